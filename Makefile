@@ -1,0 +1,75 @@
+# `make run` and `make test` need make and python3 >= 3.11 with its venv module; everything else is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Where `make run` keeps the database, images and keys.
+STATE ?= state
+# More words for the command that a target runs: make run ARGS="--help"
+ARGS ?=
+# Test processes at once.
+JOBS ?= 2
+# Threads, timers, sockets and processes live here, so these are run on a second reactor too.
+ASYNCIO_TESTS ?= $(wildcard tests/db tests/tasks tests/rest tests/drivers tests/live tests/test_*.py)
+
+LOCKED := $(VENV)/.locked
+INSTALLED := $(VENV)/.installed
+
+# Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
+PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: help run test lint format bench lock clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make run     start a cloud in the foreground; its state is kept in ./$(STATE)"
+	@echo "make test    lint, types, every test, and the reactor's tests again on asyncio's reactor"
+	@echo "make lint    ruff and mypy only"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make bench   measure this machine"
+	@echo "make lock    choose new versions for requirements.lock"
+	@echo "make clean   remove all that was made here, except ./$(STATE)"
+
+run: $(INSTALLED)
+	@mkdir -p -m 0700 $(STATE)
+	exec $(BIN)/twist cloudctl --state-dir=$(STATE) $(ARGS)
+
+test: lint
+	$(PYTEST)
+	$(PYTEST) --reactor=asyncio $(ASYNCIO_TESTS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(INSTALLED)
+	@set -e; for measure in benchmarks/*.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+
+# Installs the newest versions that setup.cfg allows in a venv of its own and writes down what came of it.
+lock:
+	$(PYTHON) -m venv --clear $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet '.[postgresql,test]'
+	$(VENV)-lock/bin/pip freeze --all --exclude pip --exclude cloudctl > requirements.lock
+	rm -rf $(VENV)-lock build *.egg-info
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis _trial_temp*
+	rm -f twisted/plugins/dropin.cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(LOCKED): requirements.lock
+	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(0 if sys.version_info >= (3, 11) else 1)' \
+		|| { echo "cloudctl needs Python 3.11 or newer with its venv module; say which one: make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@touch $@
+
+# Without build isolation nothing is fetched but what the lock names.
+$(INSTALLED): $(LOCKED) setup.cfg pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

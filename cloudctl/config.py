@@ -1,0 +1,184 @@
+"""The configuration: a TOML file and the command line → one frozen Config. All problems are told at once.
+
+`etc/cloudctl.toml` shows each option with its default. A service has a section of its own, described by the class that
+`app.SECTIONS` names; a driver's options are in `[driver.KIND.NAME]` and read by the driver.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+from attrs import field, frozen
+
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
+
+T = TypeVar("T")
+
+# Clients find the version in a URL by the first «v» that a digit or a dot follows: discovery.md, section 1.
+LOOKS_LIKE_A_VERSION = re.compile(r"/[^/]*v[\d.]")
+
+
+def positive(_instance: object, attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def is_public_url(_instance: object, attribute: Any, value: str) -> None:
+    if not value:
+        return
+    scheme, _, rest = value.partition("://")
+    if scheme not in ("http", "https") or not rest or any(c in value for c in " ?#"):
+        raise ValueError("must look like https://cloud.example.com/prefix")
+    if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
+        raise ValueError("a part of its path looks like a version (v and a digit); clients would be misled")
+
+
+@frozen
+class ServerOptions:
+    """[server]"""
+
+    # Twisted endpoint strings: tcp:8780:interface=127.0.0.1, ssl:…, unix:… (see the documentation of serverFromString).
+    listen: list[str] = field(factory=lambda: ["tcp:8780:interface=127.0.0.1"])
+    # The same for the instance-HA API; an empty list: none.
+    ha_listen: list[str] = field(factory=lambda: ["tcp:15868:interface=127.0.0.1"])
+    # What the catalog says; needed behind a reverse proxy. Empty: what each request's Host header says.
+    public_url: str = field(default="", validator=is_public_url)
+    ha_public_url: str = field(default="", validator=is_public_url)
+    # Addresses of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed.
+    trusted_proxies: list[str] = field(factory=list)
+    # Seconds after which an idle connection is closed.
+    idle_timeout: float = field(default=65.0, validator=positive)
+    # Seconds that each part may take to stop.
+    stop_timeout: float = field(default=20.0, validator=positive)
+
+
+@frozen
+class DatabaseOptions:
+    """[database]"""
+
+    # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
+    url: str = ""
+    threads: int = field(default=8, validator=positive)
+
+
+@frozen
+class TaskOptions:
+    """[tasks]"""
+
+    # How many tasks run at once in this process.
+    slots: int = field(default=32, validator=positive)
+    # Seconds after which another process takes over the tasks of one that died.
+    lease: float = field(default=30.0, validator=positive)
+    # Seconds between two comparisons of the backends with the database.
+    audit_period: float = field(default=300.0, validator=positive)
+
+
+@frozen
+class PolicyOptions:
+    """[policy]"""
+
+    # A TOML file of rules that override the shipped ones. Empty: none.
+    file: str = ""
+
+
+@frozen
+class DriversOptions:
+    """[drivers]: which driver of each kind; `cloudctl drivers` lists what is installed."""
+
+    hypervisor: str = "fake"
+    volume: str = "fake"
+    network: str = "fake"
+
+
+@frozen
+class Config:
+    state_dir: Path
+    server: ServerOptions = field(factory=ServerOptions)
+    database: DatabaseOptions = field(factory=DatabaseOptions)
+    tasks: TaskOptions = field(factory=TaskOptions)
+    policy: PolicyOptions = field(factory=PolicyOptions)
+    drivers: DriversOptions = field(factory=DriversOptions)
+    # The sections of the services, by name.
+    services: Mapping[str, Any] = field(factory=dict)
+    # KIND → NAME → table.
+    driver: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(factory=dict)
+
+    def section(self, kind: type[T]) -> T:
+        """The section of a service by its class; its defaults if the file has none."""
+        for value in self.services.values():
+            if isinstance(value, kind):
+                return value
+        return kind()
+
+    @property
+    def database_url(self) -> str:
+        return self.database.url or f"sqlite:///{(self.state_dir / 'cloudctl.sqlite').absolute()}"
+
+
+KERNEL: dict[str, Any] = {
+    "server": ServerOptions,
+    "database": DatabaseOptions,
+    "tasks": TaskOptions,
+    "policy": PolicyOptions,
+    "drivers": DriversOptions,
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: {error}"]) from None
+
+
+def build(
+    tables: Mapping[str, Any], services: Mapping[str, Any], state_dir: Path, overrides: Mapping[str, Any] | None = None
+) -> Config:
+    """`services`: section name → attrs class. `overrides`: values of [server] from the command line.
+
+    Raises ConfigError with all problems.
+    """
+    problems: list[str] = []
+    sections = {**KERNEL, **services}
+    known = {*sections, "driver", "state_dir"}
+    problems += [f"{name}: no such section; there are: {', '.join(sorted(known))}" for name in tables.keys() - known]
+    made: dict[str, Any] = {}
+    for name, kind in sections.items():
+        table = tables.get(name, {})
+        if name == "server":
+            table = {**table, **(overrides or {})}
+        try:
+            made[name] = structure(kind, table, name)
+        except ConfigError as error:
+            problems += error.problems
+    driver = tables.get("driver", {})
+    problems += _misplaced(driver)
+    if problems:
+        raise ConfigError(sorted(problems))
+    return Config(
+        state_dir=state_dir,
+        services={name: made[name] for name in services},
+        driver=driver,
+        **{name: made[name] for name in KERNEL},
+    )
+
+
+def _misplaced(driver: Any) -> list[str]:
+    if not isinstance(driver, dict):
+        return ["driver: must be a table"]
+    kinds = [attribute.name for attribute in attrs.fields(DriversOptions)]
+    problems = [f"driver.{kind}: no such kind; there are: {', '.join(kinds)}" for kind in driver if kind not in kinds]
+    for kind in kinds:
+        names = driver.get(kind, {})
+        if not isinstance(names, dict) or not all(isinstance(table, dict) for table in names.values()):
+            problems.append(f"driver.{kind}: must be tables, one a driver: [driver.{kind}.NAME]")
+    return problems

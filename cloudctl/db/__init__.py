@@ -1,0 +1,5 @@
+"""The database: one engine, one thread pool, one way to run a transaction."""
+
+from cloudctl.db.database import Database, notify
+
+__all__ = ["Database", "notify"]

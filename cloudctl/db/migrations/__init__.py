@@ -1,0 +1,1 @@
+"""Alembic's folder: `versions/` holds one file a change of the schema. `cloudctl.db.schema` runs them."""

@@ -1,0 +1,80 @@
+"""The schema of the database: brought up to date at start, and refused when it is from a release that we cannot read.
+
+Two numbers are kept in the database: the version of the schema, and the oldest version whose code can still work with
+it. So going back one release works, or says that it does not; it never corrupts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Column, Connection, Integer, Table, inspect, select, text
+
+from cloudctl.db.columns import metadata
+from cloudctl.db.database import Database
+from cloudctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+# The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
+VERSION = 1
+COMPATIBLE_FROM = 1
+
+# Any number will do, as long as all processes use the same one.
+ADVISORY_LOCK = 7_261_880
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("compatible_from", Integer, nullable=False),
+)
+
+
+def prepare(db: Database) -> bool:
+    """Bring the schema up to VERSION; whether anything had to be done. Blocks.
+
+    Raises ConfigError if a newer release made it such that this one must not touch it.
+    """
+    found = db.transact(True, found_version)
+    if found is not None:
+        version, compatible_from = found
+        if version > VERSION and compatible_from > VERSION:
+            raise ConfigError(
+                [f"database: its schema has version {version}; this release reads at most {VERSION}: use a newer one"]
+            )
+        if version >= VERSION:
+            return False
+    db.transact(False, upgrade)
+    return True
+
+
+def found_version(conn: Connection) -> tuple[int, int] | None:
+    """(version, compatible from) of the database; None if it is empty."""
+    if not inspect(conn).has_table("schema_version"):
+        return None
+    row = conn.execute(select(schema_version)).first()
+    return None if row is None else (row.version, row.compatible_from)
+
+
+def upgrade(conn: Connection) -> None:
+    """Run the migrations that are missing, in the caller's transaction."""
+    from alembic import command
+
+    if conn.dialect.name == "postgresql":
+        # Two processes that start together must not both migrate.
+        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+    command.upgrade(alembic_config(conn), "head")
+    conn.execute(schema_version.delete())
+    conn.execute(schema_version.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
+
+
+def alembic_config(conn: Connection) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = conn
+    return config

@@ -1,0 +1,19 @@
+"""The drivers of one cloud, as the steps of its workflows see them: `ctx.drivers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import frozen
+
+from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
+
+
+@frozen
+class Drivers:
+    hypervisor: IHypervisor
+    volume: IVolumeBackend
+    network: INetworkBackend
+    # Image id → the file with its data.
+    image_path: Callable[[str], Path]

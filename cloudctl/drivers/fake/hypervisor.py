@@ -1,0 +1,313 @@
+"""Guests that only say that they run, on hosts that only exist by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import define, evolve, field, frozen
+from attrs.validators import ge
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import HostDown, InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume
+from cloudctl.drivers.fake import console
+from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
+from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
+from cloudctl.drivers.interfaces import (
+    IHypervisor,
+    ILiveMigrate,
+    IPassword,
+    IPause,
+    IRescue,
+    IResizeAttached,
+    ISnapshot,
+    ISuspend,
+)
+from cloudctl.drivers.specs import (
+    DriverResources,
+    GuestSpec,
+    GuestState,
+    HostInventory,
+    ImageSource,
+    PortSpec,
+    Power,
+    VolumeConnection,
+)
+
+INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached)
+OFF = (Power.STOPPED, Power.CRASHED)
+
+
+@frozen
+class Config:
+    """`[driver.hypervisor.fake]`"""
+
+    hosts: int = field(default=3, validator=ge(1))  # called fake-1, fake-2, …
+    vcpus: int = field(default=64, validator=ge(1))  # of each host
+    memory_mib: int = field(default=262144, validator=ge(1))
+    disk_gib: int = field(default=4096, validator=ge(1))
+    delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
+    durable: bool = False  # keep guests on disk: they outlive this process
+
+
+@frozen
+class Guest:
+    """What is kept of a guest."""
+
+    spec: GuestSpec
+    power: Power = Power.STOPPED
+    head: str = ""  # of its root disk
+    log: str = ""
+    reboot_token: str | None = None
+    rescued: bool = False
+
+    @property
+    def state(self) -> GuestState:
+        return GuestState(
+            id=self.spec.id,
+            host=self.spec.host,
+            power=self.power,
+            vcpus=self.spec.vcpus,
+            memory_mib=self.spec.memory_mib,
+            volume_ids=tuple(sorted(each.volume_id for each in self.spec.volumes)),
+            port_ids=tuple(sorted(each.id for each in self.spec.ports)),
+            rescued=self.rescued,
+        )
+
+
+def create(config: Config, resources: DriverResources) -> FakeHypervisor:
+    root = directory("hypervisor", config.durable, resources)
+    names = [f"fake-{number}" for number in range(1, config.hosts + 1)]
+    return FakeHypervisor(
+        machines={
+            name: HostInventory(name, "fake", config.vcpus, config.memory_mib, config.disk_gib, host_ip="127.0.0.1")
+            for name in names
+        },
+        behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
+        root=root,
+        guests=open_store(Guest, root, "guests"),
+    )
+
+
+@implementer(*INTERFACES)
+@define(eq=False)
+class FakeHypervisor:
+    machines: dict[str, HostInventory]
+    behaviour: Behaviour
+    root: Path | None
+    guests: Store[Guest]
+
+    async def check(self) -> None:
+        check_writable(self.root)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    # -- what tests do to it
+
+    def fail_host(self, name: str) -> None:
+        """The host goes down with all its guests. Not kept on disk: in another process it is up."""
+        self._host(name)
+        self.machines[name] = evolve(self.machines[name], up=False)
+
+    def recover_host(self, name: str) -> None:
+        """The host is back after a reboot: the guests that are still its own are off."""
+        self.machines[name] = evolve(self.machines[name], up=True)
+        for guest in self.guests.values():
+            if guest.spec.host == name and guest.power not in OFF:
+                self._put(evolve(guest, power=Power.STOPPED, log=console.add(guest.log, console.POWER_LOST)))
+
+    def crash(self, id: str) -> None:
+        """The guest dies by itself."""
+        guest = self._guest(id)
+        self._put(evolve(guest, power=Power.CRASHED, log=console.add(guest.log, console.PANIC)))
+
+    # -- core
+
+    async def hosts(self) -> tuple[HostInventory, ...]:
+        async with self.behaviour.around("hosts"):
+            return tuple(self.machines[name] for name in sorted(self.machines))
+
+    async def inventory(self) -> tuple[GuestState, ...]:
+        async with self.behaviour.around("inventory"):
+            states = (guest.state for guest in self.guests.values())
+            return tuple(state for state in states if state.host in self.machines and self.machines[state.host].up)
+
+    async def observe(self, id: str) -> GuestState:
+        async with self.behaviour.around("observe", id):
+            return self._guest(id).state
+
+    async def ensure_defined(self, spec: GuestSpec) -> None:
+        async with self.behaviour.around("ensure_defined", spec.id):
+            self._host(spec.host)
+            guest = self.guests.get(spec.id)
+            if guest is None:
+                self._put(Guest(spec, head=head(spec.image)))
+                return
+            lost = guest.spec.host != spec.host and not self._is_up(guest.spec.host)
+            if lost:
+                self._put(Guest(spec, head=head(spec.image)))
+            elif guest.power in OFF or shape(guest.spec) == shape(spec):
+                self._put(evolve(guest, spec=spec))
+            else:
+                raise InvalidPower(
+                    f"guest {spec.id} is {guest.power.value}; its size and host can change once it is off"
+                )
+
+    async def ensure_running(self, id: str) -> None:
+        async with self.behaviour.around("ensure_running", id):
+            guest = self._guest(id)
+            if guest.power in OFF:
+                self._put(started(guest))
+            elif guest.power is not Power.RUNNING:
+                self._put(evolve(guest, power=Power.RUNNING, log=console.add(guest.log, console.RESUMED)))
+
+    async def ensure_stopped(self, id: str, timeout: float = 60.0) -> None:
+        async with self.behaviour.around("ensure_stopped", id):
+            guest = self._guest(id)
+            if guest.power is not Power.STOPPED:
+                message = console.POWER_DOWN if timeout > 0 and guest.power is Power.RUNNING else console.POWER_LOST
+                self._put(evolve(guest, power=Power.STOPPED, log=console.add(guest.log, message)))
+
+    async def ensure_rebooted(self, id: str, token: str, hard: bool = False) -> None:
+        async with self.behaviour.around("ensure_rebooted", id):
+            guest = self._guest(id)
+            if guest.reboot_token != token:
+                log = (
+                    guest.log
+                    if guest.power in OFF
+                    else console.add(guest.log, console.RESET if hard else console.RESTART)
+                )
+                self._put(started(evolve(guest, reboot_token=token, log=log)))
+
+    async def ensure_absent(self, id: str) -> None:
+        async with self.behaviour.around("ensure_absent", id):
+            if self._find(id) is not None:
+                self.guests.delete(id)
+
+    async def console_output(self, id: str, lines: int | None = None) -> str:
+        async with self.behaviour.around("console_output", id):
+            return console.tail(self._guest(id).log, lines)
+
+    async def ensure_volume_attached(self, id: str, connection: VolumeConnection) -> None:
+        async with self.behaviour.around("ensure_volume_attached", id):
+            guest = self._guest(id)
+            others = tuple(each for each in guest.spec.volumes if each.volume_id != connection.volume_id)
+            self._put(evolve(guest, spec=evolve(guest.spec, volumes=(*others, connection))))
+
+    async def ensure_volume_detached(self, id: str, volume_id: str) -> None:
+        async with self.behaviour.around("ensure_volume_detached", id):
+            guest = self._find(id)
+            if guest is not None:
+                kept = tuple(each for each in guest.spec.volumes if each.volume_id != volume_id)
+                self._put(evolve(guest, spec=evolve(guest.spec, volumes=kept)))
+
+    async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
+        async with self.behaviour.around("ensure_port_attached", id):
+            guest = self._guest(id)
+            others = tuple(each for each in guest.spec.ports if each.id != port.id)
+            self._put(evolve(guest, spec=evolve(guest.spec, ports=(*others, port))))
+
+    async def ensure_port_detached(self, id: str, port_id: str) -> None:
+        async with self.behaviour.around("ensure_port_detached", id):
+            guest = self._find(id)
+            if guest is not None:
+                kept = tuple(each for each in guest.spec.ports if each.id != port_id)
+                self._put(evolve(guest, spec=evolve(guest.spec, ports=kept)))
+
+    # -- capabilities
+
+    async def ensure_paused(self, id: str) -> None:
+        async with self.behaviour.around("ensure_paused", id):
+            guest = self._guest(id)
+            if guest.power is not Power.PAUSED:
+                demand(guest, Power.RUNNING)
+                self._put(evolve(guest, power=Power.PAUSED))
+
+    async def ensure_suspended(self, id: str) -> None:
+        async with self.behaviour.around("ensure_suspended", id):
+            guest = self._guest(id)
+            if guest.power is not Power.SUSPENDED:
+                demand(guest, Power.RUNNING, Power.PAUSED)
+                self._put(evolve(guest, power=Power.SUSPENDED, log=console.add(guest.log, console.SUSPENDED)))
+
+    async def ensure_captured(self, id: str, path: str) -> str:
+        async with self.behaviour.around("ensure_captured", id):
+            guest = self._guest(id)
+            if guest.spec.image is None:
+                raise Unfit(f"guest {id} has no root disk of its own: it boots from a volume")
+            spill(guest.head, path)
+            return guest.spec.image.disk_format
+
+    async def ensure_rescued(self, id: str, image: ImageSource | None, password: str) -> None:
+        async with self.behaviour.around("ensure_rescued", id):
+            guest = self._guest(id)
+            if not guest.rescued:
+                head(image)  # a rescue image that cannot be read is an error here, too
+                spec = evolve(guest.spec, admin_password=password)
+                self._put(started(evolve(guest, spec=spec, rescued=True)))
+
+    async def ensure_unrescued(self, id: str) -> None:
+        async with self.behaviour.around("ensure_unrescued", id):
+            guest = self._guest(id)
+            if guest.rescued:
+                self._put(started(evolve(guest, rescued=False)))
+
+    async def ensure_migrated(self, spec: GuestSpec) -> None:
+        async with self.behaviour.around("ensure_migrated", spec.id):
+            guest = self._guest(spec.id)
+            self._host(spec.host)
+            demand(guest, Power.RUNNING, Power.PAUSED)
+            self._put(evolve(guest, spec=spec))
+
+    async def ensure_password(self, id: str, password: str) -> None:
+        async with self.behaviour.around("ensure_password", id):
+            guest = self._guest(id)
+            demand(guest, Power.RUNNING)
+            self._put(evolve(guest, spec=evolve(guest.spec, admin_password=password)))
+
+    async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
+        async with self.behaviour.around("ensure_volume_size", id):
+            guest = self._guest(id)
+            if volume_id not in guest.state.volume_ids:
+                raise UnknownVolume(volume_id)
+            self._put(evolve(guest, log=console.add(guest.log, console.grown(size_gib))))
+
+    # -- inside
+
+    def _is_up(self, host: str) -> bool:
+        return host in self.machines and self.machines[host].up
+
+    def _host(self, name: str) -> None:
+        if name not in self.machines:
+            raise UnknownHost(name)
+        if not self._is_up(name):
+            raise HostDown(f"host {name} is down")
+
+    def _find(self, id: str) -> Guest | None:
+        guest = self.guests.get(id)
+        if guest is not None:
+            self._host(guest.spec.host)
+        return guest
+
+    def _guest(self, id: str) -> Guest:
+        guest = self._find(id)
+        if guest is None:
+            raise UnknownGuest(id)
+        return guest
+
+    def _put(self, guest: Guest) -> None:
+        self.guests.put(guest.spec.id, guest)
+
+
+def shape(spec: GuestSpec) -> tuple[object, ...]:
+    """What cannot change while a guest is on."""
+    return spec.host, spec.vcpus, spec.memory_mib, spec.disk_gib, spec.ephemeral_gib, spec.swap_mib
+
+
+def started(guest: Guest) -> Guest:
+    return evolve(guest, power=Power.RUNNING, log=console.add(guest.log, console.boot(guest.spec)))
+
+
+def demand(guest: Guest, *allowed: Power) -> None:
+    if guest.power not in allowed:
+        raise InvalidPower(f"guest {guest.spec.id} is {guest.power.value}, not {' or '.join(p.value for p in allowed)}")

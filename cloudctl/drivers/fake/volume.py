@@ -1,0 +1,211 @@
+"""Volumes that take up a name and a size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import define, evolve, field, frozen
+from attrs.validators import ge
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
+from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
+from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.specs import (
+    Capacity,
+    ConnectionInfo,
+    DriverResources,
+    ImageSource,
+    SnapshotSpec,
+    SnapshotState,
+    VolumeSpec,
+    VolumeState,
+)
+
+INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData)
+
+
+@frozen
+class Config:
+    """`[driver.volume.fake]`"""
+
+    total_gib: int = field(default=10240, validator=ge(1))
+    delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
+    durable: bool = False  # keep volumes on disk: they outlive this process
+
+
+@frozen
+class Volume:
+    """What is kept of a volume."""
+
+    id: str
+    size_gib: int
+    head: str = ""
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> VolumeState:
+        return VolumeState(self.id, self.size_gib, self.hosts)
+
+
+@frozen
+class Snapshot:
+    state: SnapshotState
+    head: str = ""
+
+
+def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
+    root = directory("volume", config.durable, resources)
+    return FakeVolumeBackend(
+        total_gib=config.total_gib,
+        behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
+        root=root,
+        volumes=open_store(Volume, root, "volumes"),
+        frozen=open_store(Snapshot, root, "snapshots"),
+    )
+
+
+@implementer(*INTERFACES)
+@define(eq=False)
+class FakeVolumeBackend:
+    total_gib: int
+    behaviour: Behaviour
+    root: Path | None
+    volumes: Store[Volume]
+    frozen: Store[Snapshot]
+
+    async def check(self) -> None:
+        check_writable(self.root)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    # -- core
+
+    async def capacity(self) -> Capacity:
+        async with self.behaviour.around("capacity"):
+            used = self._used()
+            return Capacity(
+                self.total_gib, self.total_gib - used, used, thin=False, multiattach=True, storage_protocol="fake"
+            )
+
+    async def inventory(self) -> tuple[VolumeState, ...]:
+        async with self.behaviour.around("inventory"):
+            return tuple(volume.state for volume in self.volumes.values())
+
+    async def observe(self, id: str) -> VolumeState:
+        async with self.behaviour.around("observe", id):
+            return self._volume(id).state
+
+    async def ensure_created(self, spec: VolumeSpec) -> None:
+        async with self.behaviour.around("ensure_created", spec.id):
+            if self.volumes.get(spec.id) is None:
+                content, least = self._source(spec)
+                if spec.size_gib < least:
+                    raise Unfit(f"volume {spec.id} of {spec.size_gib} GiB is smaller than its source of {least} GiB")
+                self._take(spec.size_gib)
+                self.volumes.put(spec.id, Volume(spec.id, spec.size_gib, content))
+
+    async def ensure_extended(self, id: str, size_gib: int) -> None:
+        async with self.behaviour.around("ensure_extended", id):
+            volume = self._volume(id)
+            if size_gib < volume.size_gib:
+                raise Unfit(f"volume {id} of {volume.size_gib} GiB cannot shrink to {size_gib} GiB")
+            self._take(size_gib - volume.size_gib)
+            self.volumes.put(id, evolve(volume, size_gib=size_gib))
+
+    async def ensure_absent(self, id: str) -> None:
+        async with self.behaviour.around("ensure_absent", id):
+            volume = self.volumes.get(id)
+            if volume is None:
+                return
+            demand_free(volume)
+            if any(each.state.volume_id == id for each in self.frozen.values()):
+                raise InUse(f"volume {id} has snapshots")
+            self.volumes.delete(id)
+
+    async def connect(self, id: str, host: str) -> ConnectionInfo:
+        async with self.behaviour.around("connect", id):
+            volume = self._volume(id)
+            self.volumes.put(id, evolve(volume, hosts=tuple(sorted({*volume.hosts, host}))))
+            return {"driver_volume_type": "fake", "data": {"volume_id": id, "host": host}}
+
+    async def disconnect(self, id: str, host: str) -> None:
+        async with self.behaviour.around("disconnect", id):
+            volume = self.volumes.get(id)
+            if volume is not None:
+                self.volumes.put(id, evolve(volume, hosts=tuple(each for each in volume.hosts if each != host)))
+
+    # -- capabilities
+
+    async def snapshots(self) -> tuple[SnapshotState, ...]:
+        async with self.behaviour.around("snapshots"):
+            return tuple(each.state for each in self.frozen.values())
+
+    async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
+        async with self.behaviour.around("ensure_snapshot", spec.id):
+            if self.frozen.get(spec.id) is None:
+                volume = self._volume(spec.volume_id)
+                self._take(volume.size_gib)
+                state = SnapshotState(spec.id, volume.id, volume.size_gib)
+                self.frozen.put(spec.id, Snapshot(state, volume.head))
+
+    async def ensure_snapshot_absent(self, id: str) -> None:
+        async with self.behaviour.around("ensure_snapshot_absent", id):
+            self.frozen.delete(id)
+
+    async def ensure_reverted(self, id: str, snapshot_id: str) -> None:
+        async with self.behaviour.around("ensure_reverted", id):
+            volume, snapshot = self._volume(id), self._snapshot(snapshot_id)
+            demand_free(volume)
+            self.volumes.put(id, evolve(volume, head=snapshot.head))
+
+    async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
+        async with self.behaviour.around("ensure_exported", id):
+            volume = self._volume(id)
+            spill(volume.head if snapshot_id is None else self._snapshot(snapshot_id).head, path)
+            return "raw"
+
+    async def ensure_imported(self, id: str, image: ImageSource) -> None:
+        async with self.behaviour.around("ensure_imported", id):
+            volume = self._volume(id)
+            demand_free(volume)
+            self.volumes.put(id, evolve(volume, head=head(image)))
+
+    # -- inside
+
+    def _volume(self, id: str) -> Volume:
+        volume = self.volumes.get(id)
+        if volume is None:
+            raise UnknownVolume(id)
+        return volume
+
+    def _snapshot(self, id: str) -> Snapshot:
+        snapshot = self.frozen.get(id)
+        if snapshot is None:
+            raise UnknownSnapshot(id)
+        return snapshot
+
+    def _source(self, spec: VolumeSpec) -> tuple[str, int]:
+        """Content of the source, and the least size in GiB that holds it."""
+        if spec.snapshot_id is not None:
+            snapshot = self._snapshot(spec.snapshot_id)
+            return snapshot.head, snapshot.state.size_gib
+        if spec.volume_id is not None:
+            volume = self._volume(spec.volume_id)
+            return volume.head, volume.size_gib
+        return head(spec.image), 0
+
+    def _used(self) -> int:
+        return sum(v.size_gib for v in self.volumes.values()) + sum(s.state.size_gib for s in self.frozen.values())
+
+    def _take(self, size_gib: int) -> None:
+        free = self.total_gib - self._used()
+        if size_gib > free:
+            raise NoCapacity(f"{size_gib} GiB wanted, {free} GiB free")
+
+
+def demand_free(volume: Volume) -> None:
+    if volume.hosts:
+        raise InUse(f"volume {volume.id} is connected to {', '.join(volume.hosts)}")

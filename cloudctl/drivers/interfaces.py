@@ -1,0 +1,327 @@
+"""What the cloud asks of a driver. Small interfaces: one core a kind, and capabilities that a driver may add.
+
+Rules for all of them:
+
+* A method named `ensure_…` describes an end, not a change. Where the end is reached already it does nothing.
+* The answer to a call may be lost (the process was killed): the same call will come again, possibly after a restart.
+* Two calls for the same id may run at the same time, with the same wish. Both must succeed, or fail with `Busy`.
+* Names and metadata are any Unicode; ids are printable ASCII without spaces.
+* Methods are `async def`. They may also return a Deferred, or block: see `boundary` and `threaded`.
+* Any method may raise `Unreachable`; a docstring lists what else. Anything that is no `DriverError` is a bug.
+
+A capability is present when the driver declares its interface (`@implementer`): declare only what is implemented, the
+cloud refuses the actions that need the others.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Literal
+
+from zope.interface import Attribute, Interface
+
+from cloudctl.drivers.specs import (
+    Capacity,
+    ConnectionInfo,
+    GuestSpec,
+    GuestState,
+    HostInventory,
+    ImageSource,
+    NetworkInventory,
+    NetworkSpec,
+    PortBinding,
+    PortSpec,
+    PortState,
+    RouterSpec,
+    SecurityGroupSpec,
+    SnapshotSpec,
+    SnapshotState,
+    VolumeConnection,
+    VolumeSpec,
+    VolumeState,
+)
+
+Kind = Literal["hypervisor", "volume", "network"]
+
+
+class IDriverMaker(Interface):
+    """A plugin: a driver that may be configured by name. The module must be cheap to import until `load` is called."""
+
+    kind = Attribute("'hypervisor', 'volume' or 'network'.")
+    name = Attribute("What the configuration calls it.")
+    description = Attribute("One line for `cloudctl drivers`.")
+
+    def load() -> ModuleType:
+        """Import and return the driver's module. Raises whatever its import raises.
+
+        The module has `Config`, a frozen attrs class whose fields are the options of the driver's TOML table, and
+        `create(config, resources)`, which returns the driver and touches nothing outside the process.
+        """
+
+
+class IDriver(Interface):
+    """Of every driver, whatever its kind."""
+
+    async def check() -> None:
+        """Raise `Unusable`, with the reason, if this driver cannot work here.
+
+        Called once before the reactor runs: it may block for a few seconds and must not wait for the reactor.
+        """
+
+    async def close() -> None:
+        """Let go of sockets, threads and files. Guests, volumes and networks stay. A repeat does nothing."""
+
+
+# -- hypervisors
+
+
+class IHypervisor(IDriver):
+    """Guests on one or more hosts."""
+
+    async def hosts() -> tuple[HostInventory, ...]:
+        """Every host that this driver serves, also those that are down, sorted by name."""
+
+    async def inventory() -> tuple[GuestState, ...]:
+        """Every guest on every host that is up, also those that the cloud does not know, sorted by id."""
+
+    async def observe(id: str) -> GuestState:
+        """One guest; what `inventory` says of it. Raises UnknownGuest, HostDown."""
+
+    async def ensure_defined(spec: GuestSpec) -> None:
+        """The guest exists on `spec.host` as `spec` says, with a root disk; a new one is stopped.
+
+        A guest that is there gets what differs: volumes, ports, names and metadata at any time; size and host only
+        while it is stopped or crashed. Its root disk is kept and grown, never shrunk, and moves along; from a host
+        that is down it cannot, so there a new disk is made from the image (an evacuation), and the old host drops
+        its copy when it returns. Raises UnknownHost, HostDown (of `spec.host`), NoCapacity, Unfit, InvalidPower.
+        """
+
+    async def ensure_running(id: str) -> None:
+        """The guest executes: started if stopped or crashed, continued if paused or suspended.
+
+        Raises UnknownGuest, HostDown, NoCapacity.
+        """
+
+    async def ensure_stopped(id: str, timeout: float = 60.0) -> None:
+        """The guest is off. It gets `timeout` seconds to shut itself down, then its power is cut; 0 cuts at once.
+
+        A suspended guest loses the memory that was kept. Raises UnknownGuest, HostDown.
+        """
+
+    async def ensure_rebooted(id: str, token: str, hard: bool = False) -> None:
+        """The guest has started anew since `token` was first seen, and runs. The same token again is the same reboot.
+
+        Soft: the guest is asked first; hard: its power is cut. The token of the latest reboot outlives a restart
+        of the driver. A guest that is off is started. Raises UnknownGuest, HostDown.
+        """
+
+    async def ensure_absent(id: str) -> None:
+        """No guest of this id, no root disk, no log. Volumes and ports are let go, not deleted.
+
+        An unknown id is no error. Raises HostDown.
+        """
+
+    async def console_output(id: str, lines: int | None = None) -> str:
+        """The last `lines` lines of the serial console (all that is kept when None). Raises UnknownGuest, HostDown."""
+
+    async def ensure_volume_attached(id: str, connection: VolumeConnection) -> None:
+        """The guest, running or not, has the volume. Raises UnknownGuest, HostDown, Busy, Unfit."""
+
+    async def ensure_volume_detached(id: str, volume_id: str) -> None:
+        """The guest does not have the volume. A volume that it never had, or an unknown guest, is no error.
+
+        Raises HostDown, and Busy while a running guest has not let go of the device.
+        """
+
+    async def ensure_port_attached(id: str, port: PortSpec) -> None:
+        """The guest, running or not, has an interface for the port. Raises UnknownGuest, HostDown, Busy, Unfit."""
+
+    async def ensure_port_detached(id: str, port_id: str) -> None:
+        """The guest does not have the interface; otherwise as `ensure_volume_detached`."""
+
+
+class IPause(Interface):
+    """Guests can be frozen in memory. `ensure_running` thaws them."""
+
+    async def ensure_paused(id: str) -> None:
+        """A running guest is paused. Raises UnknownGuest, HostDown, InvalidPower if it is off or suspended."""
+
+
+class ISuspend(Interface):
+    """Guests can be frozen to disk. `ensure_running` thaws them."""
+
+    async def ensure_suspended(id: str) -> None:
+        """A running or paused guest is suspended. Raises UnknownGuest, HostDown, InvalidPower if it is off."""
+
+
+class ISnapshot(Interface):
+    """The root disk of a guest can be copied while the guest goes on."""
+
+    async def ensure_captured(id: str, path: str) -> str:
+        """`path` is a complete copy of the root disk, as it was at one moment; returns its disk format.
+
+        The file appears whole or not at all; a repeat makes it anew. Raises UnknownGuest, HostDown, and Unfit for a
+        guest without a root disk of its own.
+        """
+
+
+class IRescue(Interface):
+    """A guest can run from another image, with its root disk beside it."""
+
+    async def ensure_rescued(id: str, image: ImageSource | None, password: str) -> None:
+        """The guest runs from `image` (None: from its own) with this admin password.
+
+        A repeat does not restart it. Raises UnknownGuest, HostDown, Unfit.
+        """
+
+    async def ensure_unrescued(id: str) -> None:
+        """The guest runs from its root disk. Of a guest that is not rescued nothing changes.
+
+        Raises UnknownGuest, HostDown.
+        """
+
+
+class ILiveMigrate(Interface):
+    """A running or paused guest can move without stopping."""
+
+    async def ensure_migrated(spec: GuestSpec) -> None:
+        """The guest is on `spec.host`, in the same power state; `spec` holds the connections and bindings there.
+
+        If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
+        NoCapacity, InvalidPower if it is off or suspended.
+        """
+
+
+class IPassword(Interface):
+    """The admin password of a running guest can be set."""
+
+    async def ensure_password(id: str, password: str) -> None:
+        """Raises UnknownGuest, HostDown, InvalidPower unless it runs."""
+
+
+class IResizeAttached(Interface):
+    """A guest can see a volume grow while it is attached."""
+
+    async def ensure_volume_size(id: str, volume_id: str, size_gib: int) -> None:
+        """The guest sees the new size. Raises UnknownGuest, HostDown, UnknownVolume if it does not have the volume."""
+
+
+# -- volumes
+
+
+class IVolumeBackend(IDriver):
+    """Block devices that hosts can connect to."""
+
+    async def capacity() -> Capacity:
+        """What there is and what is left."""
+
+    async def inventory() -> tuple[VolumeState, ...]:
+        """Every volume, also those that the cloud does not know, sorted by id."""
+
+    async def observe(id: str) -> VolumeState:
+        """One volume; what `inventory` says of it. Raises UnknownVolume."""
+
+    async def ensure_created(spec: VolumeSpec) -> None:
+        """The volume exists, filled from its source and grown to `size_gib`. One that is there stays as it is.
+
+        A volume that is half filled is never seen under its id. Raises NoCapacity, Unfit, and UnknownVolume or
+        UnknownSnapshot for a source.
+        """
+
+    async def ensure_extended(id: str, size_gib: int) -> None:
+        """The volume has this size, connected or not. Raises UnknownVolume, NoCapacity, Unfit if it is larger now."""
+
+    async def ensure_absent(id: str) -> None:
+        """No volume of this id. An unknown id is no error. Raises InUse while it has snapshots or is connected."""
+
+    async def connect(id: str, host: str) -> ConnectionInfo:
+        """Let this host use the volume; says how. A repeat returns an equal answer. Raises UnknownVolume."""
+
+    async def disconnect(id: str, host: str) -> None:
+        """The host cannot use it any more. A host that could not, or an unknown id, is no error."""
+
+
+class IVolumeSnapshots(Interface):
+    """Volumes can be frozen in time."""
+
+    async def snapshots() -> tuple[SnapshotState, ...]:
+        """Every snapshot, also those that the cloud does not know, sorted by id."""
+
+    async def ensure_snapshot(spec: SnapshotSpec) -> None:
+        """The snapshot exists; one that is there stays as it is. Raises UnknownVolume, NoCapacity."""
+
+    async def ensure_snapshot_absent(id: str) -> None:
+        """No snapshot of this id. An unknown id is no error. Raises InUse if volumes depend on it."""
+
+    async def ensure_reverted(id: str, snapshot_id: str) -> None:
+        """The volume holds what the snapshot holds. Raises UnknownVolume, UnknownSnapshot, InUse if connected."""
+
+
+class IVolumeData(Interface):
+    """The content of volumes can be copied out and in: backups, images of volumes, moves between backends."""
+
+    async def ensure_exported(id: str, path: str, snapshot_id: str | None = None) -> str:
+        """`path` is a copy of the volume, or of its snapshot; returns its disk format ("raw", "qcow2").
+
+        The file appears whole or not at all; a repeat makes it anew. Raises UnknownVolume, UnknownSnapshot.
+        """
+
+    async def ensure_imported(id: str, image: ImageSource) -> None:
+        """The volume holds what the file holds. Raises UnknownVolume, InUse if connected, Unfit."""
+
+
+# -- networks
+
+
+class INetworkBackend(IDriver):
+    """Layer 2 segments over all hosts, with addresses by DHCP."""
+
+    async def inventory() -> NetworkInventory:
+        """Everything that it holds, also what the cloud does not know, each tuple sorted by id."""
+
+    async def observe_port(id: str) -> PortState:
+        """One port; what `inventory` says of it. Raises UnknownPort."""
+
+    async def ensure_network(spec: NetworkSpec) -> None:
+        """The network is as `spec` says, subnets included, wherever a port of it is. Raises Unfit."""
+
+    async def ensure_network_absent(id: str) -> None:
+        """No network of this id. An unknown id is no error. Raises InUse while it has ports."""
+
+    async def ensure_port(port: PortSpec, host: str) -> PortBinding:
+        """The port can be plugged into a guest on `host`, with its addresses and groups as `port` says.
+
+        It stays plugged on other hosts: a live migration needs both. What has changed in `port` holds on all hosts.
+        A repeat returns an equal answer. Raises UnknownNetwork, UnknownHost, HostDown.
+        """
+
+    async def ensure_port_absent(id: str, host: str | None = None) -> None:
+        """The port is not plugged on `host` (None: on no host). An unknown port or host is no error."""
+
+
+class IRouters(Interface):
+    """Routers between networks, source NAT and floating addresses."""
+
+    async def ensure_router(spec: RouterSpec) -> None:
+        """The router is as `spec` says, with all interfaces, routes and floating addresses. Raises UnknownNetwork."""
+
+    async def ensure_router_absent(id: str) -> None:
+        """No router of this id. An unknown id is no error."""
+
+
+class ISecurityGroups(Interface):
+    """Ports are filtered by the rules of their groups."""
+
+    async def ensure_security_group(spec: SecurityGroupSpec) -> None:
+        """Ports in the group obey these rules from now on."""
+
+    async def ensure_security_group_absent(id: str) -> None:
+        """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
+
+
+CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
+    "hypervisor": (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached),
+    "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
+    "network": (INetworkBackend, IRouters, ISecurityGroups),
+}
+"""Of each kind: the interface that every driver provides, then those that it may add."""

@@ -1,0 +1,107 @@
+"""From the name of a driver in the configuration to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, overload
+
+from twisted import plugins
+from twisted.plugin import getPlugins
+from twisted.python.modules import getModule
+from zope.interface import Invalid
+from zope.interface.verify import verifyObject
+
+from cloudctl.drivers.boundary import awaitable, call, capabilities
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.interfaces import (
+    CAPABILITIES,
+    IDriver,
+    IDriverMaker,
+    IHypervisor,
+    INetworkBackend,
+    IVolumeBackend,
+    Kind,
+)
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
+
+__all__ = ["available", "call", "check", "failed_plugins", "load"]
+
+
+def available(kind: str | None = None) -> list[IDriverMaker]:
+    """Every driver that could be configured, of one kind or of all, by kind and name."""
+    makers: list[IDriverMaker] = list(getPlugins(IDriverMaker, plugins))
+    return sorted((each for each in makers if kind in (None, each.kind)), key=lambda each: (each.kind, each.name))
+
+
+def failed_plugins() -> dict[str, str]:
+    """Plugin modules that cannot be imported, and why. Twisted leaves them out with a line in the log."""
+    failed: dict[str, str] = {}
+    for module in getModule(plugins.__name__).iterModules():
+        try:
+            module.load()
+        except Exception as error:  # a stranger's module may raise anything; what it raised is the answer
+            failed[module.name] = f"{type(error).__name__}: {error}"
+    return failed
+
+
+@overload
+def load(
+    kind: Literal["hypervisor"], name: str, table: Mapping[str, Any], resources: DriverResources
+) -> IHypervisor: ...
+@overload
+def load(
+    kind: Literal["volume"], name: str, table: Mapping[str, Any], resources: DriverResources
+) -> IVolumeBackend: ...
+@overload
+def load(
+    kind: Literal["network"], name: str, table: Mapping[str, Any], resources: DriverResources
+) -> INetworkBackend: ...
+def load(kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources) -> Any:
+    """The driver, not yet checked. `table` is the TOML table `[driver.KIND.NAME]`.
+
+    Raises ConfigError: no such driver, a plugin or module that cannot be imported, wrong options (all of them), or a
+    driver that lacks a method it declares.
+    """
+    path = f"driver.{kind}.{name}"
+    maker = _find(kind, name, path)
+    try:
+        module = maker.load()
+    except Exception as error:  # a stranger's module may raise anything; the operator needs to see what
+        raise ConfigError([f"{path}: cannot be imported: {type(error).__name__}: {error}"]) from error
+    driver = module.create(structure(module.Config, table, path), resources)
+    core = CAPABILITIES[kind][0]
+    if not core.providedBy(driver):
+        raise ConfigError([f"{path}: {type(driver).__name__} does not declare {core.__name__}"])
+    for interface in capabilities(driver):
+        try:
+            verifyObject(interface, driver)
+        except Invalid as error:
+            raise ConfigError([f"{path}: {error}"]) from error
+    return awaitable(driver)
+
+
+def _find(kind: Kind, name: str, path: str) -> IDriverMaker:
+    makers = available(kind)
+    found = [each for each in makers if each.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError([f"{path}: {len(found)} plugins have this name: {'; '.join(map(repr, found))}"])
+    problem = f"{path}: no such driver; there are: {', '.join(each.name for each in makers) or 'none'}"
+    failed = "; ".join(f"{module} ({why})" for module, why in sorted(failed_plugins().items()))
+    raise ConfigError([f"{problem}; failed to import: {failed}" if failed else problem])
+
+
+def check(driver: IDriver, path: str) -> None:
+    """Run the driver's `check` now, without a reactor. Raises ConfigError with its reason."""
+    outcome: list[Any] = []
+    call(driver.check).addBoth(outcome.append)
+    if not outcome:
+        raise ConfigError([f"{path}: its check waits for the reactor, which does not run yet"])
+    if outcome[0] is not None:
+        error = outcome[0].value
+        if not isinstance(error, DriverError):
+            raise error
+        raise ConfigError([f"{path}: {error}"])

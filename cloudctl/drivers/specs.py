@@ -1,0 +1,300 @@
+"""Values that go into drivers and come out of them.
+
+Every id is chosen by the cloud before the effect, so an effect whose answer was lost is found again under its id.
+A spec is a whole wish, not a change: applying it twice is the same as applying it once. All sizes carry their unit in
+the name. All values can be turned into JSON and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+from twisted.internet.interfaces import IReactorTime
+
+ConnectionInfo = Mapping[str, Any]
+"""How a hypervisor reaches a volume: a JSON object `{"driver_volume_type": str, "data": {…}}`. Only drivers read it."""
+
+PortBinding = Mapping[str, Any]
+"""How a hypervisor plugs a port: a JSON object `{"vif_type": str, "vif_details": {…}}`. Only drivers read it."""
+
+
+@frozen
+class DriverResources:
+    """What a driver may use of the process it lives in. It may import no reactor of its own."""
+
+    clock: IReactorTime
+    name: str  # of this configured driver; unique within its kind
+    reactor: Any = None  # the running reactor, for processes, sockets and threads; None in tests on a Clock
+    state_dir: Path | None = None  # its own directory; None: nothing may be kept on disk
+
+
+# -- hosts and guests
+
+
+class Power(Enum):
+    """What the hypervisor sees of a guest."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # in memory, executing nothing
+    SUSPENDED = "suspended"  # its memory is kept on disk
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+@frozen
+class HostInventory:
+    """A machine that guests run on. Capacities are physical; promising more than that is not a driver's affair."""
+
+    name: str
+    hypervisor_type: str
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    hypervisor_version: int = 1  # major * 1000000 + minor * 1000 + patch
+    host_ip: str | None = None
+    cpu_info: Mapping[str, Any] = field(factory=dict)
+    up: bool = True  # False: it does not answer; its guests are missing from `inventory`
+
+
+@frozen
+class ImageSource:
+    """The bytes of an image, as a file on this machine."""
+
+    id: str
+    path: str | None  # None: an image without bytes
+    disk_format: str = "raw"  # raw, qcow2, iso, …
+    kernel_path: str | None = None  # with `ramdisk_path`: boot these, the image is the root disk
+    ramdisk_path: str | None = None
+    properties: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class FixedIp:
+    subnet_id: str
+    ip_address: str
+
+
+@frozen
+class PortSpec:
+    """A network interface. Without addresses it may use none, except what `address_pairs` allow."""
+
+    id: str
+    network_id: str
+    mac: str
+    fixed_ips: tuple[FixedIp, ...] = ()
+    mtu: int = 1500
+    admin_state_up: bool = True
+    port_security: bool = True  # False: neither rules nor spoofing protection
+    security_groups: tuple[str, ...] = ()
+    address_pairs: tuple[tuple[str, str], ...] = ()  # (CIDR or address, MAC) that it may send from, too
+    binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
+
+
+@frozen
+class VolumeConnection:
+    """A volume of a guest, with the answer of `connect` for the guest's host."""
+
+    volume_id: str
+    info: ConnectionInfo
+    device: str | None = None  # a wish such as "/dev/vdb"; the guest's kernel decides
+    boot_index: int | None = None  # 0: the guest boots from it
+    read_only: bool = False
+
+
+@frozen
+class GuestSpec:
+    """A virtual machine, on the host that it shall be on."""
+
+    id: str
+    name: str
+    host: str
+    vcpus: int
+    memory_mib: int
+    disk_gib: int  # root disk; 0: as large as the image
+    image: ImageSource | None = None  # None: it boots from the volume with boot_index 0
+    ephemeral_gib: int = 0
+    swap_mib: int = 0
+    ports: tuple[PortSpec, ...] = ()
+    volumes: tuple[VolumeConnection, ...] = ()
+    hostname: str | None = None
+    user_data: str | None = None  # base64
+    metadata: Mapping[str, str] = field(factory=dict)
+    keypair_name: str | None = None
+    public_key: str | None = None
+    admin_password: str | None = field(default=None, repr=False)
+    config_drive: bool = False
+    extra_specs: Mapping[str, str] = field(factory=dict)  # of the flavor
+
+
+@frozen
+class GuestState:
+    """A guest as its driver finds it."""
+
+    id: str
+    host: str
+    power: Power
+    vcpus: int
+    memory_mib: int
+    volume_ids: tuple[str, ...] = ()  # sorted
+    port_ids: tuple[str, ...] = ()  # sorted
+    rescued: bool = False
+
+
+# -- volumes
+
+
+@frozen
+class VolumeSpec:
+    """A volume, empty unless one of `image`, `snapshot_id` and `volume_id` says what it is made from."""
+
+    id: str
+    size_gib: int
+    name: str = ""
+    image: ImageSource | None = None
+    snapshot_id: str | None = None
+    volume_id: str | None = None
+    multiattach: bool = False
+    extra_specs: Mapping[str, str] = field(factory=dict)  # of the volume type
+    qos: Mapping[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if sum(source is not None for source in (self.image, self.snapshot_id, self.volume_id)) > 1:
+            raise ValueError("a volume has one source at most")
+
+
+@frozen
+class SnapshotSpec:
+    id: str
+    volume_id: str
+    name: str = ""
+
+
+@frozen
+class VolumeState:
+    id: str
+    size_gib: int
+    hosts: tuple[str, ...] = ()  # that it is connected to, sorted
+
+
+@frozen
+class SnapshotState:
+    id: str
+    volume_id: str
+    size_gib: int
+
+
+@frozen
+class Capacity:
+    """Of one backend. `free_gib` is what new volumes can have now."""
+
+    total_gib: int
+    free_gib: int
+    allocated_gib: int
+    thin: bool = False
+    multiattach: bool = False
+    storage_protocol: str = ""
+
+
+# -- networks
+
+
+@frozen
+class Route:
+    destination: str  # CIDR
+    nexthop: str
+
+
+@frozen
+class SubnetSpec:
+    id: str
+    cidr: str
+    gateway_ip: str | None = None
+    enable_dhcp: bool = True
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[Route, ...] = ()
+
+
+@frozen
+class NetworkSpec:
+    """A layer 2 segment with all its subnets."""
+
+    id: str
+    name: str = ""
+    network_type: str = "vxlan"
+    physical_network: str | None = None
+    segmentation_id: int | None = None
+    mtu: int = 1500
+    admin_state_up: bool = True
+    external: bool = False
+    subnets: tuple[SubnetSpec, ...] = ()
+
+
+@frozen
+class PortState:
+    id: str
+    network_id: str
+    hosts: tuple[str, ...]  # where it is plugged, sorted; two during a live migration
+    up: bool  # traffic passes
+
+
+@frozen
+class RouterInterface:
+    port_id: str
+    network_id: str
+    mac: str
+    addresses: tuple[str, ...]  # "address/prefix length"
+
+
+@frozen
+class FloatingIp:
+    id: str
+    floating_address: str
+    fixed_address: str
+
+
+@frozen
+class RouterSpec:
+    """A router with everything that hangs on it."""
+
+    id: str
+    name: str = ""
+    admin_state_up: bool = True
+    gateway: RouterInterface | None = None
+    enable_snat: bool = True
+    interfaces: tuple[RouterInterface, ...] = ()
+    routes: tuple[Route, ...] = ()
+    floating_ips: tuple[FloatingIp, ...] = ()
+
+
+@frozen
+class SecurityGroupRule:
+    direction: str  # ingress, egress
+    ethertype: str  # IPv4, IPv6
+    protocol: str | None = None  # name or number; None: any
+    port_range_min: int | None = None  # ICMP: type
+    port_range_max: int | None = None  # ICMP: code
+    remote_prefix: str | None = None
+    remote_group_id: str | None = None  # the addresses of the ports that are in this group
+
+
+@frozen
+class SecurityGroupSpec:
+    """Rules that let traffic through; what no rule of a port's groups lets through is dropped."""
+
+    id: str
+    rules: tuple[SecurityGroupRule, ...] = ()
+    stateful: bool = True
+
+
+@frozen
+class NetworkInventory:
+    """Everything that a network backend holds, by id."""
+
+    networks: tuple[str, ...]
+    ports: tuple[PortState, ...]
+    routers: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()

@@ -1,0 +1,110 @@
+"""A table of the configuration → a frozen attrs class, strictly, with every problem at once.
+
+Options may be str, int, float, bool, Path, Literal[…], list[T], tuple[T, ...], dict[str, T], T | None, and attrs
+classes of these. Nothing is converted: "1" is no integer and 1 is no boolean; only an integer may stand for a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import attrs
+
+from cloudctl.errors import ConfigError
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "string"),
+    int: ((int,), "integer"),
+    float: ((int, float), "number"),
+    bool: ((bool,), "boolean (true or false)"),
+    Path: ((str,), "string"),
+}
+
+
+class Wrong(Exception):
+    """Lines of «path: what is wrong»."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+
+def structure(cls: type[T], table: Mapping[str, Any], path: str) -> T:
+    """Raises ConfigError with a line «path.option: what is wrong» for each unknown, missing or wrong option."""
+    try:
+        return _table(table, cls, path)
+    except Wrong as wrong:
+        raise ConfigError(list(wrong.lines)) from None
+
+
+def _value(value: Any, kind: Any, path: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in SCALARS:
+        accepted, name = SCALARS[kind]
+        if type(value) not in accepted:
+            raise Wrong(f"{path}: {value!r} is no {name}")
+        return kind(value)
+    if origin in (Union, UnionType):
+        return (
+            None if value is None else _value(value, next(each for each in arguments if each is not type(None)), path)
+        )
+    if origin is Literal:
+        if value not in arguments:
+            raise Wrong(f"{path}: {value!r} is not one of {', '.join(map(repr, arguments))}")
+        return value
+    if origin in (list, tuple):
+        if type(value) is not list:
+            raise Wrong(f"{path}: {value!r} is no list")
+        return origin(_all((f"{path}[{index}]", each, arguments[0]) for index, each in enumerate(value)))
+    if not isinstance(value, Mapping):
+        raise Wrong(f"{path}: {value!r} is no table")
+    if attrs.has(kind):
+        return _table(value, kind, path)
+    if origin is dict:
+        return dict(zip(value, _all((f"{path}.{key}", each, arguments[1]) for key, each in value.items()), strict=True))
+    raise TypeError(f"{path}: an option cannot be of type {kind}")
+
+
+def _all(parts: Any) -> list[Any]:
+    """Values of (path, value, type) triples; the problems of all of them."""
+    values: list[Any] = []
+    problems: list[str] = []
+    for path, value, kind in parts:
+        try:
+            values.append(_value(value, kind, path))
+        except Wrong as wrong:
+            problems += wrong.lines
+    if problems:
+        raise Wrong(*problems)
+    return values
+
+
+def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
+    options = {each.alias or each.name: each for each in attrs.fields(attrs.resolve_types(cls)) if each.init}
+    problems = [
+        f"{path}.{name}: no such option; there are: {', '.join(options) or 'none'}"
+        for name in sorted(table.keys() - options.keys())
+    ]
+    values = {}
+    for name, option in options.items():
+        if name not in table:
+            if option.default is attrs.NOTHING:
+                problems.append(f"{path}.{name}: must be given")
+            continue
+        try:
+            values[name] = _value(table[name], option.type, f"{path}.{name}")
+            if option.validator is not None:
+                # A validator of an option sees the option alone: there is no instance before all are right.
+                option.validator(None, option, values[name])
+        except Wrong as wrong:
+            problems += wrong.lines
+        except ValueError as error:
+            problems.append(f"{path}.{name}: {error}")
+    if problems:
+        raise Wrong(*problems)
+    return cls(**values)

@@ -1,0 +1,164 @@
+"""Call: one request being answered, as a handler sees it; Reply: an answer that is more than a JSON body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qsl, urlencode
+
+from attrs import define, field, frozen
+from twisted.web.http_headers import Headers
+
+from cloudctl.errors import Forbidden, Invalid
+from cloudctl.rest.body import truth
+from cloudctl.rest.identity import Identity
+from cloudctl.rest.policy import Policy
+from cloudctl.rest.versions import Version
+
+QUERY_FIELDS = 200
+
+
+class Query:
+    """The query string: names may repeat."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.pairs = pairs
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Query:
+        """Raises Invalid for bytes that are not UTF-8, for NUL, and for more than 200 fields."""
+        try:
+            pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS)
+        except UnicodeDecodeError:
+            raise Invalid("The query string is not valid UTF-8.") from None
+        except ValueError:
+            raise Invalid(f"The query string has more than {QUERY_FIELDS} fields.") from None
+        if any("\0" in name or "\0" in value for name, value in pairs):
+            raise Invalid("The query string holds the character NUL.")
+        return cls(pairs)
+
+    def __contains__(self, name: str) -> bool:
+        return any(found == name for found, _ in self.pairs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self.pairs))
+
+    def get(self, name: str) -> str | None:
+        """The last value of `name`, as the stock services read it."""
+        values = self.all(name)
+        return values[-1] if values else None
+
+    def all(self, name: str) -> list[str]:
+        return [value for found, value in self.pairs if found == name]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A truth value; a bare `?name` is true. Raises Invalid."""
+        value = self.get(name)
+        if value is None:
+            return default
+        if value == "":
+            return True
+        found = truth(value)
+        if found is None:
+            raise Invalid(f"Invalid value {value[:64]!r} for the query parameter {name!r}: a boolean is expected.")
+        return found
+
+    def integer(self, name: str, minimum: int = 0) -> int | None:
+        """Raises Invalid."""
+        value = self.get(name)
+        if value is None:
+            return None
+        if re.fullmatch(r"[+-]?\d{1,9}", value, re.ASCII) is None:
+            raise Invalid(f"Invalid value {value[:64]!r} for the query parameter {name!r}: an integer is expected.")
+        number = int(value)
+        if number < minimum:
+            raise Invalid(f"Invalid value {number} for the query parameter {name!r}: it must be at least {minimum}.")
+        return number
+
+    def having(self, **changes: str | None) -> str:
+        """The same query with these names set, or dropped where None, encoded."""
+        kept = [(name, value) for name, value in self.pairs if name not in changes]
+        return urlencode([*kept, *((name, value) for name, value in changes.items() if value is not None)])
+
+
+@define(eq=False)
+class Call:
+    """What a handler knows of its request. Times are naive UTC."""
+
+    identity: Identity
+    version: Version
+    query: Query
+    policy: Policy
+    request_id: str
+    now: datetime
+    host_url: str  # where this cloud's APIs are mounted, without a trailing slash
+    root_url: str  # of this API: {host_url}/compute
+    path: str  # below the API's root, as it was routed: /v2.1/servers
+    headers: Headers  # of the request
+    content: IO[bytes]
+    target: Mapping[str, str] = field(factory=dict)  # what the path says of the target
+    rule: str | None = None
+    checked: bool = True  # whether the Operation's rule has been decided in full
+
+    @property
+    def project_id(self) -> str:
+        return self.identity.project_id
+
+    @property
+    def user_id(self) -> str:
+        return self.identity.user_id
+
+    @property
+    def url(self) -> str:
+        """Of this request, without its query."""
+        return self.root_url + self.path
+
+    def header(self, name: str) -> str | None:
+        """The last value of a request header."""
+        values = self.headers.getRawHeaders(name)
+        return values[-1] if values else None
+
+    def may(self, rule: str, **target: str) -> bool:
+        """Whether the caller passes another rule, for example `compute:servers:all_projects`."""
+        return self.policy.may(rule, self.identity, {**self.target, **target})
+
+    def require(self, rule: str | None = None, **target: str) -> None:
+        """Check a rule (by default the Operation's own) once the target's attributes are known. Raises Forbidden."""
+        name = rule or self.rule
+        assert name is not None, "a public Operation has no rule"
+        if name == self.rule:
+            self.checked = True
+        if not self.may(name, **target):
+            raise forbidden(name)
+
+
+def forbidden(rule: str) -> Forbidden:
+    """The refusal of one rule, in the words of the services."""
+    service, _, _ = rule.partition(":")
+    if service == "identity":
+        return Forbidden(f"You are not authorized to perform the requested action: {rule}.")
+    return Forbidden(f"Policy doesn't allow {rule} to be performed.")
+
+
+@frozen
+class Download:
+    """A part of a file as a response body."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+@frozen
+class Reply:
+    """An answer with a status, headers or a body of its own.
+
+    `body`: bytes are sent as they are, a Download from its file, anything else but None as JSON.
+    """
+
+    body: Any = None
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,26 @@
+"""How times are written. Reference: discovery.md, «Formats». All arguments are naive UTC datetimes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def zulu(when: datetime | None) -> str | None:
+    """Compute, image, networking: `2026-01-02T03:04:05Z`."""
+    return None if when is None else when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def zulu_micros(when: datetime) -> str:
+    """Identity tokens: `2026-01-02T03:04:05.000000Z`."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def micros(when: datetime | None) -> str | None:
+    """Block storage, instance HA, identity's records: `2026-01-02T03:04:05.000000`."""
+    return None if when is None else when.strftime("%Y-%m-%dT%H:%M:%S.%f")
+
+
+def parse_time(text: str) -> datetime:
+    """An ISO 8601 time with or without a zone → naive UTC. Raises ValueError."""
+    when = datetime.fromisoformat(text)
+    return when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,50 @@
+"""Who asks: what a token says, as every service sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from attrs import frozen
+
+
+@frozen
+class AccessRule:
+    """One call that a restricted application credential allows. Reference: identity.md, section 7."""
+
+    id: str
+    service: str
+    method: str
+    path: str
+
+
+@frozen
+class Identity:
+    """The user, the scope and the roles (implied ones included) of a valid token. Times are seconds since the epoch."""
+
+    user_id: str = ""
+    user_name: str = ""
+    user_domain_id: str = ""
+    project_id: str = ""
+    project_name: str = ""
+    project_domain_id: str = ""
+    domain_id: str = ""
+    system: bool = False
+    roles: frozenset[str] = frozenset()
+    audit_id: str = ""
+    expires_at: float = 0.0
+    application_credential_id: str = ""
+    # A restricted application credential manages no credentials.
+    restricted: bool = False
+    access_rules: tuple[AccessRule, ...] | None = None
+
+
+ANONYMOUS = Identity()
+
+
+class Authenticator(Protocol):
+    """What the pipeline asks of the identity service."""
+
+    def authenticate(self, token: str) -> Awaitable[Identity]:
+        """The identity behind a token. Raises Unauthorized."""
+        ...

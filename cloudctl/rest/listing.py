@@ -1,0 +1,214 @@
+"""Lists: filters, sort keys, marker and limit, isolation, and next links, written once.
+
+A page costs the same wherever it is in the table: it starts behind the marker's own sort values (keyset paging), and
+asks for one row more than it shows to know whether there is a next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, false, func, or_, select, tuple_
+
+from cloudctl.errors import CloudError, Invalid
+from cloudctl.rest.body import truth
+from cloudctl.rest.call import Call
+
+Condition = ColumnElement[bool]
+Filter = Callable[[Sequence[str]], Condition]
+MARKER_LENGTH = 255
+
+
+# -- filters: the values of one query parameter → a condition. They raise Invalid.
+
+
+def equals(column: Column[Any]) -> Filter:
+    """The last value given."""
+    return lambda values: column == values[-1]
+
+
+def any_of(column: Column[Any]) -> Filter:
+    """Any of the values given, as networking reads a repeated parameter."""
+    return lambda values: column.in_(values)
+
+
+def flag(column: Column[bool]) -> Filter:
+    def test(values: Sequence[str]) -> Condition:
+        wanted = truth(values[-1])
+        if wanted is None:
+            raise Invalid(f"Invalid value {values[-1][:64]!r} for the filter {column.name!r}: a boolean is expected.")
+        return column.is_(wanted)
+
+    return test
+
+
+def number(column: Column[Any]) -> Filter:
+    def test(values: Sequence[str]) -> Condition:
+        numbers = [int(value) for value in values if value.isascii() and value.isdigit() and len(value) < 10]
+        return column.in_(numbers) if numbers else false()
+
+    return test
+
+
+def contains(column: Column[str]) -> Filter:
+    return lambda values: column.contains(values[-1], autoescape=True)
+
+
+@frozen
+class Listing:
+    """How the rows of one table are listed.
+
+    `sort_keys`: name in the API → column (never NULL: wrap it in `func.coalesce`). `order`: the default order; `id` is
+    always added last, so that the order is total. `joins` adds to the select what filters need.
+    """
+
+    table: Table
+    sort_keys: Mapping[str, ColumnElement[Any]]
+    order: tuple[tuple[str, str], ...] = (("created_at", "desc"),)
+    filters: Mapping[str, Filter] = field(factory=dict)
+    columns: tuple[ColumnElement[Any], ...] = ()
+    marker: Column[str] | None = None
+
+    @property
+    def id(self) -> Column[str]:
+        return self.marker if self.marker is not None else self.table.c.id
+
+
+@frozen
+class Paging:
+    """What a client asked for. `limit` None: no limit."""
+
+    limit: int | None
+    marker: str | None = None
+    order: tuple[tuple[str, str], ...] = ()
+    reverse: bool = False
+
+
+@frozen
+class Page:
+    """`rows` in the order asked for; `more` whether others follow (precede, if the page was asked in reverse)."""
+
+    rows: Sequence[Any]
+    more: bool = False
+
+
+@frozen
+class Limits:
+    """The limits of one API's pages: at most `most` items; `default` when none is asked (None: no limit)."""
+
+    most: int | None = 1000
+    default: int | None = 1000
+    zero: str = "empty"  # "empty": limit=0 is an empty page; "most": it is no limit
+    reject_over: bool = False
+
+
+def paging(call: Call, limits: Limits, order: Iterable[tuple[str, str]] | None = None) -> Paging:
+    """`limit`, `marker`, `sort_key` and `sort_dir` of the query. Raises Invalid."""
+    limit = call.query.integer("limit")
+    if limit is None:
+        limit = limits.default
+    elif limit == 0 and limits.zero == "most":
+        limit = limits.most
+    elif limits.most is not None:
+        limit = min(limit, limits.most)
+    marker = call.query.get("marker") or None
+    if marker is not None and len(marker) > MARKER_LENGTH:
+        raise Invalid(f"The marker has more than {MARKER_LENGTH} characters.")
+    return Paging(limit, marker, tuple(order) if order is not None else sorting(call))
+
+
+def sorting(call: Call) -> tuple[tuple[str, str], ...]:
+    """The repeated `sort_key` and `sort_dir` as pairs. Raises Invalid for a direction that is none."""
+    keys, directions = call.query.all("sort_key"), call.query.all("sort_dir")
+    if len(directions) > len(keys) and keys:
+        raise Invalid("There are more sort_dir than sort_key parameters.")
+    for direction in directions:
+        if direction not in ("asc", "desc"):
+            raise Invalid(f"Invalid value {direction[:64]!r} for 'sort_dir': it is asc or desc.")
+    padded = directions + [directions[-1] if directions else "desc"] * len(keys)
+    return tuple(zip(keys, padded, strict=False))
+
+
+def conditions(listing: Listing, call: Call, ignore: Iterable[str] = ()) -> list[Condition]:
+    """The filters of the query that the listing knows; others are left to the caller."""
+    return [
+        make(call.query.all(name))
+        for name, make in listing.filters.items()
+        if name in call.query and name not in ignore
+    ]
+
+
+def page(
+    conn: Connection, listing: Listing, paging: Paging, *where: Condition, unknown_marker: CloudError | None = None
+) -> Page:
+    """The rows that meet `where`, as the client asked to see them.
+
+    `where` must hold the isolation: a marker that it hides is as unknown as one that does not exist, and raises
+    `unknown_marker` (default: Invalid).
+    """
+    order = _order(listing, paging)
+    query = select(*(listing.columns or (listing.table,))).where(*where)
+    if paging.marker is not None:
+        query = query.where(_behind(conn, listing, order, paging.marker, where, unknown_marker))
+    query = query.order_by(*(column.asc() if up else column.desc() for column, up in order))
+    if paging.limit is None:
+        rows: Sequence[Any] = conn.execute(query).all()
+        more = False
+    elif paging.limit == 0:
+        return Page(())
+    else:
+        rows = conn.execute(query.limit(paging.limit + 1)).all()
+        more = len(rows) > paging.limit
+        rows = rows[: paging.limit]
+    return Page(rows[::-1] if paging.reverse else rows, more)
+
+
+def total(conn: Connection, listing: Listing, *where: Condition) -> int:
+    """How many rows meet `where`."""
+    query: Select[Any] = select(func.count()).select_from(listing.table).where(*where)
+    return int(conn.execute(query).scalar_one())
+
+
+def _order(listing: Listing, paging: Paging) -> list[tuple[ColumnElement[Any], bool]]:
+    """(column, ascending) pairs, ending with the id."""
+    found: list[tuple[ColumnElement[Any], bool]] = []
+    up = False
+    for name, direction in paging.order or listing.order:
+        if name not in listing.sort_keys:
+            known = ", ".join(sorted(listing.sort_keys))
+            raise Invalid(f"Invalid value {name[:64]!r} for 'sort_key': it is one of {known}.")
+        up = (direction == "asc") is not paging.reverse
+        found.append((listing.sort_keys[name], up))
+    found.append((listing.id, up))
+    return found
+
+
+def _behind(
+    conn: Connection,
+    listing: Listing,
+    order: list[tuple[ColumnElement[Any], bool]],
+    marker: str,
+    where: Sequence[Condition],
+    unknown: CloudError | None,
+) -> Condition:
+    row = conn.execute(select(*(column for column, _ in order)).where(listing.id == marker, *where)).first()
+    if row is None:
+        raise unknown or Invalid(f"The marker {marker[:64]!r} could not be found.")
+    columns = [column for column, _ in order]
+    directions = {up for _, up in order}
+    if len(directions) == 1:
+        # A row comparison is one range of an index.
+        pair = tuple_(*columns)
+        return pair > tuple(row) if directions.pop() else pair < tuple(row)
+    steps = []
+    for position, (column, up) in enumerate(order):
+        equal = [columns[before] == row[before] for before in range(position)]
+        steps.append(and_(*equal, column > row[position] if up else column < row[position]))
+    return or_(*steps)
+
+
+def next_link(call: Call, last_id: str, **changes: str | None) -> str:
+    """The URL of the page that follows `last_id`."""
+    return f"{call.url}?{call.query.having(marker=last_id, **changes)}"

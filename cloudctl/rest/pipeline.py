@@ -1,0 +1,353 @@
+"""The one path that every request takes.
+
+request id → project id in the path → token → microversion → Operation → policy → body → handler → status, headers, body
+
+The policy comes before the body: who may not call learns nothing of what it takes. An error of any step becomes the
+service's error body here and nowhere else; what nobody foresaw is a 500 with the request id, logged with its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from attrs import field, frozen
+from twisted.internet.defer import CancelledError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from cloudctl import context
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
+from cloudctl.rest import body as bodies
+from cloudctl.rest.body import BodyError, Problem
+from cloudctl.rest.call import Call, Download, Query, Reply, forbidden
+from cloudctl.rest.download import FileProducer
+from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults
+from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
+from cloudctl.rest.metrics import Metrics
+from cloudctl.rest.policy import Policy
+from cloudctl.rest.route import Operation
+from cloudctl.rest.versions import Microversions
+
+log = Logger()
+
+JSON_LIMIT = 114_688  # bytes; reference: discovery.md, section 6
+JSON_TYPES = ("application/json",)
+TARGETS = ("user_id", "project_id", "domain_id")
+
+
+@frozen
+class Where:
+    """The path of a request, taken apart: `/{prefix}/{mounted}{path}`, and the project id that was cut out of it."""
+
+    prefix: str  # where the cloud hangs in somebody's site: "" or "/cloud"
+    mounted: str  # the API: "compute"
+    path: str  # "/v2.1/servers"
+    project_id: str | None = None
+
+
+@frozen
+class Http:
+    """What all APIs of one cloud share."""
+
+    authenticator: Authenticator
+    policy: Policy
+    clock: IReactorTime
+    metrics: Metrics
+    public_url: str = ""  # without a trailing slash; empty: as the request says
+    trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-* headers are believed
+
+    def host_url(self, request: Any) -> str:
+        """Where the APIs are mounted, as the client sees it."""
+        if self.public_url:
+            return self.public_url
+        scheme = "https" if request.isSecure() else "http"
+        host = request.getHeader("host") or "localhost"
+        prefix = request.where.prefix
+        if self.trusted_proxies and getattr(request.getClientAddress(), "host", None) in self.trusted_proxies:
+            scheme = request.getHeader("x-forwarded-proto") or scheme
+            host = request.getHeader("x-forwarded-host") or host
+            prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
+        return f"{scheme}://{host}{prefix}"
+
+
+@frozen
+class Bound:
+    """An Operation and the method that answers it."""
+
+    operation: Operation
+    handler: Any
+
+
+@frozen
+class Pipeline:
+    """The path of one API's requests."""
+
+    http: Http
+    api: str  # the name in logs and metrics: "compute"
+    faults: Faults
+    versions: Microversions | None = None
+    legacy_request_id: bool = False  # x-compute-request-id too
+    bearer: bool = False  # whether `Authorization: Bearer` is taken
+    media_status: int = 415
+    project_mismatch: bool = True  # whether a foreign project id in the path is refused
+    vary: str = ""
+    extra_headers: tuple[tuple[str, str], ...] = field(default=())
+
+    async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
+        """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
+        request_id = context.new_request_id()
+        token = context.request_id.set(request_id)
+        started = self.http.clock.seconds()
+        self.http.metrics.running.inc()
+        request.setHeader("x-openstack-request-id", request_id)
+        if self.legacy_request_id:
+            request.setHeader("x-compute-request-id", request_id)
+        identity = ANONYMOUS
+        try:
+            call = self._call(request, request_id, started, variables)
+            reply, status = await self._reply(request, call, bound, variables)
+            identity = call.identity
+            return await self._send(request, reply, status)
+        except CancelledError:
+            # The client hung up; a transaction on its way commits all the same.
+            request.setResponseCode(499)
+            raise
+        except CloudError as error:
+            return self.refuse(request, error)
+        except BodyError as error:
+            return self._encode(request, *self.faults.of_body(error))
+        except Exception:
+            log.failure("{request_id} {api}: unforeseen", request_id=request_id, api=self.api)
+            message = UNFORESEEN.format(request_id=request_id)
+            return self._encode(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
+        finally:
+            self._account(request, request_id, started, identity)
+            context.request_id.reset(token)
+
+    def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
+        host_url = self.http.host_url(request)
+        if any("\0" in value for value in variables.values()):
+            raise NotFound(self.faults.unknown_path)
+        where: Where = request.where
+        return Call(
+            identity=ANONYMOUS,
+            version=self.versions.minimum if self.versions else (0, 0),
+            query=Query.parse(request.uri.partition(b"?")[2]),
+            policy=self.http.policy,
+            request_id=request_id,
+            now=utc(started),
+            host_url=host_url,
+            root_url=f"{host_url}/{where.mounted}" if where.mounted else host_url,
+            path=where.path,
+            headers=request.requestHeaders,
+            content=request.content,
+            target={name: variables[name] for name in TARGETS if name in variables},
+        )
+
+    # -- who asks, for which version of what
+
+    async def _reply(
+        self, request: Any, call: Call, bound: Sequence[Bound], variables: Mapping[str, str]
+    ) -> tuple[Reply, int]:
+        method = request.method.decode("ascii", "replace")
+        if bound[0].operation.policy is not None:
+            call.identity = await self._authenticate(request)
+            self._check_project(request, call.identity)
+        if self.versions is not None:
+            self._negotiate(request, call, bound)
+        chosen, value = self._choose(request, call, bound, method)
+        operation = chosen.operation
+        if operation.policy is not None:
+            self._authorize(call, operation)
+        arguments = dict(variables)
+        if (wanted := operation.body_at(call.version)) is not None:
+            arguments["body"] = self._body(request, wanted, operation, value)
+        result = await chosen.handler(call, **arguments)
+        if not call.checked:
+            raise AssertionError(f"{operation.key}: the rule {operation.policy} needs call.require(…)")
+        reply = result if isinstance(result, Reply) else Reply(result)
+        return reply, reply.status or operation.status_at(call.version)
+
+    async def _authenticate(self, request: Any) -> Identity:
+        token = request.getHeader("x-auth-token")
+        if token is None and self.bearer:
+            scheme, _, rest = (request.getHeader("authorization") or "").partition(" ")
+            token = rest.strip() if scheme.lower() == "bearer" else None
+        if not token:
+            raise Unauthorized(UNAUTHENTICATED)
+        identity = await self.http.authenticator.authenticate(token)
+        if identity.access_rules is not None and not self._rule_allows(request, identity):
+            raise Unauthorized(UNAUTHENTICATED)
+        return identity
+
+    def _rule_allows(self, request: Any, identity: Identity) -> bool:
+        """Whether an access rule of the application credential covers this call: identity.md, section 7."""
+        method = request.method.decode("ascii", "replace")
+        paths = (request.where.path, f"/{self.api}{request.where.path}")
+        return any(
+            rule.service in (self.api, *SERVICE_TYPES.get(self.api, ()))
+            and rule.method == method
+            and any(path_matches(rule.path, path) for path in paths)
+            for rule in identity.access_rules or ()
+        )
+
+    def _check_project(self, request: Any, identity: Identity) -> None:
+        named = request.where.project_id
+        if named is not None and self.project_mismatch and named != identity.project_id:
+            raise Invalid("Malformed request url: its project is not the token's.")
+
+    def _negotiate(self, request: Any, call: Call, bound: Sequence[Bound]) -> None:
+        assert self.versions is not None
+        try:
+            call.version = self.versions.asked(request.requestHeaders)
+        except CloudError:
+            if bound[0].operation.policy is not None:
+                raise
+        for name, value in self.versions.answer(call.version):
+            request.setHeader(name, value)
+
+    def _choose(self, request: Any, call: Call, bound: Sequence[Bound], method: str) -> tuple[Bound, Any]:
+        """The Operation of this method, version and action, and the action's argument."""
+        found = [b for b in bound if b.operation.method in (method, "*")]
+        if not found and method == "HEAD":
+            found = [b for b in bound if b.operation.method == "GET"]
+        offered = [b for b in found if b.operation.offered(call.version)]
+        if not offered:
+            raise NotFound(self.faults.unknown_path)
+        if offered[0].operation.action is None:
+            return offered[0], None
+        value = bodies.parse(self._content(request, JSON_TYPES))
+        if not isinstance(value, dict) or len(value) != 1:
+            raise BodyError([Problem("$", "exactly one action is expected", "value")])
+        (key,) = value
+        for candidate in offered:
+            if candidate.operation.action == key:
+                return candidate, value[key]
+        raise Invalid(f"There is no such action: {key[:64]}")
+
+    def _authorize(self, call: Call, operation: Operation) -> None:
+        assert operation.policy is not None
+        call.rule = operation.policy
+        if call.may(operation.policy):
+            return
+        if not self.http.policy.might(operation.policy, call.identity, call.target):
+            raise forbidden(operation.policy)
+        # What decides is not in the path: the handler reads the record and calls `require`.
+        call.checked = False
+
+    # -- bodies
+
+    def _body(self, request: Any, wanted: bodies.Body, operation: Operation, action: Any) -> Any:
+        if operation.action is not None:
+            return bodies.structure(action, wanted.type, f"$.{operation.action}")
+        raw = self._content(request, wanted.types or JSON_TYPES)
+        if not raw and wanted.optional:
+            return None
+        return bodies.read(wanted, bodies.parse(raw))
+
+    def _content(self, request: Any, types: Sequence[str]) -> bytes:
+        content = request.content
+        size = content.seek(0, os.SEEK_END)
+        if size > JSON_LIMIT:
+            raise TooLarge(f"The request body has {size} bytes; at most {JSON_LIMIT} are taken.")
+        media = (request.getHeader("content-type") or "").partition(";")[0].strip().lower()
+        if size and media and media not in types:
+            message = f"The content type {media[:64]!r} is not supported; use {' or '.join(types)}."
+            raise UnsupportedMediaType(message) if self.media_status == 415 else Invalid(message)
+        content.seek(0)
+        return bytes(content.read())
+
+    # -- answers
+
+    async def _send(self, request: Any, reply: Reply, status: int) -> bytes | None:
+        for name, value in reply.headers:
+            request.setHeader(name, value)
+        if self.vary and not self.versions:
+            request.setHeader("Vary", self.vary)
+        body = reply.body
+        if isinstance(body, Download):
+            await self._stream(request, body, status)
+            return None
+        if isinstance(body, bytes):
+            request.setResponseCode(status)
+            request.setHeader("Content-Length", str(len(body)))
+            return body
+        if body is None:
+            request.setResponseCode(status)
+            if status != 204:
+                request.setHeader("Content-Length", "0")
+            return b""
+        return self._encode(request, status, body)
+
+    async def _stream(self, request: Any, body: Download, status: int) -> None:
+        request.setResponseCode(status)
+        request.setHeader("Content-Length", str(body.length))
+        if request.method == b"HEAD" or body.length == 0:
+            return
+        with body.path.open("rb") as file:
+            file.seek(body.offset)
+            await FileProducer(file, body.length, request).start()
+
+    def _encode(self, request: Any, status: int, body: Any) -> bytes:
+        encoded = orjson.dumps(body)
+        request.setResponseCode(status)
+        request.setHeader("Content-Type", "application/json")
+        request.setHeader("Content-Length", str(len(encoded)))
+        return encoded
+
+    def refuse(self, request: Any, error: CloudError) -> bytes:
+        """The error body of `error`, with its status and headers set."""
+        for name, value in error.headers.items():
+            request.setHeader(name, value)
+        status, body = self.faults.of(error)
+        if status == 401:
+            challenges = [f'Keystone uri="{self.http.host_url(request)}/identity/v3"']
+            if self.bearer:
+                challenges.append(f'Bearer realm="{self.api}"')
+            request.responseHeaders.setRawHeaders("WWW-Authenticate", challenges)
+        return self._encode(request, status, body)
+
+    def _account(self, request: Any, request_id: str, started: float, identity: Identity) -> None:
+        seconds = self.http.clock.seconds() - started
+        method = request.method.decode("ascii", "replace")
+        metrics = self.http.metrics
+        metrics.running.dec()
+        metrics.requests.labels(self.api, method if method in METHODS else "other", str(request.code)).inc()
+        metrics.seconds.labels(self.api).observe(seconds)
+        log.info(
+            "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
+            request_id=request_id,
+            method=method,
+            path=request.path.decode("utf-8", "replace"),
+            status=request.code,
+            ms=1000 * seconds,
+            user=identity.user_id,
+            project=identity.project_id,
+        )
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+# What an access rule may call a service, beside the name of its API here.
+SERVICE_TYPES = {"volume": ("block-storage", "volumev3"), "network": ("networking",)}
+
+
+def path_matches(pattern: str, path: str) -> bool:
+    """`*` and `{name}` stand for one segment, `**` for any number. Reference: identity.md, section 7."""
+    return _segments_match(pattern.strip("/").split("/"), path.strip("/").split("/"))
+
+
+def _segments_match(pattern: list[str], path: list[str]) -> bool:
+    if not pattern:
+        return not path
+    head, *rest = pattern
+    if head == "**":
+        return any(_segments_match(rest, path[skip:]) for skip in range(len(path) + 1))
+    if not path:
+        return False
+    one = head == "*" or (head.startswith("{") and head.endswith("}"))
+    return (one or head == path[0]) and _segments_match(rest, path[1:])

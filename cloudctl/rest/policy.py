@@ -1,0 +1,207 @@
+"""Who may call what: rules are data, an operator's file overrides them.
+
+A rule is an expression over these words, joined with `and`, `or`, `not` and parentheses:
+
+* `any` (a valid token), `nobody`;
+* `role:NAME`: the token holds the role (implied roles included);
+* `scope:project`, `scope:domain`, `scope:system`: what the token is scoped to;
+* `match:ATTRIBUTE`: the attribute of the target (`user_id`, `project_id`, `domain_id`) is the caller's own;
+* the name of another rule.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from attrs import frozen
+
+from cloudctl.errors import ConfigError
+from cloudctl.rest.identity import Identity
+
+Target = Mapping[str, str]
+Check = Callable[[Identity, Target, bool], bool]
+
+# How one is spoken of in rules: the four default roles include those after them through implied roles.
+PERSONAS = {
+    "admin": "role:admin",
+    "manager": "role:manager",
+    "member": "role:member and scope:project",
+    "reader": "role:reader and scope:project",
+    "service": "role:service",
+    "system_reader": "role:admin or role:reader and scope:system",
+}
+
+WORD = re.compile(r"\s*(\(|\)|[A-Za-z0-9_:.\-]+)")
+MATCHED = ("user_id", "project_id", "domain_id")
+
+
+class RuleError(ValueError):
+    """The text of a rule cannot be understood."""
+
+
+def _any(identity: Identity, target: Target, known: bool) -> bool:
+    return True
+
+
+def _nobody(identity: Identity, target: Target, known: bool) -> bool:
+    return False
+
+
+def _role(name: str) -> Check:
+    return lambda identity, target, known: name in identity.roles
+
+
+def _scope(name: str) -> Check:
+    return {
+        "project": lambda identity, target, known: bool(identity.project_id),
+        "domain": lambda identity, target, known: bool(identity.domain_id),
+        "system": lambda identity, target, known: identity.system,
+    }[name]
+
+
+def _match(attribute: str) -> Check:
+    def check(identity: Identity, target: Target, known: bool) -> bool:
+        if attribute not in target:
+            # Before the record is read, an attribute that is not in the path may still turn out to match.
+            return not known
+        return bool(target[attribute]) and target[attribute] == getattr(identity, attribute)
+
+    return check
+
+
+class _Parser:
+    """Recursive descent over one rule: `or` binds least, then `and`, then `not`."""
+
+    def __init__(self, text: str, named: Callable[[str], Check]) -> None:
+        self.words = WORD.findall(text)
+        if "".join(self.words) != re.sub(r"\s", "", text) or not self.words:
+            raise RuleError(f"{text!r} has characters that no rule has")
+        self.named = named
+        self.attributes: set[str] = set()
+
+    def parse(self) -> Check:
+        check = self._or()
+        if self.words:
+            raise RuleError(f"unexpected {self.words[0]!r}")
+        return check
+
+    def _or(self) -> Check:
+        checks = [self._and()]
+        while self._take("or"):
+            checks.append(self._and())
+        if len(checks) == 1:
+            return checks[0]
+        return lambda identity, target, known: any(c(identity, target, known) for c in checks)
+
+    def _and(self) -> Check:
+        checks = [self._not()]
+        while self._take("and"):
+            checks.append(self._not())
+        if len(checks) == 1:
+            return checks[0]
+        return lambda identity, target, known: all(c(identity, target, known) for c in checks)
+
+    def _not(self) -> Check:
+        if self._take("not"):
+            inner = self._not()
+            return lambda identity, target, known: not inner(identity, target, known)
+        if self._take("("):
+            inner = self._or()
+            if not self._take(")"):
+                raise RuleError("a ')' is missing")
+            return inner
+        return self._word()
+
+    def _word(self) -> Check:
+        if not self.words:
+            raise RuleError("it ends too early")
+        word = self.words.pop(0)
+        kind, _, rest = word.partition(":")
+        if word == "any":
+            return _any
+        if word == "nobody":
+            return _nobody
+        if kind == "role" and rest:
+            return _role(rest)
+        if kind == "scope" and rest in ("project", "domain", "system"):
+            return _scope(rest)
+        if kind == "match" and rest in MATCHED:
+            return _match(rest)
+        return self.named(word)
+
+    def _take(self, word: str) -> bool:
+        if self.words and self.words[0] == word:
+            self.words.pop(0)
+            return True
+        return False
+
+
+@frozen
+class Rule:
+    text: str
+    check: Check
+
+
+class Policy:
+    """The compiled rules of a cloud."""
+
+    def __init__(self, rules: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> None:
+        """Raises ConfigError naming each override that is unknown or cannot be understood."""
+        problems = [
+            f"policy.{name}: no such rule" for name in overrides or () if name not in rules and name not in PERSONAS
+        ]
+        self._texts = {**PERSONAS, **rules, **(overrides or {})}
+        self.rules: dict[str, Rule] = {}
+        for name in self._texts:
+            try:
+                self._compile(name, ())
+            except RuleError as error:
+                problems.append(f"policy.{name}: {error}")
+        if problems:
+            raise ConfigError(problems)
+
+    def _compile(self, name: str, path: tuple[str, ...]) -> Check:
+        if name in path:
+            raise RuleError(f"{name} refers to itself")
+        if name not in self._texts:
+            raise RuleError(f"{name!r} is neither a check nor a rule")
+        if name not in self.rules:
+            text = self._texts[name]
+            check = _Parser(text, lambda other: self._compile(other, (*path, name))).parse()
+            self.rules[name] = Rule(text, check)
+        return self.rules[name].check
+
+    def may(self, rule: str, identity: Identity, target: Target) -> bool:
+        """Whether `identity` passes `rule` for a target whose attributes are all known."""
+        return self.rules[rule].check(identity, target, True)
+
+    def might(self, rule: str, identity: Identity, target: Target) -> bool:
+        """Whether it could pass once attributes that `target` lacks are known."""
+        return self.rules[rule].check(identity, target, False)
+
+
+def shipped(services: Iterable[str]) -> dict[str, str]:
+    """The rules in `policy.toml` of each of these service packages, e.g. `["compute"]`."""
+    rules: dict[str, str] = {}
+    for service in services:
+        table = tomllib.loads((files("cloudctl") / service / "policy.toml").read_text())
+        rules |= {f"{service}:{name}": text for name, text in table.items()}
+    return rules
+
+
+def load(services: Iterable[str], override: Path | None) -> Policy:
+    """The shipped rules with those of an operator's file: `"compute:servers:list" = "any"`."""
+    overrides: dict[str, str] = {}
+    if override is not None:
+        try:
+            overrides = tomllib.loads(override.read_text())
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError([f"policy: {override}: {error}"]) from None
+        wrong = [f"policy.{name}: a rule is a string" for name, text in overrides.items() if not isinstance(text, str)]
+        if wrong:
+            raise ConfigError(wrong)
+    return Policy(shipped(services), overrides)

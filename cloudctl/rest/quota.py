@@ -1,0 +1,116 @@
+"""Quotas: limits of a project, counted inside the transaction that creates.
+
+A service declares its resources; what a project uses is counted from the rows themselves, so it is never wrong after a
+crash. Two transactions that count at once are kept apart by the lock of one row (SQLite has one writer anyway).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from attrs import frozen
+from sqlalchemy import Column, Connection, Integer, String, Table, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db.columns import metadata
+from cloudctl.errors import OverQuota
+
+UNLIMITED = -1
+
+quota_limits = Table(
+    "quota_limits",
+    metadata,
+    Column("service", String(32), primary_key=True),
+    Column("project_id", String(64), primary_key=True),
+    Column("resource", String(300), primary_key=True),
+    Column("limit", Integer, nullable=False),
+)
+
+# One row a project and service: whoever creates holds it until the commit.
+quota_locks = Table(
+    "quota_locks",
+    metadata,
+    Column("service", String(32), primary_key=True),
+    Column("project_id", String(64), primary_key=True),
+    Column("turn", Integer, nullable=False, default=0),
+)
+
+
+@frozen
+class Limited:
+    """A resource with a limit. `used(conn, project_id)` counts it; None: a limit of one item, nothing is counted."""
+
+    name: str
+    default: int
+    used: Callable[[Connection, str], int] | None = None
+
+
+@frozen
+class Quotas:
+    """The limited resources of one service. `told(resource, asked, used, limit)` words the refusal."""
+
+    service: str
+    resources: tuple[Limited, ...]
+    told: Callable[[str, int, int, int], str]
+
+    def __getitem__(self, name: str) -> Limited:
+        return next(resource for resource in self.resources if resource.name == name)
+
+
+def limits(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
+    """Resource → limit of one project; -1 is no limit."""
+    own = conn.execute(
+        select(quota_limits.c.resource, quota_limits.c.limit).where(
+            quota_limits.c.service == quotas.service, quota_limits.c.project_id == project_id
+        )
+    )
+    return {resource.name: resource.default for resource in quotas.resources} | {row.resource: row.limit for row in own}
+
+
+def usage(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
+    return {resource.name: resource.used(conn, project_id) if resource.used else 0 for resource in quotas.resources}
+
+
+def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
+    """Make sure that `wanted` more of each resource fits. Raises OverQuota. Call it before the rows are inserted."""
+    _lock(conn, quotas.service, project_id)
+    allowed = limits(conn, quotas, project_id)
+    for name, amount in wanted.items():
+        limit, resource = allowed[name], quotas[name]
+        if limit == UNLIMITED or amount <= 0:
+            continue
+        used = resource.used(conn, project_id) if resource.used else 0
+        if used + amount > limit:
+            raise OverQuota(quotas.told(name, amount, used, limit))
+
+
+def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
+    for name, limit in wanted.items():
+        key = (
+            quota_limits.c.service == quotas.service,
+            quota_limits.c.project_id == project_id,
+            quota_limits.c.resource == name,
+        )
+        if conn.execute(update(quota_limits).where(*key).values(limit=limit)).rowcount == 0:
+            conn.execute(
+                insert(quota_limits).values(service=quotas.service, project_id=project_id, resource=name, limit=limit)
+            )
+
+
+def reset_limits(conn: Connection, quotas: Quotas, project_id: str) -> None:
+    conn.execute(
+        delete(quota_limits).where(quota_limits.c.service == quotas.service, quota_limits.c.project_id == project_id)
+    )
+
+
+def _lock(conn: Connection, service: str, project_id: str) -> None:
+    if conn.dialect.name == "sqlite":
+        return
+    taken = update(quota_locks).where(quota_locks.c.service == service, quota_locks.c.project_id == project_id)
+    taken = taken.values(turn=quota_locks.c.turn + 1)
+    if conn.execute(taken).rowcount == 0:
+        try:
+            with conn.begin_nested():
+                conn.execute(insert(quota_locks).values(service=service, project_id=project_id, turn=1))
+        except IntegrityError:
+            conn.execute(taken)

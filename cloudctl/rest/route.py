@@ -1,0 +1,113 @@
+"""Operations: what an API offers, declared beside the handler.
+
+    class Keypairs:
+        routes = Routes("Key pairs")
+
+        @routes.get("/os-keypairs/<name>", policy="compute:keypairs:show")
+        async def show(self, call: Call, name: str) -> dict: ...
+
+A decorator only records; `rest.app.ApiApp` mounts the bound methods. From the same records come the routes, the version
+gates, the body checks, the policy table, the API list of the docs, the fuzz test and the persona matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from attrs import evolve, field, frozen
+
+from cloudctl.rest.body import Body
+from cloudctl.rest.versions import Version, at
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Bodies = Mapping[Version, Body]
+FIRST: Version = (0, 0)
+
+
+def _bodies(body: Body | Bodies | None) -> Bodies | None:
+    return {FIRST: body} if isinstance(body, Body) else body
+
+
+def _statuses(status: int | Mapping[Version, int]) -> Mapping[Version, int]:
+    return {FIRST: status} if isinstance(status, int) else status
+
+
+@frozen
+class Operation:
+    """One API call."""
+
+    tag: str
+    method: str
+    path: str  # below the API's versioned root, in Klein's form: "/servers/<server_id>"
+    handler: str  # name of the method
+    policy: str | None  # name of a rule; None: public, no token is looked at
+    body: Bodies | None = field(default=None, converter=_bodies)
+    status: Mapping[Version, int] = field(default=200, converter=_statuses)
+    action: str | None = None  # the body's single key, for paths that end in /action
+    since: Version | None = None
+    until: Version | None = None  # inclusive
+    query: tuple[str, ...] = ()  # names that the handler reads, for the docs
+    raw: bool = False  # the handler reads the request's content itself
+    summary: str = ""
+
+    @property
+    def key(self) -> str:
+        """Unique within an API: `POST /servers/<server_id>/action os-stop`."""
+        return " ".join(filter(None, (self.method, self.path, self.action)))
+
+    def offered(self, version: Version) -> bool:
+        return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
+
+    def body_at(self, version: Version) -> Body | None:
+        if self.body is None:
+            return None
+        try:
+            return at(self.body, version)
+        except KeyError:
+            return None
+
+    def status_at(self, version: Version) -> int:
+        return at(self.status, version)
+
+
+class Routes:
+    """Collects the Operations of one resource class."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.operations: list[Operation] = []
+
+    def route(self, method: str, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        """Options: those of Operation."""
+        operation = Operation(self.tag, method, path, "", policy, **options)
+
+        def record(handler: F) -> F:
+            summary = (handler.__doc__ or "").strip().partition("\n")[0]
+            self.operations.append(evolve(operation, handler=handler.__name__, summary=summary))
+            return handler
+
+        return record
+
+    def get(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("GET", path, policy=policy, **options)
+
+    def head(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("HEAD", path, policy=policy, **options)
+
+    def post(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("POST", path, policy=policy, **options)
+
+    def put(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("PUT", path, policy=policy, **options)
+
+    def patch(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("PATCH", path, policy=policy, **options)
+
+    def delete(self, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        return self.route("DELETE", path, policy=policy, **{"status": 204, **options})
+
+    def action(self, path: str, key: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
+        """A POST whose body has `key` as its only key; `body` describes what is below it."""
+        return self.route("POST", path, policy=policy, action=key, **{"status": 202, **options})

@@ -1,0 +1,89 @@
+"""Microversions: their range, how a request asks for one, and which headers the answer carries.
+
+Reference: discovery.md, «Request headers every service understands».
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+from attrs import frozen
+from twisted.web.http_headers import Headers
+
+from cloudctl.errors import Invalid, NotAcceptable
+
+T = TypeVar("T")
+
+Version = tuple[int, int]
+
+FORM = re.compile(r"^([1-9]\d{0,3})\.(0|[1-9]\d{0,3})$", re.ASCII)
+
+
+def text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def at(choices: Mapping[Version, T], version: Version) -> T:
+    """The entry with the greatest key not above `version`. Raises KeyError if all keys are above it."""
+    found = [key for key in choices if key <= version]
+    return choices[max(found)]
+
+
+@frozen
+class Microversions:
+    """The range of one API. `headers` are the legacy headers that hold a bare `X.Y`, in order of precedence.
+
+    `first` are those that win over `OpenStack-API-Version`, `after` those that it wins over.
+    """
+
+    service_type: str
+    minimum: Version
+    maximum: Version
+    first: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+    def asked(self, headers: Headers) -> Version:
+        """The version of this request. Raises Invalid (malformed) or NotAcceptable (out of range)."""
+        wanted = self._wanted(headers)
+        if wanted is None:
+            return self.minimum
+        if wanted == "latest":
+            return self.maximum
+        match = FORM.match(wanted)
+        if match is None:
+            raise Invalid(
+                f"API Version String {wanted[:64]!r} is of invalid format. "
+                "Must be of format MajorNum.MinorNum, or 'latest'."
+            )
+        version = (int(match[1]), int(match[2]))
+        if not self.minimum <= version <= self.maximum:
+            raise NotAcceptable(
+                f"Version {text(version)} is not supported by the API. "
+                f"Minimum is {text(self.minimum)} and maximum is {text(self.maximum)}."
+            )
+        return version
+
+    def _wanted(self, headers: Headers) -> str | None:
+        for name in self.first:
+            if value := headers.getRawHeaders(name):
+                return value[-1].strip()
+        for line in headers.getRawHeaders("OpenStack-API-Version") or ():
+            for part in line.split(","):
+                service, _, value = part.strip().partition(" ")
+                if service.lower() == self.service_type:
+                    return value.strip()
+        for name in self.after:
+            if value := headers.getRawHeaders(name):
+                return value[-1].strip()
+        return None
+
+    def answer(self, version: Version) -> list[tuple[str, str]]:
+        """Headers that tell the client which version was used."""
+        names = ("OpenStack-API-Version", *self.first, *self.after)
+        return [
+            ("OpenStack-API-Version", f"{self.service_type} {text(version)}"),
+            *((name, text(version)) for name in names[1:]),
+            ("Vary", ", ".join(names)),
+        ]

@@ -1,0 +1,52 @@
+"""Tasks that a task waits for: each is submitted once under a key of its parent, and wakes the parent as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from cloudctl.db import notify
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.workflow import Task, Workflow
+
+
+def find(conn: Connection, parent: Task, key: str) -> Any | None:
+    """A row (id, state, error) of the child."""
+    mine = (tasks.c.parent_id == parent.id) & (tasks.c.child_key == _stored(parent, key))
+    return conn.execute(select(tasks.c.id, tasks.c.state, tasks.c.error).where(mine)).first()
+
+
+def submit(
+    conn: Connection, parent: Task, key: str, workflow: Workflow, resource_id: str, args: Mapping[str, Any], now: float
+) -> None:
+    queue.submit(
+        conn,
+        workflow.kind,
+        resource_id,
+        resource_type=workflow.resource,
+        now=now,
+        args=args,
+        request_id=parent.request_id,
+        user_id=parent.user_id,
+        project_id=parent.project_id,
+        deadline=workflow.deadline,
+        parent_id=parent.id,
+        child_key=_stored(parent, key),
+    )
+
+
+def wake_parent(conn: Connection, child: Task, now: float) -> None:
+    """The child ended or is held: let its parent look at once."""
+    if child.parent_id is None:
+        return
+    parent = (tasks.c.id == child.parent_id) & tasks.c.state.in_(OPEN)
+    conn.execute(update(tasks).where(parent).values(not_before=now))
+    notify(conn, queue.CHANNEL)
+
+
+def _stored(parent: Task, key: str) -> str:
+    """A restarted parent starts its children anew: the old ones were undone with it."""
+    return key if parent.restarts == 0 else f"{key}#{parent.restarts}"

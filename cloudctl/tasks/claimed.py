@@ -1,0 +1,204 @@
+"""The row of a claimed task, written only while its claim holds.
+
+Each function here is part of a transaction. `write` changes the row if this claim is still the last one and raises Lost
+(and so rolls everything back) if not. A transaction touches the resource's rows first and the task's row last, as API
+calls do, so that they do not lock each other out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, frozen
+from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
+from twisted.internet.interfaces import IReactorTime
+
+from cloudctl.db import Database, notify
+from cloudctl.tasks import children, queue
+from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, tasks
+from cloudctl.tasks.workflow import Lost, Task, Workflow
+
+# Results in the log of steps.
+SUCCESS, ERROR, UNDONE = "success", "error", "undone"
+# Why a task is being undone; kept in its memo, for an undo may outlive the process.
+BECAUSE_CANCELLED, BECAUSE_FAILED, BECAUSE_ELSEWHERE = "cancelled", "failed", "elsewhere"
+
+Log = tuple[Mapping[str, Any], ...]
+
+_successor = (
+    select(tasks.c.id)
+    .where(
+        tasks.c.resource_type == bindparam("of_type"),
+        tasks.c.resource_id == bindparam("of"),
+        tasks.c.ended_at.is_(None),
+        tasks.c.state.in_(OPEN),
+    )
+    .limit(1)
+)
+# Built once, and given its values as parameters: building it costs more than running it.
+_write = (
+    update(tasks)
+    .where(tasks.c.id == bindparam("of_task"), tasks.c.owner == bindparam("by"), tasks.c.fence == bindparam("at_fence"))
+    .returning(tasks.c.cancel)
+)
+_park = _write.values(not_before=func.coalesce(tasks.c.not_before, bindparam("wake")))
+
+
+@frozen
+class Place:
+    """Where the task stands once a transaction has committed."""
+
+    position: int  # of the step to do or undo; -1: only the end of an undoing is left
+    undoing: bool
+    log: Log
+    attempts: int = 0
+    error: str | None = None
+    let_go: str | None = None  # "parked", "restarted", or the task's last state: this claim is over
+
+
+@define(eq=False)
+class Claimed:
+    """A task and this process's claim on it. `memo` is the one that its Context holds."""
+
+    db: Database
+    clock: IReactorTime
+    owner: str
+    task: Task
+    workflow: Workflow
+    memo: dict[str, Any]
+    fence: int
+    cancelled: bool  # seen in the row, once for all
+
+    def write(self, conn: Connection, **values: Any) -> None:
+        """Change the row and store the memo. Raises Lost."""
+        self._execute(conn, _write, values)
+
+    def _execute(self, conn: Connection, statement: ReturningUpdate[Any], values: dict[str, Any]) -> None:
+        mine = {"of_task": self.task.id, "by": self.owner, "at_fence": self.fence}
+        row = conn.execute(statement, {"memo": self.memo, **mine, **values}).first()
+        if row is None:
+            raise Lost(f"task {self.task.id}")
+        self.cancelled = self.cancelled or row.cancel
+
+    # -- borders between steps
+
+    def step_over(self, conn: Connection, place: Place) -> Place:
+        """The step, or its undo, at `place` is over: on to the next, or the end."""
+        steps = self.workflow.steps
+        if place.undoing:
+            log = closed(place.log, self.clock.seconds(), UNDONE)
+            position = self.undoable(place.position - 1)
+            if position < 0:
+                return self.undone(conn, evolve(place, log=log))
+            self.write(conn, step=steps[position].name, attempts=0, log=log)
+            return evolve(place, position=position, log=log, attempts=0)
+        log = closed(place.log, self.clock.seconds(), SUCCESS)
+        position = place.position + 1
+        if position >= len(steps):
+            return self.end(conn, evolve(place, log=log), DONE)
+        self.write(conn, step=steps[position].name, attempts=0, log=log, progress=100 * position // len(steps))
+        return evolve(place, position=position, log=log, attempts=0)
+
+    def undoable(self, position: int) -> int:
+        """`position`, or the nearest one before it, whose step can be undone; -1 if there is none."""
+        while position >= 0 and self.workflow.steps[position].undo is None:
+            position -= 1
+        return position
+
+    def turn_back(self, conn: Connection, place: Place, why: str, error: str) -> Place:
+        """Begin to undo at `place`. Raises the fence: a transaction of an interrupted step may still be in a thread."""
+        log = closed(place.log, self.clock.seconds(), ERROR)
+        self.memo["_why"] = why
+        step = self.workflow.steps[place.position].name if place.position >= 0 else None
+        self.write(conn, state=UNDOING, step=step, attempts=0, error=error, log=log, fence=self.fence + 1)
+        return Place(place.position, True, log, error=error)
+
+    def undone(self, conn: Connection, place: Place) -> Place:
+        """Nothing is left to undo."""
+        why = self.memo.get("_why")
+        if why == BECAUSE_CANCELLED or (why == BECAUSE_ELSEWHERE and self.cancelled):
+            return self.end(conn, place, CANCELLED)
+        if why == BECAUSE_ELSEWHERE and self.task.restarts < self.workflow.restarts:
+            return self._restart(conn, place)
+        return self.end(conn, place, FAILED)
+
+    def _restart(self, conn: Connection, place: Place) -> Place:
+        tried = {name: value for name, value in self.memo.items() if not name.startswith("_")}
+        self._give_up(
+            conn,
+            memo={"_failed": [*self.memo.get("_failed", []), tried]},
+            not_before=self.db.now(conn),
+            state=RUNNING,
+            step=None,
+            attempts=0,
+            progress=0,
+            restarts=self.task.restarts + 1,
+            error=place.error,
+            log=place.log,
+        )
+        notify(conn, queue.CHANNEL)
+        return evolve(place, let_go="restarted")
+
+    # -- ends
+
+    def end(self, conn: Connection, place: Place, state: str) -> Place:
+        if state == FAILED and self.workflow.on_failure is not None:
+            self.workflow.on_failure(conn, self.task, place.error or "")
+        if state == CANCELLED and self.workflow.on_cancel is not None:
+            self.workflow.on_cancel(conn, self.task)
+        values: dict[str, Any] = {"error": place.error}
+        if state == DONE:
+            values = {"error": None, "progress": 100}
+        now = self.db.now(conn)
+        self._give_up(conn, not_before=None, state=state, ended_at=now, log=place.log, **values)
+        children.wake_parent(conn, self.task, now)
+        if conn.execute(_successor, {"of_type": self.task.resource_type, "of": self.task.resource_id}).first():
+            notify(conn, queue.CHANNEL)
+        return evolve(place, let_go=state)
+
+    def hold(self, conn: Connection, place: Place, why: str) -> Place:
+        """Stop trying; an operator sees it and can retry it."""
+        log = closed(place.log, self.clock.seconds(), ERROR)
+        self._give_up(conn, not_before=None, state=HELD, error=why, log=log)
+        children.wake_parent(conn, self.task, self.db.now(conn))
+        return evolve(place, log=log, let_go=HELD)
+
+    def park(self, conn: Connection, place: Place, delay: float, state: str) -> Place:
+        """Give up the slot for `delay` seconds, not past the deadline; a wake-up that came while this ran counts."""
+        wake = self.db.now(conn) + delay
+        if not place.undoing and self.task.deadline is not None:
+            wake = min(wake, self.task.deadline)
+        self._execute(
+            conn,
+            _park,
+            {
+                "wake": wake,
+                "state": state,
+                "attempts": place.attempts,
+                "error": place.error,
+                "log": place.log,
+                "owner": None,
+                "lease_until": None,
+            },
+        )
+        notify(conn, queue.CHANNEL)
+        return evolve(place, let_go="parked")
+
+    def _give_up(self, conn: Connection, **values: Any) -> None:
+        self.write(conn, owner=None, lease_until=None, **values)
+
+
+def opened(log: Log, step: str, now: float) -> Log:
+    """The log with an entry for `step` that has not ended; the one that is there already if the step goes on."""
+    if log and log[-1]["step"] == step and log[-1]["ended_at"] is None:
+        return log
+    return (*log, {"step": step, "started_at": now, "ended_at": None, "result": None})
+
+
+def closed(log: Sequence[Mapping[str, Any]], now: float, result: str) -> Log:
+    """The log with its last entry ended, if that is open."""
+    if not log or log[-1]["ended_at"] is not None:
+        return tuple(log)
+    return (*log[:-1], {**log[-1], "ended_at": now, "result": result})

@@ -1,0 +1,117 @@
+"""Which task runs next, and whose it is. Times are the database's: several processes may share it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, case, exists, func, select, update
+
+from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, tasks
+
+_older = tasks.alias("older")
+_blocked = exists().where(
+    _older.c.resource_type == tasks.c.resource_type,
+    _older.c.resource_id == tasks.c.resource_id,
+    _older.c.id < tasks.c.id,
+    _older.c.ended_at.is_(None),
+    _older.c.state.in_(OPEN),
+)
+# Built once: building costs more than running it.
+_due = (
+    select(tasks.c.id)
+    .where(tasks.c.not_before <= bindparam("now"), tasks.c.owner.is_(None), tasks.c.state.in_(OPEN), ~_blocked)
+    .order_by(tasks.c.not_before, tasks.c.id)
+    .limit(bindparam("most"))
+    .with_for_update(skip_locked=True)
+)
+_due_of_queues = _due.where(tasks.c.queue.in_(bindparam("queues", expanding=True)))
+_take = (
+    update(tasks)
+    .where(tasks.c.id.in_(bindparam("ids", expanding=True)))
+    .values(
+        owner=bindparam("by"),
+        fence=tasks.c.fence + 1,
+        lease_until=bindparam("until"),
+        state=case((tasks.c.state == UNDOING, UNDOING), else_=RUNNING),
+        not_before=None,
+        started_at=func.coalesce(tasks.c.started_at, bindparam("now")),
+    )
+    .returning(*tasks.c)
+)
+_next_due = select(func.min(tasks.c.not_before)).where(tasks.c.not_before > bindparam("now"), tasks.c.owner.is_(None))
+
+
+def claim(
+    conn: Connection,
+    owner: str,
+    now: float,
+    lease: float,
+    limit: int,
+    queues: Sequence[str] | None = None,
+    busy: Collection[int] = (),
+) -> list[Row[Any]]:
+    """Take up to `limit` due tasks of these queues (None: of all): raise their fence and lease them. Rows of `tasks`.
+
+    Due: open, its time has come, nobody has it, and no older open task of the same resource. The ids in `busy` are
+    left alone: this process still runs them under a lease that it lost.
+    """
+    values: dict[str, Any] = {"now": now, "most": limit}
+    if queues is None:
+        due = conn.execute(_due, values)
+    else:
+        due = conn.execute(_due_of_queues, {**values, "queues": list(queues)})
+    ids = [row.id for row in due if row.id not in busy]
+    if not ids:
+        return []
+    rows = conn.execute(_take, {"ids": ids, "by": owner, "until": now + lease, "now": now}).all()
+    order = {id: place for place, id in enumerate(ids)}
+    return sorted(rows, key=lambda row: order[row.id])
+
+
+def next_due(conn: Connection, now: float) -> float | None:
+    """When the next parked task wants to run, after `now`; or None."""
+    found = conn.execute(_next_due, {"now": now}).scalar()
+    return None if found is None else float(found)
+
+
+def oldest_due(conn: Connection, now: float) -> float | None:
+    """Since when the oldest task that could run has been waiting for a slot, or None."""
+    found = conn.execute(
+        select(tasks.c.not_before)
+        .where(tasks.c.not_before <= now, tasks.c.owner.is_(None), tasks.c.state.in_(OPEN), ~_blocked)
+        .order_by(tasks.c.not_before)
+        .limit(1)
+    ).scalar()
+    return None if found is None else float(found)
+
+
+def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease: float) -> set[int]:
+    """Lengthen the leases of these tasks. The ids that were asked to cancel."""
+    rows = conn.execute(
+        update(tasks)
+        .where(tasks.c.id.in_(ids), tasks.c.owner == owner)
+        .values(lease_until=now + lease)
+        .returning(tasks.c.id, tasks.c.cancel)
+    )
+    return {row.id for row in rows if row.cancel}
+
+
+def release_all(conn: Connection, now: float) -> int:
+    """Give up everybody's leases: for the start of the only process that uses this database."""
+    return _release(conn, tasks.c.owner.is_not(None), now)
+
+
+def release(conn: Connection, owner: str, ids: Collection[int], now: float) -> int:
+    """Give up the leases that `owner` has on these tasks."""
+    return _release(conn, (tasks.c.owner == owner) & tasks.c.id.in_(ids), now)
+
+
+def release_expired(conn: Connection, owner: str, now: float) -> int:
+    """Give up the leases of processes other than `owner` that were not renewed in time."""
+    return _release(conn, tasks.c.owner.is_not(None) & (tasks.c.owner != owner) & (tasks.c.lease_until < now), now)
+
+
+def _release(conn: Connection, which: Any, now: float) -> int:
+    values = {"owner": None, "lease_until": None, "not_before": func.coalesce(tasks.c.not_before, now)}
+    return conn.execute(update(tasks).where(which).values(**values)).rowcount

@@ -1,0 +1,332 @@
+"""The engine: claims due tasks, runs them in its slots, keeps their leases, and loses gracefully to another process.
+
+It looks for due tasks when a commit here says so, when a parked task's time has come, and once a second for the sake of
+other processes. A task runs under a lease; if this process dies, another one (or the next one) takes the task over when
+the lease ends and repeats the step that it finds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import attrs
+from attrs import define, field, frozen
+from sqlalchemy import Connection, Row
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cloudctl import context
+from cloudctl.db import Database
+from cloudctl.errors import CloudError
+from cloudctl.tasks import claims, queue
+from cloudctl.tasks.run import Crash, Run
+from cloudctl.tasks.tables import ENDED, HELD
+from cloudctl.tasks.workflow import Lost, Task, Workflow
+
+log = Logger()
+
+LEASE = 30.0
+RENEW = 10.0
+POLL = 1.0
+SLOTS = 32
+
+
+@define
+class Counts:
+    """What the engine did since it was made. `ended` is by (kind, last state), `started` by kind."""
+
+    started: Counter[str] = field(factory=Counter)
+    ended: Counter[tuple[str, str]] = field(factory=Counter)
+    # Runs that gave a task back before its end: it waits, is tried again later or elsewhere.
+    parked: Counter[str] = field(factory=Counter)
+    lost: int = 0
+    # Seconds for which the oldest task that could run has been waiting for a slot, at the last look.
+    oldest_due: float = 0.0
+
+
+@frozen
+class Found:
+    """What one look into the table brought."""
+
+    rows: list[Row[Any]]
+    now: float  # the database's time
+    next_due: float | None
+    oldest_due: float | None
+
+
+class Engine(Service):
+    """Drives the tasks of one database in this process. Any number of processes may share the database.
+
+    `exclusive`: no other process drives tasks of this database (SQLite), so a lease found at the start is a dead one.
+    `queues`: the names of the queues to serve, all if None. `expected`: exceptions of steps that are no bugs; they are
+    logged without traceback. `probe(point, task, step)` is called wherever a process may die, and `chance()` gives the
+    jitter of back-offs, 0 … 1; both are for tests.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: IReactorTime,
+        drivers: Any,
+        workflows: Iterable[Workflow] = (),
+        *,
+        exclusive: bool = False,
+        slots: int = SLOTS,
+        lease: float = LEASE,
+        queues: Sequence[str] | None = None,
+        expected: tuple[type[Exception], ...] = (CloudError,),
+        probe: Callable[[str, Task, str], object] | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.db = db
+        self.clock = clock
+        self.drivers = drivers
+        self.workflows: dict[str, Workflow] = {}
+        self.register(workflows)
+        self.slots = slots
+        self.lease = lease
+        self.queues = queues
+        self.expected = expected
+        self.probe = probe
+        self.chance = chance
+        self.owner = uuid4().hex
+        self.counts = Counts()
+        self.cancelled: set[int] = set()  # of the tasks that run here
+        self.dead = False
+        self._leases_are_dead = exclusive
+        self._running: dict[int, Deferred[None]] = {}
+        self._dropped: set[int] = set()  # still leased to this process, but not run any more
+        self._starved = False  # there may be due tasks for which there was no slot
+        self._claiming = False
+        self._again = False
+        self._troubled = False
+        self._swept_at: float | None = None
+        self._wake: IDelayedCall | None = None
+        self._renewing: LoopingCall | None = None
+        self._idle: list[Deferred[None]] = []
+        db.on_commit(queue.CHANNEL, self.nudge)
+        db.on_commit(queue.CANCELS, self._look_for_cancelled)
+
+    def register(self, workflows: Iterable[Workflow]) -> None:
+        for workflow in workflows:
+            if workflow.kind in self.workflows:
+                raise ValueError(f"two workflows are called {workflow.kind}")
+            self.workflows[workflow.kind] = workflow
+
+    @property
+    def active(self) -> int:
+        """How many tasks run in this process now."""
+        return len(self._running)
+
+    # -- life
+
+    def startService(self) -> None:
+        super().startService()
+        self._renewing = LoopingCall(self._renew)
+        self._renewing.clock = self.clock
+        self._renewing.start(min(RENEW, self.lease / 3), now=False)
+        self.nudge()
+
+    def stopService(self) -> Deferred[None]:
+        """Claim no more, let the running steps end (the service above sets a limit), give the tasks back."""
+        super().stopService()
+        self._stop_clocks()
+        return ensureDeferred(self._drain())
+
+    async def _drain(self) -> None:
+        if self._running or self._claiming:
+            waiting: Deferred[None] = Deferred()
+            self._idle.append(waiting)
+            await waiting
+        if self._dropped:
+            await self.db.run(self._release, frozenset(self._dropped))
+
+    def kill(self) -> None:
+        """Forget everything and write nothing, as if the process were killed. For `cloudctl.testing.crash`."""
+        self.dead = True
+        self.running = 0
+        self._stop_clocks()
+        running, self._running = self._running, {}
+        for driving in running.values():
+            driving.cancel()
+
+    def _stop_clocks(self) -> None:
+        if self._renewing is not None and self._renewing.running:
+            self._renewing.stop()
+        if self._wake is not None and self._wake.active():
+            self._wake.cancel()
+        self._wake = None
+
+    # -- looking for work
+
+    def nudge(self) -> None:
+        """Look for due tasks in the reactor's next turn. Cheap to call often."""
+        self._look_in(0.0)
+
+    def _look_in(self, delay: float) -> None:
+        if not self.running:
+            return
+        if self._wake is not None and self._wake.active():
+            if self._wake.getTime() <= self.clock.seconds() + delay:
+                return
+            self._wake.cancel()
+        self._wake = self.clock.callLater(delay, self._look)
+
+    def _look(self) -> None:
+        if self._claiming:
+            self._again = True
+            return
+        self._claiming = True
+        ensureDeferred(self._claim()).addBoth(self._claimed)
+
+    async def _claim(self) -> None:
+        self._again = True
+        while self._again and self.running:
+            self._again = False
+            free = self.slots - len(self._running)
+            sweep = self._swept_at is None or self.clock.seconds() - self._swept_at >= POLL
+            if free <= 0 and not sweep:
+                self._starved = True
+                break
+            dropped = frozenset(self._dropped)
+            found = await self.db.run(self._find, free, frozenset(self._running), dropped, sweep)
+            self._dropped -= dropped
+            self._leases_are_dead = self._troubled = False
+            self._settle(found, free, sweep)
+
+    def _find(
+        self, conn: Connection, free: int, running: frozenset[int], dropped: frozenset[int], sweep: bool
+    ) -> Found:
+        now = self.db.now(conn)
+        if self._leases_are_dead:
+            claims.release_all(conn, now)
+        if dropped:
+            self._release(conn, dropped)
+        if sweep:
+            claims.release_expired(conn, self.owner, now)
+        rows = []
+        if free > 0:
+            rows = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running)
+        oldest = claims.oldest_due(conn, now) if sweep and len(rows) >= free else None
+        return Found(rows, now, claims.next_due(conn, now), oldest)
+
+    def _release(self, conn: Connection, ids: frozenset[int]) -> None:
+        claims.release(conn, self.owner, ids, self.db.now(conn))
+
+    def _settle(self, found: Found, free: int, sweep: bool) -> None:
+        if sweep:
+            self._swept_at = self.clock.seconds()
+            self.counts.oldest_due = 0.0 if found.oldest_due is None else found.now - found.oldest_due
+        self._starved = len(found.rows) >= free
+        if found.next_due is not None and found.next_due - found.now < POLL:
+            self._look_in(found.next_due - found.now)
+        for row in found.rows:
+            self._start(row, found.now)
+
+    def _claimed(self, result: Any) -> None:
+        self._claiming = False
+        if isinstance(result, Failure):
+            self._tell_trouble(result)
+        self._look_in(POLL)
+        self._tell_idle()
+
+    def _tell_trouble(self, failure: Failure) -> None:
+        if self._troubled:
+            log.warn("claiming tasks fails still: {why}", why=failure.getErrorMessage())
+        else:
+            log.failure("claiming tasks failed; trying again each second", failure)
+        self._troubled = True
+
+    # -- running
+
+    def _start(self, row: Row[Any], now: float) -> None:
+        task = as_task(row)
+        self.counts.started[task.kind] += task.fence == 1
+        driving = ensureDeferred(self._drive(task, now))
+        self._running[task.id] = driving
+        driving.addBoth(self._ended, task)
+
+    async def _drive(self, task: Task, now: float) -> None:
+        context.request_id.set(task.request_id)
+        workflow = self.workflows.get(task.kind)
+        position = None if workflow is None else workflow.index(task.step)
+        if workflow is None or position is None:
+            missing = f"kind {task.kind}" if workflow is None else f"step {task.step} of {task.kind}"
+            run = Run(self, task, Workflow(task.kind, task.resource_type, ()), 0)
+            await run.hold(f"this version knows no {missing}")
+        else:
+            run = Run(self, task, workflow, position)
+            await run.go(None if task.deadline is None else task.deadline - now)
+        self._count(task, run.place.let_go)
+
+    def _count(self, task: Task, let_go: str | None) -> None:
+        if let_go in ENDED or let_go == HELD:
+            self.counts.ended[task.kind, let_go] += 1
+        else:
+            self.counts.parked[task.kind] += 1
+
+    def _ended(self, result: Any, task: Task) -> None:
+        if self.dead:
+            return
+        self._running.pop(task.id, None)
+        self.cancelled.discard(task.id)
+        if isinstance(result, Failure):
+            self._stopped_short(result, task)
+        elif self._starved:
+            self.nudge()
+        self._tell_idle()
+
+    def _stopped_short(self, failure: Failure, task: Task) -> None:
+        if failure.check(Crash):
+            self.kill()
+        elif failure.check(Lost):
+            self.counts.lost += 1
+            log.info("task {id} ({kind}) is another process's now", id=task.id, kind=task.kind)
+        else:
+            # The database is gone, or this is a bug of the engine. The next claim that works releases the task.
+            log.failure("task {id} ({kind}) stopped short; it will be resumed", failure, id=task.id, kind=task.kind)
+            self._dropped.add(task.id)
+
+    def _tell_idle(self) -> None:
+        if not self._running and not self._claiming:
+            waiting, self._idle = self._idle, []
+            for deferred in waiting:
+                deferred.callback(None)
+
+    # -- leases
+
+    def _renew(self) -> Deferred[None]:
+        return ensureDeferred(self._renew_leases())
+
+    def _look_for_cancelled(self) -> None:
+        if self.running:
+            self._renew()
+
+    async def _renew_leases(self) -> None:
+        if not self._running:
+            return
+        try:
+            cancelled = await self.db.run(self._renew_rows, frozenset(self._running))
+        except Exception:
+            # Whatever it is, the next renewal may work; if none does, the fence keeps the data right.
+            log.failure("renewing leases failed; tasks whose lease ends are run again")
+            return
+        self.cancelled |= cancelled & self._running.keys()
+
+    def _renew_rows(self, conn: Connection, running: frozenset[int]) -> set[int]:
+        return claims.renew(conn, self.owner, running, self.db.now(conn), self.lease)
+
+
+_FIELDS = tuple(attribute.name for attribute in attrs.fields(Task))
+
+
+def as_task(row: Row[Any]) -> Task:
+    return Task(**{name: getattr(row, name) for name in _FIELDS})

@@ -1,0 +1,1 @@
+"""Public: what tests of the cloud, of drivers and of applications may use."""

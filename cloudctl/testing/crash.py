@@ -1,0 +1,150 @@
+"""Stop a process at every point of its work, start another one, and compare the end with that of an undisturbed one.
+
+    def build() -> World: ...          # a database in memory, backends and workflows, all on one Clock
+
+    def test_boot_survives_a_crash_anywhere():
+        crash_everywhere(build)
+
+A crash here is what `kill -9` is: the engine forgets everything and writes nothing, the database and the backends stay
+as they XXWhat must be the same at the end is what `World.state` returns, and how every task ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+from sqlalchemy import Connection, select
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.run import Crash
+from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.workflow import Task
+
+# Seconds of the Clock within which every task must end.
+LIMIT = 24 * 3600.0
+
+
+@frozen
+class World:
+    """Everything that a run needs. `db` is in memory, on `clock`, and has its tables."""
+
+    clock: Clock
+    db: Database
+    # A new engine on `db` and the backends, as a process that starts would make it: exclusive, not yet started.
+    engine: Callable[[], Engine]
+    # Submits the work.
+    begin: Callable[[], object]
+    # A value that compares equal if the end is the same: rows, backends' inventories.
+    state: Callable[[], Any]
+
+
+@frozen
+class Point:
+    """One point where the process may die."""
+
+    number: int  # counted from 1 since the process started
+    name: str  # "step", "driver", "before transaction" … or "instant"
+    kind: str = ""  # of the task
+    step: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}" + (f" in {self.step} of {self.kind}" if self.kind else "")
+
+
+@define
+class Prober:
+    """Counts the points and the instants of one process, and kills it at the fatal one."""
+
+    fatal: int | None = None
+    fatal_instant: int | None = None
+    points: list[Point] = field(factory=list)
+    instants: int = 0
+    busy_instants: list[Point] = field(factory=list)
+
+    def __call__(self, name: str, task: Task, step: str) -> None:
+        self.points.append(Point(len(self.points) + 1, name, task.kind, step))
+        if len(self.points) == self.fatal:
+            raise Crash(str(self.points[-1]))
+
+    def instant(self, engine: Engine) -> None:
+        self.instants += 1
+        if engine.active:
+            self.busy_instants.append(Point(self.instants, "instant"))
+        if self.instants == self.fatal_instant:
+            engine.kill()
+
+    @classmethod
+    def at(cls, point: Point) -> Prober:
+        return cls(fatal_instant=point.number) if point.name == "instant" else cls(fatal=point.number)
+
+
+def crash_everywhere(build: Callable[[], World], *, again: Sequence[int] = (1,), limit: float = LIMIT) -> list[Point]:
+    """Run `build()`'s world once undisturbed, then once for each point at which the process dies. The points.
+
+    `again`: for each of these numbers, every run is repeated with a second crash at that point after the restart.
+    Raises AssertionError naming each crash after which the end differs, or some task does not end within `limit`
+    seconds of the Clock.
+    """
+    undisturbed = Prober()
+    expected = run(build(), [undisturbed], limit)
+    assert undisturbed.points, "the world did no work"
+    points = [*undisturbed.points, *undisturbed.busy_instants]
+    wrong = []
+    for point in points:
+        for second in (None, *again):
+            probers = [Prober.at(point)] if second is None else [Prober.at(point), Prober(second)]
+            where = f"crash at {point}" if second is None else f"crash at {point} and at point {second} after it"
+            try:
+                found = run(build(), probers, limit)
+            except AssertionError as error:
+                found = str(error)
+            if found != expected:
+                wrong.append(f"{where}\n  expected {expected}\n  found    {found}")
+    assert not wrong, "\n".join([f"{len(wrong)} crashes change the end", *wrong])
+    return points
+
+
+def run(world: World, probers: Sequence[Prober], limit: float = LIMIT) -> Any:
+    """Drive `world` to its end, with one process after the other; what it is compared by. The last one does not die."""
+    world.begin()
+    remaining = list(probers)
+    engine, prober = _started(world, remaining)
+    give_up_at = world.clock.seconds() + limit
+    while world.db.transact(True, _open):
+        if engine.dead:
+            engine, prober = _started(world, remaining)
+        assert world.clock.seconds() < give_up_at, f"not ended: {world.db.transact(True, _outline)}"
+        advance(world.clock)
+        prober.instant(engine)
+    end = (world.state(), world.db.transact(True, _outline))
+    engine.kill()
+    world.db.stopService()
+    return end
+
+
+def advance(clock: Clock) -> None:
+    """Let the time pass until something happens."""
+    clock.advance(max(0.0, min(call.getTime() for call in clock.getDelayedCalls()) - clock.seconds()))
+
+
+def _started(world: World, probers: list[Prober]) -> tuple[Engine, Prober]:
+    engine = world.engine()
+    # The same in every run, so that the points are.
+    engine.chance = lambda: 0.5
+    engine.probe = prober = probers.pop(0) if probers else Prober()
+    engine.startService()
+    return engine, prober
+
+
+def _open(conn: Connection) -> bool:
+    return conn.execute(select(tasks.c.id).where(tasks.c.state.in_(OPEN)).limit(1)).first() is not None
+
+
+def _outline(conn: Connection) -> list[tuple[Any, ...]]:
+    """(kind, resource type, resource id, state, error) of every task, in the order of submission."""
+    columns = (tasks.c.kind, tasks.c.resource_type, tasks.c.resource_id, tasks.c.state, tasks.c.error)
+    return [tuple(row) for row in conn.execute(select(*columns).order_by(tasks.c.id))]

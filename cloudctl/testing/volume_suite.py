@@ -1,0 +1,230 @@
+"""What every volume driver must do. Used as `hypervisor_suite` is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
+from cloudctl.drivers.interfaces import IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.specs import ImageSource, SnapshotSpec, SnapshotState, VolumeSpec, VolumeState
+from cloudctl.testing.driver_checks import (
+    Make,
+    Move,
+    after_failure,
+    at_once,
+    driving,
+    need,
+    once,
+    refused,
+    twice,
+    verify,
+)
+
+ID = "9d2f4c11-0000-4000-8000-00000000000a"
+OTHER = "9d2f4c11-0000-4000-8000-00000000000b"
+SNAPSHOT = "c4a1e2b3-0000-4000-8000-00000000000c"
+HOST = "host-1"
+
+
+def volume_suite(make: Make) -> type[Any]:
+    """A class of tests for the driver that `make(directory)` returns."""
+
+    class VolumeSuite:
+        def volume(self, id: str) -> VolumeSpec:
+            """A small empty volume."""
+            return VolumeSpec(id, 1, "suite")
+
+        async def see(self, driver: Any, id: str = ID) -> VolumeState | None:
+            """The volume, on which `observe` and `inventory` must agree."""
+            listed = {state.id: state for state in await driver.inventory()}
+            try:
+                state: VolumeState | None = await driver.observe(id)
+            except UnknownVolume:
+                state = None
+            assert listed.get(id) == state, "inventory and observe disagree"
+            return state
+
+        def moves(self) -> list[Move]:
+            return [
+                Move("ensure_created", (self.volume(ID),), VolumeState(ID, 1)),
+                Move("ensure_extended", (ID, 2), VolumeState(ID, 2)),
+                Move("connect", (ID, HOST), VolumeState(ID, 2, (HOST,))),
+                Move("ensure_extended", (ID, 3), VolumeState(ID, 3, (HOST,))),
+                Move("disconnect", (ID, HOST), VolumeState(ID, 3)),
+                Move("ensure_absent", (ID,), None),
+            ]
+
+        def snapshot_moves(self) -> list[Move]:
+            snapshot = SnapshotState(SNAPSHOT, ID, 1)
+            return [
+                Move("ensure_snapshot", (SnapshotSpec(SNAPSHOT, ID, "suite"),), (snapshot,)),
+                Move("ensure_reverted", (ID, SNAPSHOT), (snapshot,)),
+                Move("ensure_snapshot_absent", (SNAPSHOT,), ()),
+            ]
+
+        def file(self, directory: Path, content: bytes) -> ImageSource:
+            path = directory / "content"
+            path.write_bytes(content)
+            return ImageSource("9d2f4c11-0000-4000-8000-0000000000ff", str(path), "raw")
+
+        async def content(self, driver: Any, directory: Path, id: str, snapshot_id: str | None = None) -> bytes:
+            """What the volume begins with."""
+            target = directory / "exported"
+            assert await driver.ensure_exported(id, str(target), snapshot_id) == "raw"
+            return target.read_bytes()[:512].rstrip(b"\0")
+
+        # -- the contract
+
+        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                verify(driver, "volume")
+
+        async def test_closing_again_does_nothing(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.close()
+
+        async def test_a_new_driver_holds_nothing_and_has_room(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                assert tuple(await driver.inventory()) == ()
+                capacity = await driver.capacity()
+                assert 0 < capacity.free_gib <= capacity.total_gib
+                assert capacity.allocated_gib == 0
+
+        async def test_a_volume_lives_and_goes(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await once(driver, self.moves(), lambda: self.see(driver))
+
+        async def test_each_ensure_repeated_changes_nothing(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await twice(driver, self.moves(), lambda: self.see(driver))
+
+        async def test_each_ensure_three_times_at_once_is_like_once(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await at_once(driver, self.moves(), lambda: self.see(driver))
+
+        async def test_each_ensure_can_be_repeated_after_a_failure(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await after_failure(driver, self.moves(), lambda: self.see(driver), False)
+
+        async def test_each_ensure_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await after_failure(driver, self.moves(), lambda: self.see(driver), True)
+
+        async def test_an_unknown_volume_is_refused(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await refused(UnknownVolume, driver.observe, ID)
+                await refused(UnknownVolume, driver.ensure_extended, ID, 2)
+                await refused(UnknownVolume, driver.connect, ID, HOST)
+                assert await self.see(driver) is None
+
+        async def test_the_absence_of_an_unknown_volume_is_no_error(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_absent(ID)
+                await driver.disconnect(ID, HOST)
+
+        async def test_disconnecting_a_host_that_was_never_connected_is_no_error(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_created(self.volume(ID))
+                await driver.disconnect(ID, HOST)
+                assert await self.see(driver) == VolumeState(ID, 1)
+
+        async def test_names_are_any_unicode(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_created(evolve(self.volume(ID), name="Größe/量 🦄 \"'\\"))
+                assert await self.see(driver) == VolumeState(ID, 1)
+
+        async def test_a_volume_that_is_there_stays_as_it_is(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_created(self.volume(ID))
+                await driver.ensure_extended(ID, 2)
+                await driver.ensure_created(self.volume(ID))
+                assert await self.see(driver) == VolumeState(ID, 2)
+
+        async def test_a_volume_cannot_shrink(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_created(evolve(self.volume(ID), size_gib=2))
+                await refused(Unfit, driver.ensure_extended, ID, 1)
+                assert await self.see(driver) == VolumeState(ID, 2)
+
+        async def test_a_connected_volume_is_not_deleted(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_created(self.volume(ID))
+                await driver.connect(ID, HOST)
+                await refused(InUse, driver.ensure_absent, ID)
+                assert await self.see(driver) == VolumeState(ID, 1, (HOST,))
+
+        async def test_a_volume_larger_than_the_backend_has_no_room(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                capacity = await driver.capacity()
+                if not capacity.thin:
+                    spec = evolve(self.volume(ID), size_gib=capacity.free_gib + 1)
+                    await refused(NoCapacity, driver.ensure_created, spec)
+                    assert await self.see(driver) is None
+                await driver.ensure_created(self.volume(ID))
+                assert (await driver.capacity()).allocated_gib == 1
+
+        async def test_a_volume_can_be_made_from_a_volume(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                clone = evolve(self.volume(OTHER), volume_id=ID)
+                await refused(UnknownVolume, driver.ensure_created, clone)
+                await driver.ensure_created(evolve(self.volume(ID), size_gib=2))
+                await refused(Unfit, driver.ensure_created, clone)
+                assert await self.see(driver, OTHER) is None
+                await driver.ensure_created(evolve(clone, size_gib=2))
+                await driver.ensure_absent(ID)
+                assert await self.see(driver, OTHER) == VolumeState(OTHER, 2)
+
+        # -- capabilities
+
+        async def test_snapshots_repeated_change_nothing(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeSnapshots)
+                await refused(UnknownVolume, driver.ensure_snapshot, SnapshotSpec(SNAPSHOT, ID))
+                await refused(UnknownSnapshot, driver.ensure_created, evolve(self.volume(ID), snapshot_id=SNAPSHOT))
+                await driver.ensure_created(self.volume(ID))
+                await refused(UnknownSnapshot, driver.ensure_reverted, ID, SNAPSHOT)
+                await twice(driver, self.snapshot_moves(), driver.snapshots)
+                await at_once(driver, self.snapshot_moves(), driver.snapshots)
+                await driver.ensure_snapshot_absent("unknown")
+
+        async def test_a_volume_with_snapshots_is_not_deleted(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeSnapshots)
+                await driver.ensure_created(self.volume(ID))
+                await driver.ensure_snapshot(SnapshotSpec(SNAPSHOT, ID))
+                await refused(InUse, driver.ensure_absent, ID)
+                await driver.ensure_snapshot_absent(SNAPSHOT)
+                await driver.ensure_absent(ID)
+                assert await self.see(driver) is None
+
+        async def test_content_goes_in_and_comes_out(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeData)
+                await refused(UnknownVolume, driver.ensure_exported, ID, str(tmp_path / "none"))
+                await refused(UnknownVolume, driver.ensure_imported, ID, self.file(tmp_path, b"x"))
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"from an image")))
+                await driver.ensure_created(evolve(self.volume(OTHER), volume_id=ID))
+                assert await self.content(driver, tmp_path, ID) == b"from an image"
+                for _ in range(2):
+                    await driver.ensure_imported(ID, self.file(tmp_path, b"restored"))
+                    assert await self.content(driver, tmp_path, ID) == b"restored"
+                assert await self.content(driver, tmp_path, OTHER) == b"from an image"
+                await driver.connect(ID, HOST)
+                await refused(InUse, driver.ensure_imported, ID, self.file(tmp_path, b"too late"))
+
+        async def test_a_snapshot_keeps_what_the_volume_loses(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeSnapshots, IVolumeData)
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"before")))
+                await driver.ensure_snapshot(SnapshotSpec(SNAPSHOT, ID))
+                await driver.ensure_imported(ID, self.file(tmp_path, b"after"))
+                await driver.ensure_created(evolve(self.volume(OTHER), snapshot_id=SNAPSHOT))
+                assert await self.content(driver, tmp_path, ID, SNAPSHOT) == b"before"
+                assert await self.content(driver, tmp_path, OTHER) == b"before"
+                await driver.ensure_reverted(ID, SNAPSHOT)
+                assert await self.content(driver, tmp_path, ID) == b"before"
+
+    return VolumeSuite

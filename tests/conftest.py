@@ -1,0 +1,78 @@
+"""Fixtures of all tests: nothing may fail unseen, and databases to run on.
+
+CLOUDCTL_TEST_POSTGRESQL: the SQLAlchemy URL of a PostgreSQL server on which databases may be created. Without it the
+tests that want one are skipped, or fail if CLOUDCTL_REQUIRE_POSTGRESQL is 1.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
+
+
+class LoggedFailures:
+    """The failures that were logged as critical since the test began, unhandled errors of Deferreds among them."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event.get("log_failure") is not None and event.get("log_level") is LogLevel.critical:
+            self.events.append(event)
+
+    def flush(self, *types: type[BaseException]) -> list[Failure]:
+        """Take those of these classes (of any, if none is given) away: the test expected them."""
+        gc.collect()
+        taken = [event for event in self.events if not types or event["log_failure"].check(*types)]
+        self.events = [event for event in self.events if not any(event is one for one in taken)]
+        return [event["log_failure"] for event in taken]
+
+
+def pytest_collection_finish() -> None:
+    # What was imported stays; without it the collection after each test is fast.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def logged_failures() -> Iterator[LoggedFailures]:
+    """Fails the test if a failure was logged that it did not `flush`: an errback that nobody saw, a bug in a task."""
+    logged = LoggedFailures()
+    globalLogPublisher.addObserver(logged)
+    yield logged
+    gc.collect()
+    globalLogPublisher.removeObserver(logged)
+    if logged.events:
+        pytest.fail(
+            "\n".join(f"{formatEvent(event)}\n{event['log_failure'].getTraceback()}" for event in logged.events),
+            pytrace=False,
+        )
+
+
+@pytest.fixture
+def postgresql_url() -> Iterator[str]:
+    """The URL of an empty database that is dropped afterwards."""
+    server = os.environ.get("CLOUDCTL_TEST_POSTGRESQL", "")
+    if not server:
+        reason = "CLOUDCTL_TEST_POSTGRESQL is not set"
+        if os.environ.get("CLOUDCTL_REQUIRE_POSTGRESQL") == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    name = f"cloudctl_{uuid4().hex}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as conn:
+        conn.execute(text(f"CREATE DATABASE {name}"))
+    try:
+        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as conn:
+            conn.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        engine.dispose()

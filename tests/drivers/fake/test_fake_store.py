@@ -1,0 +1,112 @@
+"""Objects on disk: whole or absent, whatever kills the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from attrs import frozen
+from twisted.internet.task import Clock
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.fake import hypervisor
+from cloudctl.drivers.fake.store import Directory, Memory
+from cloudctl.drivers.specs import DriverResources, Power
+from cloudctl.errors import ConfigError
+
+
+@frozen
+class Thing:
+    name: str
+    power: Power
+    parts: tuple[int, ...] = ()
+
+
+@pytest.fixture(params=["memory", "directory"])
+def store(request, tmp_path):
+    return Memory() if request.param == "memory" else Directory(Thing, tmp_path / "things")
+
+
+def test_what_is_put_is_found_and_what_is_deleted_is_not(store):
+    one, two = Thing("ü", Power.RUNNING, (1, 2)), Thing("b", Power.STOPPED)
+    assert store.get("1") is None and store.values() == []
+    store.put("2", two)
+    store.put("1", two)
+    store.put("1", one)
+    assert store.get("1") == one and store.values() == [one, two]
+    store.delete("1")
+    store.delete("1")
+    assert store.values() == [two]
+
+
+@pytest.mark.parametrize("id", ["../up", "a/b", ".", "..", ".hidden", "a.json", "a%2Fb", "a b"])
+def test_no_id_leaves_the_directory(tmp_path, id):
+    store = Directory(Thing, tmp_path / "things")
+    store.put(id, Thing(id, Power.STOPPED))
+    assert store.get(id) == store.values()[0] == Thing(id, Power.STOPPED)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["things"]
+    store.delete(id)
+    assert store.values() == []
+
+
+def test_a_file_left_by_a_killed_process_is_no_object(tmp_path):
+    store = Directory(Thing, tmp_path)
+    (tmp_path / "1.json.4711.new").write_text('{"name": "ha')
+    assert store.values() == [] and store.get("1") is None
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "1.json").write_text('{"name": "ha')
+    with pytest.raises(DriverError, match=r"1\.json is damaged"):
+        Directory(Thing, tmp_path).values()
+
+
+def test_durable_without_a_directory_is_a_wrong_configuration():
+    with pytest.raises(ConfigError) as caught:
+        hypervisor.create(hypervisor.Config(durable=True), DriverResources(clock=Clock(), name="fake"))
+    assert caught.value.problems == ["driver.hypervisor.fake.durable: needs a state directory, and none is configured"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from twisted.internet.defer import ensureDeferred
+from twisted.internet.task import Clock
+from cloudctl.drivers.fake.hypervisor import Config, create
+from cloudctl.drivers.specs import DriverResources, GuestSpec
+
+driver = create(Config(durable=True), DriverResources(clock=Clock(), name="fake", state_dir=Path(sys.argv[1])))
+
+async def forever():
+    number = 0
+    while True:
+        id = f"g{number % 50}"
+        await driver.ensure_defined(GuestSpec(id, "vm", "fake-1", 1, 512, 1))
+        await driver.ensure_rebooted(id, str(number))
+        print(id, number, flush=True)
+        number += 1
+
+failures = []
+ensureDeferred(forever()).addErrback(failures.append)
+sys.exit(str(failures))
+"""
+
+
+async def test_a_killed_process_leaves_every_answered_effect_and_no_half(tmp_path):
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    answered = [writer.stdout.readline().split() for _ in range(200)]
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = [line.split() for line in writer.stdout.read().splitlines()]
+    writer.stdout.close()
+    assert writer.wait() == -signal.SIGKILL
+    latest = {id: int(number) for id, number in [*answered, *rest]}
+    driver = hypervisor.create(
+        hypervisor.Config(durable=True), DriverResources(clock=Clock(), name="fake", state_dir=tmp_path)
+    )
+    assert {state.id for state in await driver.inventory()} == {f"g{number}" for number in range(50)}
+    for id, number in latest.items():
+        # The effect of the call that was killed may be there, too.
+        assert driver.guests.get(id).reboot_token in (str(number), str(number + 50))

@@ -1,0 +1,145 @@
+"""A blocking driver in threads of its own."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+import pytest
+from twisted.internet import task
+from twisted.internet.defer import gatherResults
+from twisted.internet.task import Clock
+from zope.interface import directlyProvides, implementer
+
+from cloudctl.drivers.boundary import methods
+from cloudctl.drivers.errors import UnknownVolume, Unusable
+from cloudctl.drivers.fake.volume import INTERFACES, Config, create
+from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.drivers.threaded import threaded
+from cloudctl.testing.volume_suite import volume_suite
+
+where: ContextVar[str] = ContextVar("where")
+
+
+class Sync:
+    """The fake volume backend with plain methods: each runs to its end before it returns."""
+
+    def __init__(self):
+        self.driver = create(Config(), DriverResources(clock=Clock(), name="fake"))
+        directlyProvides(self, *INTERFACES)
+
+    def __getattr__(self, name):
+        found = getattr(self.driver, name)
+        if name not in methods(*INTERFACES):
+            return found
+
+        def plain(*args, **kwargs):
+            try:
+                found(*args, **kwargs).send(None)
+            except StopIteration as done:
+                return done.value
+            raise AssertionError("the fake waits for a clock")
+
+        return plain
+
+
+def blocking(_directory):
+    from twisted.internet import reactor
+
+    return threaded(Sync(), reactor, threads=1)
+
+
+class TestThreadedDriver(volume_suite(blocking)):
+    pass
+
+
+@implementer(IVolumeBackend)
+class Blocking:
+    """Its methods say in which thread they ran."""
+
+    def __init__(self, parties=1):
+        self.barrier = threading.Barrier(parties, timeout=10)
+        self.ran = {}
+
+    def check(self):
+        self.ran["check"] = threading.current_thread()
+
+    def close(self):
+        self.ran["close"] = threading.current_thread()
+
+    def capacity(self):
+        self.barrier.wait()
+        return threading.current_thread()
+
+    def observe(self, id):
+        raise UnknownVolume(id)
+
+    def connect(self, id, host):
+        return {"id": id, "host": host, "where": where.get()}
+
+
+@pytest.fixture
+def reactor():
+    from twisted.internet import reactor
+
+    return reactor
+
+
+async def test_methods_run_in_another_thread_and_at_once(reactor):
+    driver = threaded(Blocking(parties=3), reactor, threads=3)
+    threads = await gatherResults([driver.capacity() for _ in range(3)])
+    assert len(set(threads)) == 3 and threading.current_thread() not in threads
+    await driver.close()
+
+
+async def test_errors_come_back(reactor):
+    driver = threaded(Blocking(), reactor)
+    with pytest.raises(UnknownVolume, match="v1"):
+        await driver.observe("v1")
+    await driver.close()
+
+
+async def test_context_variables_follow(reactor):
+    driver = threaded(Blocking(), reactor)
+    where.set("req-1")
+    assert await driver.connect("v1", host="h1") == {"id": "v1", "host": "h1", "where": "req-1"}
+    await driver.close()
+
+
+async def test_check_needs_no_reactor_and_close_ends_the_threads(reactor):
+    blocking = Blocking()
+    driver = threaded(blocking, object())
+    await driver.check()
+    assert blocking.ran["check"] is threading.current_thread()
+
+    driver = threaded(blocking, reactor)
+    before = threading.active_count()
+    await driver.capacity()
+    await driver.close()
+    await driver.close()
+    assert blocking.ran["close"] is not threading.current_thread()
+    assert threading.active_count() <= before
+
+
+async def test_a_failing_check_is_told(reactor):
+    blocking = Blocking()
+
+    def check():
+        raise Unusable("no such device")
+
+    blocking.check = check
+    driver = threaded(blocking, reactor)
+    with pytest.raises(Unusable, match="no such device"):
+        await driver.check()
+    await driver.close()
+
+
+async def test_the_reactor_turns_while_a_method_blocks(reactor):
+    driver = threaded(blocking := Blocking(parties=2), reactor)
+    waiting = driver.capacity()
+    await task.deferLater(reactor, 0.01)
+    assert not waiting.called
+    blocking.barrier.wait()
+    await waiting
+    await driver.close()

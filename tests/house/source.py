@@ -1,0 +1,67 @@
+"""The project's modules as syntax trees: what the tests of this folder read. Nothing is imported to be looked at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@frozen
+class Module:
+    name: str  # dotted
+    is_package: bool
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, name: str, text: str, *, is_package: bool = False) -> Module:
+        return cls(name, is_package, text, ast.parse(text, name))
+
+
+@frozen
+class Import:
+    target: str  # a module's name as far as the module is known, else as written
+    line: int
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def modules(*folders: str) -> dict[str, Module]:
+    """Every module below the given folders of the project, by dotted name."""
+    found = {}
+    for path in python_files(*folders):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        found[name] = Module.parse(name, path.read_text(), is_package=is_package)
+    return found
+
+
+def imports(module: Module, known: Mapping[str, Module]) -> Iterator[Import]:
+    """Every import wherever it stands: in a function or under TYPE_CHECKING it is a dependency all the same."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(module, node)
+            for alias in node.names:
+                submodule = f"{base}.{alias.name}"
+                yield Import(submodule if submodule in known else base, node.lineno)
+
+
+def _base(module: Module, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    package = module.name.split(".")
+    up = node.level - 1 if module.is_package else node.level
+    kept = package[: len(package) - up]
+    return ".".join([*kept, node.module] if node.module else kept)

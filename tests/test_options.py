@@ -1,0 +1,107 @@
+"""A driver's TOML table, strictly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from attrs import field, frozen
+from attrs.validators import ge
+
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
+
+
+@frozen
+class Config:
+    address: str
+    count: int = field(default=3, validator=ge(1))
+    boot_delay: float = 0.0
+    enabled: bool = False
+    root: Path | None = None
+    names: tuple[str, ...] = ()
+    delays: dict[str, float] = field(factory=dict)
+
+
+def problems(table):
+    with pytest.raises(ConfigError) as caught:
+        structure(Config, table, "driver.volume.x")
+    return caught.value.problems
+
+
+def test_a_good_table_is_structured():
+    table = {"address": "::1", "count": 1, "boot_delay": 2, "root": "/srv", "names": ["a"], "delays": {"connect": 1}}
+    assert structure(Config, table, "driver.volume.x") == Config(
+        "::1", 1, 2.0, False, Path("/srv"), ("a",), {"connect": 1.0}
+    )
+
+
+def test_all_problems_are_told_at_once_with_their_paths():
+    assert problems({"cuont": 1, "count": 0, "enabled": 1, "delays": {"a": "x", "b": True}, "names": ["a", 5]}) == [
+        "driver.volume.x.cuont: no such option; there are: address, count, boot_delay, enabled, root, names, delays",
+        "driver.volume.x.address: must be given",
+        "driver.volume.x.count: 'count' must be >= 1: 0",
+        "driver.volume.x.enabled: 1 is no boolean (true or false)",
+        "driver.volume.x.names[1]: 5 is no string",
+        "driver.volume.x.delays.a: 'x' is no number",
+        "driver.volume.x.delays.b: True is no number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("address", 5, "5 is no string"),
+        ("address", None, "None is no string"),
+        ("count", "3", "'3' is no integer"),
+        ("count", True, "True is no integer"),
+        ("count", 3.0, "3.0 is no integer"),
+        ("boot_delay", "1", "'1' is no number"),
+        ("root", 5, "5 is no string"),
+    ],
+)
+def test_nothing_is_converted(option, value, message):
+    assert problems({"address": "::1", option: value}) == [f"driver.volume.x.{option}: {message}"]
+
+
+@pytest.mark.parametrize("value", ["abc", 5, {"a": 1}])
+def test_a_list_is_a_list(value):
+    assert problems({"address": "::1", "names": value}) == [f"driver.volume.x.names: {value!r} is no list"]
+
+
+def test_a_table_is_a_table():
+    assert problems({"address": "::1", "delays": ["a"]}) == ["driver.volume.x.delays: ['a'] is no table"]
+
+
+@frozen
+class Inner:
+    protocol: Literal["nbd", "iscsi"]
+    ports: list[int] = field(factory=list)
+
+
+@frozen
+class Outer:
+    pools: tuple[Inner, ...] = ()
+
+
+def test_tables_in_tables_are_as_strict():
+    table = {"pools": [{"protocol": "nbd", "ports": [1]}, {"protocol": "ftp", "ports": ["1"], "x": 1}, {}]}
+    with pytest.raises(ConfigError) as caught:
+        structure(Outer, table, "driver.volume.x")
+    assert caught.value.problems == [
+        "driver.volume.x.pools[1].x: no such option; there are: protocol, ports",
+        "driver.volume.x.pools[1].protocol: 'ftp' is not one of 'nbd', 'iscsi'",
+        "driver.volume.x.pools[1].ports[0]: '1' is no integer",
+        "driver.volume.x.pools[2].protocol: must be given",
+    ]
+    assert structure(Outer, {"pools": table["pools"][:1]}, "x") == Outer((Inner("nbd", [1]),))
+
+
+def test_a_type_that_no_option_can_have_is_a_bug_of_the_driver():
+    @frozen
+    class Odd:
+        when: complex
+
+    with pytest.raises(TypeError, match="complex"):
+        structure(Odd, {"when": {}}, "x")
