@@ -42,7 +42,7 @@ class OrderedService(MultiService):
             log.failure("{child} did not stop cleanly within {limit} s", child=child, limit=self.stop_limit)
 
 
-class Threads(Service):
+class ThreadsService(Service):
     """A pool of threads that lives as long as the service: one for each kind of blocking work."""
 
     def __init__(self, name: str, most: int) -> None:

@@ -14,10 +14,12 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
-from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 
+@implementer(ILogObserver)
 class LoggedFailures:
     """The failures that were logged as critical since the test began, unhandled errors of Deferreds among them."""
 
@@ -55,6 +57,14 @@ def logged_failures() -> Iterator[LoggedFailures]:
             "\n".join(f"{formatEvent(event)}\n{event['log_failure'].getTraceback()}" for event in logged.events),
             pytrace=False,
         )
+
+
+@pytest.fixture
+def reactor() -> Any:
+    """The reactor of this process, on which `async def` tests run."""
+    from twisted.internet import reactor
+
+    return reactor
 
 
 @pytest.fixture

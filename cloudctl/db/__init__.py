@@ -1,5 +1,5 @@
 """The database: one engine, one thread pool, one way to run a transaction."""
 
-from cloudctl.db.database import Database, notify
+from cloudctl.db.database import Database, notify, now
 
-__all__ = ["Database", "notify"]
+__all__ = ["Database", "notify", "now"]

@@ -151,7 +151,9 @@ class Database(Service):
     def _once(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> tuple[Any, set[str]]:
         with self.engine.connect() as conn:
             channels: set[str] = set()
-            conn = conn.execution_options(cloudctl_read_only=read_only, cloudctl_channels=channels)
+            conn = conn.execution_options(
+                cloudctl_read_only=read_only, cloudctl_channels=channels, cloudctl_database=self
+            )
             with conn.begin():
                 result = plain(fn, fn(conn, *args, **kwargs))
         return result, channels
@@ -161,6 +163,12 @@ class Database(Service):
         if self.is_sqlite:
             return self.clock.seconds()
         return float(conn.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+
+def now(conn: Connection) -> float:
+    """`Database.now` of the database that this transaction belongs to, for those who have the connection alone."""
+    database: Database = conn.get_execution_options()["cloudctl_database"]
+    return database.now(conn)
 
 
 def notify(conn: Connection, channel: str) -> None:

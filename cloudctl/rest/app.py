@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from klein import Klein
@@ -14,6 +15,9 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from cloudctl import errors
 from cloudctl.rest.pipeline import Bound, Pipeline, Where
 from cloudctl.rest.route import Operation
+
+# A path and whether it is public.
+Endpoint = tuple[str, bool]
 
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
 
@@ -29,56 +33,68 @@ class ApiApp:
         self.pipeline = pipeline
         self.project_in_path = project_in_path
         self.operations: list[tuple[str, Operation]] = []
-        self._klein = Klein()
-        self._mount(mounts)
-        self._klein.handle_errors(HTTPException)(self._routing_failed)
-
-    def _mount(self, mounts: Sequence[tuple[str, Any]]) -> None:
-        paths: dict[str, list[Bound]] = defaultdict(list)
+        self._bound: dict[Endpoint, list[Bound]] = defaultdict(list)
         for prefix, resource in mounts:
             for operation in resource.routes.operations:
                 path = (prefix + operation.path).rstrip("/") or "/"
                 self.operations.append((path, operation))
-                paths[path].append(Bound(operation, getattr(resource, operation.handler)))
-        for path, bound in paths.items():
-            public = {b.operation.policy is None for b in bound}
-            if len(public) > 1:
+                bound = Bound(operation, getattr(resource, operation.handler))
                 # Whether a token is needed is decided before the method is looked at.
-                for one in (True, False):
-                    self._route(path, [b for b in bound if (b.operation.policy is None) is one])
-            else:
-                self._route(path, bound)
+                self._bound[path, operation.policy is None].append(bound)
+        self._klein = tree(tuple((key, methods(bound)) for key, bound in self._bound.items()))
 
-    def _route(self, path: str, bound: list[Bound]) -> None:
-        methods = {b.operation.method for b in bound}
-        if "GET" in methods:
-            methods.add("HEAD")
+    async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
+        """Answer what was routed to `endpoint`."""
+        return await self.pipeline.answer(request, self._bound[endpoint], variables)
 
-        async def respond(request: Any, **variables: str) -> bytes | None:
-            return await self.pipeline.answer(request, bound, variables)
-
-        endpoint = f"{path} {' '.join(sorted(methods))}"
-        respond.__name__ = endpoint
-        self._klein.route(path, methods=sorted(methods), strict_slashes=False, endpoint=endpoint)(respond)
-
-    async def _routing_failed(self, request: Any, failure: Any) -> bytes | None:
+    async def refuse(self, request: Any, failure: Any) -> bytes | None:
+        """Answer what could not be routed."""
         error: errors.CloudError
         if isinstance(failure.value, MethodNotAllowed):
             allowed = ", ".join(sorted(failure.value.valid_methods or ()))
             error = errors.MethodNotAllowed("The method is not allowed for this path.", headers={"Allow": allowed})
         else:
             error = errors.NotFound(self.pipeline.faults.unknown_path)
-        return await self.pipeline.answer(request, (self._raising(error),), {})
 
-    def _raising(self, error: errors.CloudError) -> Bound:
-        async def refuse(call: Any) -> None:
+        async def handler(call: Any) -> None:
             raise error
 
-        return Bound(NOWHERE, refuse)
+        return await self.pipeline.answer(request, (Bound(NOWHERE, handler),), {})
 
     def resource(self, named: bool = True) -> Resource:
         """A leaf for a twisted.web tree. `named`: the last segment above it is the API's own, such as `compute`."""
-        return ApiResource(self._klein.resource(), self.project_in_path, named)
+        return ApiResource(self, self._klein.resource(), named)
+
+
+def methods(bound: Sequence[Bound]) -> tuple[str, ...]:
+    found = {b.operation.method for b in bound}
+    return tuple(sorted(found | {"HEAD"} if "GET" in found else found))
+
+
+# Room for every API of a cloud; tests make hundreds of clouds with the same routes, and compiling them takes a second.
+@lru_cache(maxsize=64)
+def tree(endpoints: tuple[tuple[Endpoint, tuple[str, ...]], ...]) -> Klein:
+    """The Klein tree of these endpoints. It holds nothing of one cloud: the request says whose ApiApp answers."""
+    klein = Klein()
+
+    def mount(endpoint: Endpoint, methods: tuple[str, ...]) -> None:
+        async def respond(request: Any, **variables: str) -> bytes | None:
+            api: ApiApp = request.api
+            return await api.respond(request, endpoint, variables)
+
+        path, public = endpoint
+        respond.__name__ = f"{path}{' (public)' if public else ''}"
+        klein.route(path, methods=methods, strict_slashes=False, endpoint=respond.__name__)(respond)
+
+    for endpoint, allowed in endpoints:
+        mount(endpoint, allowed)
+
+    @klein.handle_errors(HTTPException)
+    async def refuse(request: Any, failure: Any) -> bytes | None:
+        api: ApiApp = request.api
+        return await api.refuse(request, failure)
+
+    return klein
 
 
 class Tree(Resource):
@@ -109,10 +125,10 @@ class ApiResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, routed: Any, project_in_path: bool, named: bool) -> None:
+    def __init__(self, api: ApiApp, routed: Any, named: bool) -> None:
         super().__init__()
+        self._api = api
         self._routed = routed
-        self._project_in_path = project_in_path
         self._named = named
 
     def render(self, request: Any) -> Any:
@@ -123,11 +139,12 @@ class ApiResource(Resource):
         except UnicodeDecodeError:
             segments, text, mounted = [b"not-utf-8"], "not-utf-8", []
         project_id = None
-        if self._project_in_path and len(segments) > 1 and PROJECT_SEGMENT.fullmatch(segments[1]):
+        if self._api.project_in_path and len(segments) > 1 and PROJECT_SEGMENT.fullmatch(segments[1]):
             project_id = segments.pop(1).decode("ascii")
             text = b"/".join(segments).decode("utf-8")
         name = mounted.pop() if self._named and mounted else ""
         prefix = "".join(f"/{segment}" for segment in mounted)
         request.where = Where(prefix, name, f"/{text}" if text else "", project_id)
         request.postpath = segments or [b""]
+        request.api = self._api
         return self._routed.render(request)

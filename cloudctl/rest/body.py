@@ -39,7 +39,7 @@ class Missing(Enum):
 
     MISSING = "MISSING"
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
 

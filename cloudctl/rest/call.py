@@ -102,6 +102,7 @@ class Call:
     target: Mapping[str, str] = field(factory=dict)  # what the path says of the target
     rule: str | None = None
     checked: bool = True  # whether the Operation's rule has been decided in full
+    path_project: str = ""  # the project id that was cut out of the path, for links in the same form
 
     @property
     def project_id(self) -> str:

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 def zulu(when: datetime | None) -> str | None:
     """Compute, image, networking: `2026-01-02T03:04:05Z`."""
-    return None if when is None else when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if when is None else f"{when.isoformat(timespec='seconds')}Z"
 
 
 def zulu_micros(when: datetime) -> str:
     """Identity tokens: `2026-01-02T03:04:05.000000Z`."""
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{when.isoformat(timespec='microseconds')}Z"
 
 
 def micros(when: datetime | None) -> str | None:
     """Block storage, instance HA, identity's records: `2026-01-02T03:04:05.000000`."""
-    return None if when is None else when.strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return None if when is None else when.isoformat(timespec="microseconds")
 
 
 def parse_time(text: str) -> datetime:

@@ -34,6 +34,7 @@ class Identity:
     audit_id: str = ""
     expires_at: float = 0.0
     application_credential_id: str = ""
+    trust_id: str = ""
     # A restricted application credential manages no credentials.
     restricted: bool = False
     access_rules: tuple[AccessRule, ...] | None = None

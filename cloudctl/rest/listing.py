@@ -84,6 +84,7 @@ class Paging:
     marker: str | None = None
     order: tuple[tuple[str, str], ...] = ()
     reverse: bool = False
+    offset: int = 0  # rows to leave out behind the marker
 
 
 @frozen
@@ -153,6 +154,8 @@ def page(
     if paging.marker is not None:
         query = query.where(_behind(conn, listing, order, paging.marker, where, unknown_marker))
     query = query.order_by(*(column.asc() if up else column.desc() for column, up in order))
+    if paging.offset:
+        query = query.offset(paging.offset)
     if paging.limit is None:
         rows: Sequence[Any] = conn.execute(query).all()
         more = False

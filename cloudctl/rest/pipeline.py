@@ -106,11 +106,10 @@ class Pipeline:
         request.setHeader("x-openstack-request-id", request_id)
         if self.legacy_request_id:
             request.setHeader("x-compute-request-id", request_id)
-        identity = ANONYMOUS
+        call: Call | None = None
         try:
             call = self._call(request, request_id, started, variables)
             reply, status = await self._reply(request, call, bound, variables)
-            identity = call.identity
             return await self._send(request, reply, status)
         except CancelledError:
             # The client hung up; a transaction on its way commits all the same.
@@ -125,7 +124,7 @@ class Pipeline:
             message = UNFORESEEN.format(request_id=request_id)
             return self._encode(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
         finally:
-            self._account(request, request_id, started, identity)
+            self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
@@ -146,6 +145,7 @@ class Pipeline:
             headers=request.requestHeaders,
             content=request.content,
             target={name: variables[name] for name in TARGETS if name in variables},
+            path_project=where.project_id or "",
         )
 
     # -- who asks, for which version of what

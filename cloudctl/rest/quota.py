@@ -71,8 +71,11 @@ def usage(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     return {resource.name: resource.used(conn, project_id) if resource.used else 0 for resource in quotas.resources}
 
 
-def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
-    """Make sure that `wanted` more of each resource fits. Raises OverQuota. Call it before the rows are inserted."""
+def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Make sure that `wanted` more of each resource fits. Raises OverQuota. Call it before the rows are inserted.
+
+    Returns the limits: who counts in its own way asks with nothing in `wanted`, and nobody else counts meanwhile.
+    """
     _lock(conn, quotas.service, project_id)
     allowed = limits(conn, quotas, project_id)
     for name, amount in wanted.items():
@@ -82,6 +85,7 @@ def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str,
         used = resource.used(conn, project_id) if resource.used else 0
         if used + amount > limit:
             raise OverQuota(quotas.told(name, amount, used, limit))
+    return allowed
 
 
 def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:

@@ -56,14 +56,13 @@ class Uploads:
 class LimitedRequest(Request):
     """A request whose body cannot grow past its limit."""
 
-    uploads: Uploads | None = None
     limit = JSON_LIMIT
     received = 0
     refused = False
 
     def gotLength(self, length: int | None) -> None:
+        uploads: Uploads | None = getattr(getattr(self.channel, "site", None), "uploads", None)
         media = (self.getHeader("content-type") or "").partition(";")[0].strip().lower()
-        uploads = self.uploads
         if media == UPLOAD_TYPE and uploads is not None and uploads.admits(self.requestHeaders):
             self.limit = uploads.limit
             self.body: IO[bytes] = uploads.spool()
@@ -97,8 +96,8 @@ class CloudSite(Site):
     """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids."""
 
     def __init__(self, resource: Resource, clock: IReactorTime, uploads: Uploads | None, idle: float = 65.0) -> None:
-        request_class = type("CloudRequest", (LimitedRequest,), {"uploads": uploads})
-        super().__init__(resource, requestFactory=request_class, reactor=clock, timeout=idle)
+        super().__init__(resource, requestFactory=LimitedRequest, reactor=clock, timeout=idle)
+        self.uploads = uploads
         self.displayTracebacks = False
 
     def log(self, request: Any) -> None:

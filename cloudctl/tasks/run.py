@@ -25,6 +25,8 @@ log = Logger()
 T = TypeVar("T")
 
 UNDO_ATTEMPTS = 20
+# Seconds after which an undo that hangs is interrupted and tried again; deadlines are for the way forward.
+UNDO_LIMIT = 1800.0
 BACKOFF_FIRST, BACKOFF_MOST = 0.5, 60.0
 
 
@@ -76,6 +78,10 @@ class Run:
     def _expire(self) -> None:
         """The deadline has come: a step that hangs would keep its resource for ever."""
         self.expired = True
+        if not self.place.undoing:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
         if self._doing is not None:
             self._doing.cancel()
 
@@ -179,7 +185,12 @@ class Run:
         assert step.undo is not None
         self._begin(step)
         self.probe("undo")
-        outcome = await step.undo(self.context)
+        alarm = self.engine.clock.callLater(UNDO_LIMIT, self._interrupt)
+        try:
+            outcome = await self._interruptible(step.undo)
+        finally:
+            if alarm.active():
+                alarm.cancel()
         if self._committed:
             return
         if isinstance(outcome, Wait):
@@ -220,7 +231,7 @@ class Run:
     def _tell(self, error: Exception, text: str, step: str) -> None:
         """A refusal is in the task's row and its resource's fault; anything unforeseen wants its traceback."""
         why = str(error) or type(error).__name__
-        if isinstance(error, self.engine.expected):
+        if isinstance(error, (TryElsewhere, *self.engine.expected)):
             log.warn(text, id=self.task.id, step=step, why=why)
         else:
             log.failure(text, id=self.task.id, step=step, why=why)

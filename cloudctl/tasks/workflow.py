@@ -16,7 +16,7 @@ A task that is asked to cancel lets its present step end (a driver call is not i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -68,11 +68,15 @@ class Step:
     aliases: tuple[str, ...] = ()  # former names, kept for one release
 
 
+def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(steps)
+
+
 @frozen
 class Workflow:
     kind: str
     resource: str
-    steps: tuple[Step, ...] = field(converter=tuple)
+    steps: tuple[Step, ...] = field(converter=_in_order)
     deadline: float | None = 1800.0  # seconds from submission
     restarts: int = 0
     on_failure: Callable[[Connection, Task, str], None] | None = None  # in the transaction that ends the task
@@ -169,6 +173,11 @@ class Context:
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._runner.now
+
+    @property
+    def step(self) -> str:
+        """The name of the step that is being done or undone."""
+        return self._runner.step_name
 
     @property
     def cancelled(self) -> bool:

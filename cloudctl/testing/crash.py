@@ -6,7 +6,9 @@
         crash_everywhere(build)
 
 A crash here is what `kill -9` is: the engine forgets everything and writes nothing, the database and the backends stay
-as they XXWhat must be the same at the end is what `World.state` returns, and how every task ended.
+as they are. It is tried before and after each transaction, before each use of a driver, before each step and undo, and
+at each instant at which something happens while a task runs: fakes with delays make more of those. What must be the
+same at the end is what `World.state` returns, and how every task ended.
 """
 
 from __future__ import annotations

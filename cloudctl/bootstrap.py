@@ -1,0 +1,104 @@
+"""The first start: what a new cloud holds, and the clouds.yaml with which a client finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, DateTime, Integer, Table, insert, select
+
+from cloudctl.config import Config
+from cloudctl.db.columns import metadata
+
+CLOUDS_YAML = "clouds.yaml"
+
+# One row once the first start has committed.
+bootstrapped = Table(
+    "bootstrapped", metadata, Column("id", Integer, primary_key=True), Column("at", DateTime(), nullable=False)
+)
+
+HEAD = """\
+# Written at the first start. Use it with:
+#   export OS_CLIENT_CONFIG_FILE={path} OS_CLOUD=cloudctl
+clouds:
+"""
+
+CLOUD = """\
+  {name}:
+    auth_type: password
+    auth:
+      auth_url: {auth_url}
+      username: {user}
+      password: {password}
+      project_name: {project}
+      user_domain_id: default
+      project_domain_id: default
+    region_name: {region}
+    identity_api_version: "3"
+"""
+
+FIRST_LINES = """\
+cloudctl is ready at {auth_url}
+
+  export OS_CLIENT_CONFIG_FILE={path} OS_CLOUD=cloudctl
+  openstack server create --flavor m1.tiny --image tiny --network private --wait first
+"""
+
+# clouds.yaml name → user.
+ACCOUNTS = {"cloudctl": "demo", "cloudctl-admin": "admin"}
+
+
+def base_url(config: Config) -> str:
+    """Where a client on this machine reaches the main APIs."""
+    if config.server.public_url:
+        return config.server.public_url
+    for endpoint in config.server.listen:
+        kind, *arguments = endpoint.split(":")
+        named = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+        port = named.get("port") or next((argument for argument in arguments if argument.isdigit()), "")
+        if kind in ("tcp", "ssl") and port:
+            host = named.get("interface", "127.0.0.1")
+            host = "127.0.0.1" if host in ("", "0.0.0.0", "\\:\\:") else host
+            return f"{'https' if kind == 'ssl' else 'http'}://{host}:{port}"
+    return "http://127.0.0.1:8780"
+
+
+def write_clouds_yaml(config: Config, passwords: Mapping[str, str], region: str) -> Path:
+    """The file with which stock clients find this cloud as demo and as admin; only its owner may read it."""
+    path = config.state_dir / CLOUDS_YAML
+    text = HEAD.format(path=path) + "".join(
+        CLOUD.format(
+            name=name,
+            # A JSON string is a YAML string, whatever is in it.
+            auth_url=json.dumps(f"{base_url(config)}/identity"),
+            user=user,
+            password=json.dumps(passwords[user]),
+            project=user,
+            region=json.dumps(region),
+        )
+        for name, user in ACCOUNTS.items()
+    )
+    fresh = path.with_suffix(".new")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    return path
+
+
+def first_lines(config: Config) -> str:
+    """What a newcomer copies."""
+    return FIRST_LINES.format(auth_url=f"{base_url(config)}/identity", path=config.state_dir / CLOUDS_YAML)
+
+
+def is_done(conn: Connection) -> bool:
+    """Whether this database has had its first start."""
+    return conn.execute(select(bootstrapped.c.id)).first() is not None
+
+
+def mark_done(conn: Connection, now: datetime) -> None:
+    conn.execute(insert(bootstrapped).values(id=1, at=now))

@@ -1,0 +1,153 @@
+"""`cloudctl`: for operators, beside the running cloud. It works on the database; the cloud may run or not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from sqlalchemy import create_engine
+from twisted.internet.task import Clock
+
+from cloudctl import app, config
+from cloudctl.db import schema
+from cloudctl.db.columns import metadata, utc
+from cloudctl.db.database import Database, Inline, create
+from cloudctl.drivers import loader
+from cloudctl.errors import CloudError, ConfigError
+from cloudctl.identity import keys
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import HELD, OPEN
+
+
+class Problem(click.ClickException):
+    """The configuration is wrong: one line, exit status 64 as `twist cloudctl` has it."""
+
+    exit_code = 64
+
+
+@click.group()
+@click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Configuration file (TOML).")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="[default: ./state]")
+@click.pass_context
+def main(ctx: click.Context, file: Path | None, state_dir: Path | None) -> None:
+    """Look after a cloud."""
+    try:
+        tables = config.read(file) if file else {}
+        chosen = state_dir or Path(tables.pop("state_dir", "state"))
+        tables.pop("state_dir", None)
+        ctx.obj = config.build(tables, app.SECTIONS, chosen.absolute())
+    except ConfigError as error:
+        raise Problem("; ".join(error.problems)) from None
+
+
+def database(made: config.Config) -> Database:
+    """The cloud's database, used from this thread alone."""
+    clock = Clock()
+    clock.rightNow = time.time()
+    inline: Any = Inline()
+    return Database(create(made.database_url, 1), inline, inline, clock)
+
+
+@main.command()
+def drivers() -> None:
+    """List the drivers that can be configured, and the plugin files that cannot be imported."""
+    for maker in loader.available():
+        click.echo(f"{maker.kind:<12}{maker.name:<16}{maker.description}")
+    for module, why in loader.failed_plugins().items():
+        click.echo(f"{module}: {why}", err=True)
+
+
+@main.group("keys")
+def keys_group() -> None:
+    """The keys that seal tokens."""
+
+
+@keys_group.command()
+@click.pass_obj
+def rotate(made: config.Config) -> None:
+    """Make the staged key the primary one and stage a new one. Running clouds see it at once."""
+    options = made.section(IdentityOptions)
+    directory = made.state_dir / app.FERNET_KEYS
+    keys.ensure(directory)
+    click.echo(f"primary key: {keys.rotate(directory, options.fernet_max_keys)}")
+
+
+@main.group()
+def db() -> None:
+    """The schema of the database."""
+
+
+@db.command()
+@click.pass_obj
+def version(made: config.Config) -> None:
+    """Print the schema's version in the database and in this release."""
+    found = database(made).transact(True, schema.found_version)
+    click.echo(f"database: {found[0] if found else 'empty'}, this release: {schema.VERSION}")
+
+
+@db.command()
+@click.pass_obj
+def upgrade(made: config.Config) -> None:
+    """Bring the schema up to date, as a start does."""
+    try:
+        changed = schema.prepare(database(made))
+    except ConfigError as error:
+        raise Problem("; ".join(error.problems)) from None
+    click.echo("upgraded" if changed else "already up to date")
+
+
+@db.command()
+@click.argument("message")
+def revision(message: str) -> None:
+    """For developers: write the next file of migrations/versions from what the tables say."""
+    from alembic import command
+
+    engine = create_engine("sqlite://")
+    with engine.connect() as conn:
+        alembic = schema.alembic_config(conn)
+        command.upgrade(alembic, "head")
+        number = f"{schema.VERSION:04d}"
+        command.revision(alembic, message, autogenerate=True, rev_id=number)
+    click.echo(f"{len(metadata.tables)} tables; read what was written before you commit it")
+
+
+@main.group()
+def tasks() -> None:
+    """The work that the cloud has accepted."""
+
+
+@tasks.command("list")
+@click.option("--state", multiple=True, help="queued, running, waiting, undoing, done, failed, cancelled or held.")
+@click.option("--limit", default=50, show_default=True)
+@click.pass_obj
+def list_tasks(made: config.Config, state: tuple[str, ...], limit: int) -> None:
+    """List tasks, the newest first; those that are open or held unless --state says otherwise."""
+    found = database(made).transact(True, _rows, state, limit)
+    for row in found:
+        when = utc(row.submitted_at).isoformat(" ", "seconds")
+        told = f"{row.resource_id}  {row.step or ''}  {row.error or ''}"
+        click.echo(f"{row.id:<8}{row.state:<10}{when}  {row.kind:<28}{told}")
+
+
+def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
+    return list(queue.listing(conn, states=state or (*OPEN, HELD), limit=limit))
+
+
+@tasks.command()
+@click.argument("task_id", type=int)
+@click.pass_obj
+def retry(made: config.Config, task_id: int) -> None:
+    """Put a held task back to work."""
+    store = database(made)
+    try:
+        store.transact(False, lambda conn: queue.retry(conn, task_id, store.now(conn)))
+    except CloudError as error:
+        raise click.ClickException(error.message) from None
+    click.echo(f"task {task_id} is queued")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The compute API, v2.1 with its microversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudctl.compute.api.extensions import Extensions
+from cloudctl.compute.api.flavors import Flavors
+from cloudctl.compute.api.hypervisors import Hypervisors
+from cloudctl.compute.api.images import ImagesProxy
+from cloudctl.compute.api.instance_actions import InstanceActions
+from cloudctl.compute.api.interfaces import ServerInterfaces
+from cloudctl.compute.api.keypairs import Keypairs
+from cloudctl.compute.api.metadata import ServerMetadata
+from cloudctl.compute.api.quotas import Quotas
+from cloudctl.compute.api.server_actions import ServerActions
+from cloudctl.compute.api.server_groups import ServerGroups
+from cloudctl.compute.api.server_parts import ServerAddresses, ServerTags
+from cloudctl.compute.api.servers import Servers
+from cloudctl.compute.api.services import Services
+from cloudctl.compute.api.usage import Usages
+from cloudctl.compute.api.versions import Versions
+from cloudctl.compute.api.volume_attachments import VolumeAttachments
+from cloudctl.compute.api.zones import AvailabilityZones
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.rest import faults
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.rest.versions import Microversions
+from cloudctl.volume.options import VolumeOptions
+
+MINIMUM = (2, 1)
+
+
+def microversions(options: ComputeOptions) -> Microversions:
+    return Microversions(
+        "compute",
+        MINIMUM,
+        options.maximum,
+        first=("X-Platform-Compute-Microversion",),
+        after=("X-OpenStack-Nova-API-Version",),
+    )
+
+
+def build(
+    http: Http,
+    db: Database,
+    hypervisor: IHypervisor,
+    options: ComputeOptions | None = None,
+    volume_options: VolumeOptions | None = None,
+) -> ApiApp:
+    """`hypervisor` answers for console logs; all else goes through the database. `volume_options`: for new volumes."""
+    chosen, of_volumes = options or ComputeOptions(), volume_options or VolumeOptions()
+    versions = microversions(chosen)
+    resources: tuple[Any, ...] = (
+        Servers(db, chosen, of_volumes),
+        ServerActions(db, hypervisor),
+        ServerMetadata(db),
+        ServerAddresses(db),
+        ServerTags(db),
+        InstanceActions(db, chosen),
+        ServerInterfaces(db),
+        VolumeAttachments(db, chosen),
+        Flavors(db, chosen),
+        Keypairs(db, chosen),
+        ServerGroups(db, chosen),
+        AvailabilityZones(db),
+        Hypervisors(db, chosen),
+        Services(db),
+        Quotas(db),
+        Usages(db, chosen),
+        ImagesProxy(db, chosen),
+        Extensions(),
+    )
+    pipeline = Pipeline(http, "compute", faults.COMPUTE, versions, legacy_request_id=True)
+    mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]
+    return ApiApp(pipeline, mounts, project_in_path=True)

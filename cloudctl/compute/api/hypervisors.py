@@ -1,0 +1,242 @@
+"""Hypervisors: the hosts as administrators see them. Reference: compute.md, section 13."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from attrs import field, frozen
+from sqlalchemy import Connection, func, select
+
+from cloudctl.compute.api import query
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import servers
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.placement import hosts
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page
+from cloudctl.rest.route import Routes
+
+UUIDS = (2, 53)
+LEAN = (2, 88)
+QUERY = frozenset({"limit", "marker", "hypervisor_hostname_pattern", "with_servers"})
+
+
+@frozen
+class Found:
+    """Hosts, and what runs on them."""
+
+    rows: Sequence[Any]
+    running: dict[str, int]
+    servers: dict[str, list[dict[str, str]]] | None
+    more: bool = False
+
+
+def brief(call: Call, row: Any) -> dict[str, Any]:
+    return {
+        "id": row.id if call.version >= UUIDS else row.number,
+        "hypervisor_hostname": row.name,
+        "state": "up" if hosts.is_alive(row) else "down",
+        "status": "enabled" if row.enabled else "disabled",
+    }
+
+
+def view(call: Call, found: Found, row: Any) -> dict[str, Any]:
+    shown = {
+        **brief(call, row),
+        "hypervisor_type": row.hypervisor_type,
+        "hypervisor_version": row.hypervisor_version,
+        "host_ip": row.host_ip,
+        "service": {
+            "id": row.service_id if call.version >= UUIDS else row.number,
+            "host": row.name,
+            "disabled_reason": row.disabled_reason,
+        },
+    }
+    if call.version >= LEAN:
+        # No driver tells for how long its host has been up.
+        shown["uptime"] = None
+    else:
+        shown |= amounts(row, found.running.get(row.name, 0))
+        shown["cpu_info"] = row.cpu_info if call.version >= (2, 28) else orjson.dumps(row.cpu_info).decode()
+    if found.servers is not None:
+        shown["servers"] = found.servers.get(row.name, [])
+    return shown
+
+
+def amounts(row: Any, running: int) -> dict[str, int]:
+    """What the host has and what is promised of it."""
+    return {
+        "vcpus": row.vcpus,
+        "vcpus_used": row.used_vcpus,
+        "memory_mb": row.memory_mib,
+        "memory_mb_used": row.used_memory_mib,
+        "free_ram_mb": row.memory_mib - row.used_memory_mib,
+        "local_gb": row.disk_gib,
+        "local_gb_used": row.used_disk_gib,
+        "free_disk_gb": row.disk_gib - row.used_disk_gib,
+        "disk_available_least": row.disk_gib - row.used_disk_gib,
+        "current_workload": 0,
+        "running_vms": running,
+    }
+
+
+@frozen
+class Hypervisors:
+    routes = Routes("Hypervisors")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get("/os-hypervisors", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List hypervisors."""
+        found = await self.db.read(self._page, call)
+        shown = [brief(call, row) for row in found.rows]
+        if found.servers is not None:
+            for item, row in zip(shown, found.rows, strict=True):
+                item["servers"] = found.servers.get(row.name, [])
+        return {"hypervisors": shown, **_links(call, found)}
+
+    @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
+    async def detail(self, call: Call) -> dict[str, Any]:
+        """List hypervisors with what they have."""
+        found = await self.db.read(self._page, call)
+        return {"hypervisors": [view(call, found, row) for row in found.rows], **_links(call, found)}
+
+    def _page(self, conn: Connection, call: Call) -> Found:
+        query.only(call, QUERY if call.version >= UUIDS else query.PAGING)
+        rows = list(hosts.every(conn))
+        more = False
+        pattern = call.query.get("hypervisor_hostname_pattern") if call.version >= UUIDS else None
+        if pattern is not None:
+            if query.PAGING & set(call.query):
+                raise Invalid("Paging over hypervisors with the hypervisor_hostname_pattern query is not supported.")
+            rows = [row for row in rows if pattern in row.name]
+            if not rows:
+                raise NotFound(f"No hypervisor matching '{pattern[:255]}' could be found.")
+        elif call.version >= (2, 33):
+            rows, more = self._cut(call, rows)
+        return _surrounded(conn, call, rows, more)
+
+    def _cut(self, call: Call, rows: Sequence[Any]) -> tuple[Any, bool]:
+        marker = call.query.get("marker")
+        if marker is not None:
+            name = "id" if call.version >= UUIDS else "number"
+            place = next((at for at, row in enumerate(rows) if str(getattr(row, name)) == marker), None)
+            if place is None:
+                raise Invalid(f"marker [{marker[:64]}] not found")
+            rows = rows[place + 1 :]
+        limit = call.query.integer("limit")
+        limit = self.options.max_limit if limit is None else min(limit, self.options.max_limit)
+        return rows[:limit], len(rows) > limit > 0
+
+    @routes.get("/os-hypervisors/statistics", policy="compute:hypervisors:list", until=(2, 87))
+    async def statistics(self, call: Call) -> dict[str, Any]:
+        """Sum up all hypervisors."""
+        return {"hypervisor_statistics": await self.db.read(_statistics)}
+
+    @routes.get("/os-hypervisors/<hypervisor_id>", policy="compute:hypervisors:show", query=("with_servers",))
+    async def show(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
+        """Show one hypervisor."""
+        query.only(call, ("with_servers",))
+        found = await self.db.read(_one, call, hypervisor_id)
+        return {"hypervisor": view(call, found, found.rows[0])}
+
+    @routes.get("/os-hypervisors/<hypervisor_id>/uptime", policy="compute:hypervisors:show", until=(2, 87))
+    async def uptime(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
+        """Show one hypervisor without what it has."""
+        found = await self.db.read(_one, call, hypervisor_id)
+        return {"hypervisor": {**brief(call, found.rows[0]), "uptime": None}}
+
+    @routes.get("/os-hypervisors/<pattern>/search", policy="compute:hypervisors:list", until=(2, 52))
+    async def search(self, call: Call, pattern: str) -> dict[str, Any]:
+        """List hypervisors by a part of their name."""
+        rows = await self.db.read(_matching, pattern)
+        return {"hypervisors": [brief(call, row) for row in rows]}
+
+    @routes.get("/os-hypervisors/<pattern>/servers", policy="compute:hypervisors:list", until=(2, 52))
+    async def servers(self, call: Call, pattern: str) -> dict[str, Any]:
+        """List hypervisors by a part of their name, with their servers."""
+        found = await self.db.read(_with_servers, pattern)
+        shown = [{**brief(call, row), "servers": (found.servers or {}).get(row.name, [])} for row in found.rows]
+        return {"hypervisors": shown}
+
+
+def _links(call: Call, found: Found) -> dict[str, Any]:
+    if not found.more:
+        return {}
+    last = found.rows[-1]
+    marker = last.id if call.version >= UUIDS else str(last.number)
+    return query.links(call, Page(found.rows, True), "hypervisors_links", marker)
+
+
+def _surrounded(conn: Connection, call: Call, rows: Sequence[Any], more: bool = False) -> Found:
+    asked = call.version >= UUIDS and call.query.flag("with_servers")
+    # From 2.75 on the key is always there.
+    shown = _servers(conn) if asked else {} if call.version >= (2, 75) else None
+    return Found(rows, _running(conn), shown, more)
+
+
+def _running(conn: Connection) -> dict[str, int]:
+    live = servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
+    rows = conn.execute(select(servers.c.host, func.count()).where(*live).group_by(servers.c.host))
+    return {row[0]: row[1] for row in rows}
+
+
+def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
+    found: dict[str, list[dict[str, str]]] = {}
+    live = servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
+    for host, server_id, name in conn.execute(
+        select(servers.c.host, servers.c.id, servers.c.name).where(*live).order_by(servers.c.number)
+    ):
+        found.setdefault(host, []).append({"uuid": server_id, "name": name})
+    return found
+
+
+SUMMED = (
+    "vcpus",
+    "vcpus_used",
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "free_ram_mb",
+    "free_disk_gb",
+    "current_workload",
+    "running_vms",
+    "disk_available_least",
+)
+
+
+def _statistics(conn: Connection) -> dict[str, int]:
+    running = _running(conn)
+    each = [amounts(row, running.get(row.name, 0)) for row in hosts.every(conn) if row.enabled]
+    return {"count": len(each), **{name: sum(item[name] for item in each) for name in SUMMED}}
+
+
+def _one(conn: Connection, call: Call, hypervisor_id: str) -> Found:
+    unknown = NotFound(f"Compute host {hypervisor_id[:64]} could not be found.")
+    if call.version >= UUIDS:
+        try:
+            UUID(hypervisor_id)
+        except ValueError:
+            raise Invalid(f"Invalid uuid {hypervisor_id[:64]}") from None
+    for row in hosts.every(conn):
+        if hypervisor_id == (row.id if call.version >= UUIDS else str(row.number)):
+            return _surrounded(conn, call, [row])
+    raise unknown
+
+
+def _matching(conn: Connection, pattern: str) -> list[Any]:
+    rows = [row for row in hosts.every(conn) if pattern in row.name]
+    if not rows:
+        raise NotFound(f"No hypervisor matching '{pattern[:255]}' could be found.")
+    return rows
+
+
+def _with_servers(conn: Connection, pattern: str) -> Found:
+    return Found(_matching(conn, pattern), {}, _servers(conn))

@@ -1,0 +1,164 @@
+"""What was done to a server, read from its tasks. Reference: compute.md, section 8.7; compute-states.md, section 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute import servers
+from cloudctl.compute.api import query
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.server_filters import changed
+from cloudctl.compute.servers import host_id
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import micros
+from cloudctl.rest.listing import next_link
+from cloudctl.rest.route import Routes
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import CANCELLED, FAILED, HELD
+
+EVENTS = "compute:actions:events"
+DETAILS = "compute:actions:details"
+
+QUERY = frozenset({"limit", "marker", "changes-since", "changes-before"})
+
+# Kind of task → (action, event).
+NAMES: Mapping[str, tuple[str, str]] = {
+    "compute.server.boot": ("create", "compute__do_build_and_run_instance"),
+    "compute.server.boot_with_volumes": ("create", "compute__do_build_and_run_instance"),
+    "compute.server.delete": ("delete", "compute_terminate_instance"),
+    "compute.server.start": ("start", "compute_start_instance"),
+    "compute.server.stop": ("stop", "compute_stop_instance"),
+    "compute.server.reboot": ("reboot", "compute_reboot_instance"),
+    "compute.server.attach_volume": ("attach_volume", "compute_attach_volume"),
+    "compute.server.detach_volume": ("detach_volume", "compute_detach_volume"),
+    "compute.server.attach_interface": ("attach_interface", "compute_attach_interface"),
+    "compute.server.detach_interface": ("detach_interface", "compute_detach_interface"),
+}
+FAILURES = (FAILED, HELD, CANCELLED)
+
+
+def action(call: Call, row: Any) -> dict[str, Any]:
+    shown = {
+        "action": NAMES[row.kind][0],
+        "instance_uuid": row.resource_id,
+        "request_id": row.request_id,
+        "user_id": row.user_id,
+        "project_id": row.project_id,
+        "start_time": _time(row.submitted_at),
+        "message": "Error" if row.state in FAILURES else None,
+    }
+    return {**shown, "updated_at": _time(updated_at(row))} if call.version >= (2, 58) else shown
+
+
+def updated_at(row: Any) -> float:
+    """Seconds since the epoch: when the last thing happened that the task's row tells of."""
+    times = [row.submitted_at, row.ended_at]
+    times += [entry[key] for entry in row.log for key in ("started_at", "ended_at")]
+    return float(max(time for time in times if time is not None))
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else micros(utc(seconds))
+
+
+def event(call: Call, row: Any, server: Any) -> dict[str, Any]:
+    """A task is one event: its steps are an affair of the machinery."""
+    ended = row.ended_at is not None or row.state == HELD
+    result = None if not ended else "Error" if row.state in FAILURES else "Success"
+    shown: dict[str, Any] = {
+        "event": NAMES[row.kind][1],
+        "start_time": _time(row.log[0]["started_at"] if row.log else row.submitted_at),
+        "finish_time": _time(row.ended_at),
+        "result": result,
+    }
+    admin = call.may(EVENTS)
+    if admin or call.version < (2, 51):
+        shown["traceback"] = None
+    if call.version >= (2, 62):
+        shown["hostId"] = host_id(server.project_id, server.host)
+        if admin:
+            shown["host"] = server.host
+    if call.version >= (2, 84):
+        shown["details"] = row.error if call.may(DETAILS) else None
+    return shown
+
+
+@frozen
+class InstanceActions:
+    routes = Routes("Server action log")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get("/servers/<server_id>/os-instance-actions", policy="compute:actions:list", query=tuple(sorted(QUERY)))
+    async def list(self, call: Call, server_id: str) -> dict[str, Any]:
+        """List what was done to a server, the newest first."""
+        if call.version >= (2, 58):
+            query.only(call, QUERY if call.version >= (2, 66) else QUERY - {"changes-before"}, since=(2, 58))
+        rows = await self.db.read(_rows, call, server_id)
+        if call.version < (2, 58):
+            return {"instanceActions": [action(call, row) for row in rows]}
+        return self._page(call, rows)
+
+    def _page(self, call: Call, rows: Sequence[Any]) -> dict[str, Any]:
+        since, before = changed(call)
+        rows = [
+            row
+            for row in rows
+            if (since is None or utc(updated_at(row)) >= since) and (before is None or utc(updated_at(row)) <= before)
+        ]
+        marker = call.query.get("marker")
+        if marker is not None:
+            place = next((at for at, row in enumerate(rows) if row.request_id == marker), None)
+            if place is None:
+                raise Invalid(f"marker [{marker[:64]}] not found")
+            rows = rows[place + 1 :]
+        limit = call.query.integer("limit")
+        limit = self.options.max_limit if limit is None else min(limit, self.options.max_limit)
+        page = rows[:limit]
+        shown: dict[str, Any] = {"instanceActions": [action(call, row) for row in page]}
+        if page and len(rows) > limit:
+            shown["links"] = [{"rel": "next", "href": next_link(call, page[-1].request_id)}]
+        return shown
+
+    @routes.get("/servers/<server_id>/os-instance-actions/<request_id>", policy="compute:actions:show")
+    async def show(self, call: Call, server_id: str, request_id: str) -> dict[str, Any]:
+        """Show one action with its events."""
+        rows, server = await self.db.read(_one, call, server_id, request_id)
+        shown = action(call, rows[-1])
+        if any(row.state in FAILURES for row in rows):
+            shown["message"] = "Error"
+        if call.version >= (2, 51) or call.may(EVENTS):
+            shown["events"] = [event(call, row, server) for row in rows]
+        return {"instanceAction": shown}
+
+
+# A server that has seen more than this shows the newest.
+MOST = 1000
+
+
+def _server(conn: Connection, call: Call, server_id: str) -> Any:
+    """Of a server that is gone from 2.21 on."""
+    return servers.visible(conn, call, server_id, deleted=call.version >= (2, 21))
+
+
+def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
+    server = _server(conn, call, server_id)
+    return queue.listing(conn, resource=(servers.RESOURCE, server.id), kinds=list(NAMES), limit=MOST)
+
+
+def _one(conn: Connection, call: Call, server_id: str, request_id: str) -> tuple[list[Any], Any]:
+    server = _server(conn, call, server_id)
+    rows = queue.listing(
+        conn, resource=(servers.RESOURCE, server.id), kinds=list(NAMES), request_id=request_id, limit=MOST
+    )
+    if not rows:
+        raise NotFound(f"Action for request_id {request_id[:64]} on instance {server.id} not found")
+    return rows, server

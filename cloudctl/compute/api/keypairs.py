@@ -1,0 +1,146 @@
+"""Key pairs. Reference: compute.md, section 10."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attrs import field, frozen
+from sqlalchemy import Connection
+from twisted.internet.threads import deferToThreadPool
+
+from cloudctl.compute import keypairs, keys
+from cloudctl.compute.api import query, since
+from cloudctl.compute.api.since import gated
+from cloudctl.compute.keys import Pair
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import keypairs as table
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.rest import listing
+from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem
+from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.formats import micros
+from cloudctl.rest.listing import Page, Paging, paging
+from cloudctl.rest.route import Routes
+
+# The rule of those who may handle the key pairs of others.
+OTHERS = "compute:keypairs:others"
+
+NAME = r"[A-Za-z0-9 _-]+"
+NAME_2_92 = r"[A-Za-z0-9 @._-]+"
+
+
+@frozen
+class CreateKeypair:
+    name: Annotated[str, Length(1, 255, blank=False), Pattern(NAME_2_92, "a name of letters, digits, spaces, - and _")]
+    public_key: Annotated[str, Length(1, 16384)] | Missing = MISSING
+    type: Literal["ssh", "x509"] | Missing = gated(((2, 2), None))
+    user_id: Annotated[str, Length(1, 64)] | Missing = gated(((2, 10), None))
+
+
+def view(call: Call, row: Any) -> dict[str, Any]:
+    """As in the list."""
+    shown = {"name": row.name, "public_key": row.public_key, "fingerprint": row.fingerprint}
+    return {**shown, "type": row.type} if call.version >= (2, 2) else shown
+
+
+def full(call: Call, row: Any) -> dict[str, Any]:
+    return {
+        **view(call, row),
+        "id": row.number,
+        "user_id": row.user_id,
+        "created_at": micros(row.created_at),
+        "updated_at": None,
+        "deleted": False,
+        "deleted_at": None,
+    }
+
+
+@frozen
+class Keypairs:
+    routes = Routes("Key pairs")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get("/os-keypairs", policy="compute:keypairs:list", query=("user_id", "limit", "marker"))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List the key pairs of a user."""
+        query.only(call, ("user_id", "limit", "marker"))
+        page = await self.db.read(self._page, call, owner(call))
+        shown = [{"keypair": view(call, row)} for row in page.rows]
+        last = page.rows[-1].name if page.rows else None
+        return {"keypairs": shown, **query.links(call, page, "keypairs_links", last)}
+
+    def _page(self, conn: Connection, call: Call, user_id: str) -> Page:
+        asked = paging(call, query.limits(self.options), ()) if call.version >= (2, 35) else Paging(None)
+        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
+        return listing.page(conn, keypairs.LISTING, asked, table.c.user_id == user_id, unknown_marker=unknown)
+
+    @routes.post(
+        "/os-keypairs",
+        policy="compute:keypairs:create",
+        body=Body(CreateKeypair, key="keypair"),
+        status={(2, 1): 200, (2, 2): 201},
+    )
+    async def create(self, call: Call, body: CreateKeypair) -> dict[str, Any]:
+        """Register a public key, or make a pair."""
+        since.check(call.version, body, "$.keypair")
+        user_id = allowed(call, body.user_id or call.user_id)
+        _check_name(call, body.name)
+        kind = body.type or "ssh"
+        if body.public_key is MISSING:
+            return {"keypair": await self._generate(call, user_id, body.name, kind)}
+        fingerprint = keys.fingerprint(kind, body.public_key)
+        project_id = call.project_id
+        row = await self.db.run(
+            keypairs.create, project_id, user_id, body.name, kind, body.public_key, fingerprint, call.now
+        )
+        return {"keypair": created(call, row)}
+
+    async def _generate(self, call: Call, user_id: str, name: str, kind: keys.Type) -> dict[str, Any]:
+        if call.version >= (2, 92):
+            raise BodyError([Problem("$.keypair", "'public_key' is a required property", "required")])
+        # Not in the reactor's thread, and not in the one that writes.
+        pool: Any = self.db.threads
+        pair: Pair = await deferToThreadPool(self.db.reactor, pool, keys.generate, kind, user_id, call.now)
+        row = await self.db.run(
+            keypairs.create, call.project_id, user_id, name, kind, pair.public_key, pair.fingerprint, call.now
+        )
+        return {**created(call, row), "private_key": pair.private_key}
+
+    @routes.get("/os-keypairs/<name>", policy="compute:keypairs:show", query=("user_id",))
+    async def show(self, call: Call, name: str) -> dict[str, Any]:
+        """Show one key pair."""
+        query.only(call, ("user_id",))
+        return {"keypair": full(call, await self.db.read(keypairs.get, owner(call), name))}
+
+    @routes.delete("/os-keypairs/<name>", policy="compute:keypairs:delete", status={(2, 1): 202, (2, 2): 204})
+    async def delete(self, call: Call, name: str) -> None:
+        """Delete a key pair; servers keep its public key."""
+        query.only(call, ("user_id",))
+        await self.db.run(keypairs.remove, owner(call), name)
+
+
+def owner(call: Call) -> str:
+    """Whose key pairs: the caller's, or (2.10, administrators) those of `?user_id=`. Raises Forbidden."""
+    wanted = call.query.get("user_id") if call.version >= (2, 10) else None
+    return allowed(call, wanted or call.user_id)
+
+
+def allowed(call: Call, user_id: str) -> str:
+    """Raises Forbidden."""
+    if user_id != call.user_id and not call.may(OTHERS):
+        raise forbidden(OTHERS)
+    return user_id
+
+
+def created(call: Call, row: Any) -> dict[str, Any]:
+    return {**view(call, row), "user_id": row.user_id}
+
+
+def _check_name(call: Call, name: str) -> None:
+    if call.version < (2, 92) and any(char in "@." for char in name):
+        raise BodyError([Problem("$.keypair.name", f"{name!r} is not a name of letters, digits, spaces, - and _")])
+    if name != name.strip():
+        raise BodyError([Problem("$.keypair.name", f"{name!r} begins or ends with white space")])

@@ -1,0 +1,55 @@
+"""What compute's lists have in common beside `rest.listing`. Reference: compute.md, section 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import unexpected
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Limits, Page, next_link
+from cloudctl.rest.versions import Version
+
+PAGING = frozenset({"limit", "marker"})
+
+
+def only(call: Call, known: Iterable[str], since: Version = (2, 75)) -> None:
+    """Refuse unknown parameters, from this microversion on. Raises Invalid."""
+    if call.version >= since and (unknown := sorted(set(call.query) - set(known))):
+        raise Invalid(unexpected(unknown))
+
+
+def limits(options: ComputeOptions) -> Limits:
+    return Limits(options.max_limit, options.max_limit)
+
+
+def offset_page(call: Call, options: ComputeOptions) -> tuple[int, int]:
+    """(limit, offset) of the lists without a marker; limit 0 is the most there is. Raises Invalid."""
+    limit = call.query.integer("limit") or options.max_limit
+    return min(limit, options.max_limit), call.query.integer("offset") or 0
+
+
+def links(call: Call, page: Page, key: str, last_id: str | None = None) -> dict[str, Any]:
+    """`{key: [next]}` if others follow. `last_id`: the marker, by default the id of the last row."""
+    if not page.more:
+        return {}
+    marker = page.rows[-1].id if last_id is None else last_id
+    return {key: [{"rel": "next", "href": next_link(call, marker)}]}
+
+
+def resource_links(call: Call, collection: str, id: str) -> list[dict[str, str]]:
+    """Both links of one resource."""
+    return [
+        {"rel": "self", "href": f"{call.root_url}/v2.1/{collection}/{id}"},
+        {"rel": "bookmark", "href": f"{call.root_url}/{collection}/{id}"},
+    ]
+
+
+def bookmark(call: Call, collection: str, id: str) -> list[dict[str, str]]:
+    return [{"rel": "bookmark", "href": f"{call.root_url}/{collection}/{id}"}]
+
+
+def sliced(rows: Sequence[Any], limit: int, offset: int) -> Sequence[Any]:
+    return rows[offset : offset + limit]

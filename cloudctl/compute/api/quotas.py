@@ -1,0 +1,202 @@
+"""Quota sets, quota classes and limits. Reference: compute.md, section 16."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute import quotas
+from cloudctl.compute.api import query
+from cloudctl.compute.quotas import QUOTAS
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.identity import projects
+from cloudctl.rest import quota
+from cloudctl.rest.body import MISSING, Body, BodyError, LooseBool, LooseInt, Missing, Problem, Range, given, unexpected
+from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.quota import UNLIMITED
+from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import Version
+
+OTHERS = "compute:quotas:others"
+
+# Resource → the last microversion that has it.
+GONE: dict[str, Version] = {
+    "fixed_ips": (2, 35),
+    "floating_ips": (2, 35),
+    "security_groups": (2, 35),
+    "security_group_rules": (2, 35),
+    "injected_files": (2, 56),
+    "injected_file_content_bytes": (2, 56),
+    "injected_file_path_bytes": (2, 56),
+}
+
+Limit = Annotated[LooseInt, Range(UNLIMITED)]
+
+
+@frozen
+class QuotaSet:
+    instances: Limit | Missing = MISSING
+    cores: Limit | Missing = MISSING
+    ram: Limit | Missing = MISSING
+    metadata_items: Limit | Missing = MISSING
+    key_pairs: Limit | Missing = MISSING
+    server_groups: Limit | Missing = MISSING
+    server_group_members: Limit | Missing = MISSING
+    injected_files: Limit | Missing = MISSING
+    injected_file_content_bytes: Limit | Missing = MISSING
+    injected_file_path_bytes: Limit | Missing = MISSING
+    fixed_ips: Limit | Missing = MISSING
+    floating_ips: Limit | Missing = MISSING
+    security_groups: Limit | Missing = MISSING
+    security_group_rules: Limit | Missing = MISSING
+    force: LooseBool | Missing = MISSING
+
+
+def shown(call: Call, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in GONE or call.version <= GONE[name]}
+
+
+@frozen
+class Quotas:
+    routes = Routes("Quotas")
+
+    db: Database
+
+    @routes.get("/os-quota-sets/<project_id>", policy="compute:quotas:show", query=("user_id",))
+    async def show(self, call: Call, project_id: str) -> dict[str, Any]:
+        """Show what a project may have."""
+        query.only(call, ("user_id",))
+        values = await self.db.read(_limits, call, project_id)
+        return {"quota_set": {"id": project_id, **shown(call, values)}}
+
+    @routes.get("/os-quota-sets/<project_id>/detail", policy="compute:quotas:show", query=("user_id",))
+    async def detail(self, call: Call, project_id: str) -> dict[str, Any]:
+        """Show what a project may have and what it has."""
+        query.only(call, ("user_id",))
+        values = await self.db.read(_detail, call, project_id)
+        return {"quota_set": {"id": project_id, **shown(call, values)}}
+
+    @routes.get("/os-quota-sets/<project_id>/defaults", policy="compute:quotas:defaults")
+    async def defaults(self, call: Call, project_id: str) -> dict[str, Any]:
+        """Show what a project may have if nobody says otherwise."""
+        return {"quota_set": {"id": project_id, **shown(call, _defaults())}}
+
+    @routes.put(
+        "/os-quota-sets/<project_id>",
+        policy="compute:quotas:update",
+        body=Body(QuotaSet, key="quota_set"),
+        query=("user_id",),
+    )
+    async def update(self, call: Call, project_id: str, body: QuotaSet) -> dict[str, Any]:
+        """Set what a project may have."""
+        query.only(call, ("user_id",))
+        if call.query.get("user_id"):
+            raise Invalid("Quotas of single users are not offered; set those of the project.")
+        values = given(body)
+        force = bool(values.pop("force", False))
+        if late := [name for name in values if name in GONE and call.version > GONE[name]]:
+            raise BodyError([Problem("$.quota_set", unexpected(late), "unknown")])
+        found = await self.db.run(_update, project_id, values, force)
+        return {"quota_set": shown(call, found)}
+
+    @routes.delete("/os-quota-sets/<project_id>", policy="compute:quotas:update", status=202, query=("user_id",))
+    async def delete(self, call: Call, project_id: str) -> None:
+        """Set a project back to the defaults."""
+        query.only(call, ("user_id",))
+        await self.db.run(quota.reset_limits, QUOTAS, project_id)
+
+    @routes.get("/os-quota-class-sets/<name>", policy="compute:quotas:classes")
+    async def classes(self, call: Call, name: str) -> dict[str, Any]:
+        """Show the defaults."""
+        if name != "default":
+            raise NotFound(f"Quota class {name[:64]} could not be found.")
+        values = shown(call, _defaults())
+        if call.version < (2, 50):
+            values = {key: value for key, value in values.items() if not key.startswith("server_group")}
+        return {"quota_class_set": {"id": name, **values}}
+
+    @routes.get("/limits", policy="compute:limits:show", query=("reserved", "tenant_id"))
+    async def limits(self, call: Call) -> dict[str, Any]:
+        """Show the limits of a project and what it has."""
+        query.only(call, ("reserved", "tenant_id"))
+        project_id = call.query.get("tenant_id") or call.project_id
+        if project_id != call.project_id and not call.may(OTHERS):
+            raise forbidden(OTHERS)
+        allowed, used = await self.db.read(_both, project_id)
+        return {"limits": {"rate": [], "absolute": absolute(call, allowed, used)}}
+
+
+def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[str, int]:
+    found = {
+        "maxTotalInstances": allowed["instances"],
+        "maxTotalCores": allowed["cores"],
+        "maxTotalRAMSize": allowed["ram"],
+        "maxServerMeta": allowed["metadata_items"],
+        "maxTotalKeypairs": allowed["key_pairs"],
+        "maxServerGroups": allowed["server_groups"],
+        "maxServerGroupMembers": allowed["server_group_members"],
+        "totalInstancesUsed": used["instances"],
+        "totalCoresUsed": used["cores"],
+        "totalRAMUsed": used["ram"],
+        "totalServerGroupsUsed": used["server_groups"],
+    }
+    if call.version <= (2, 38):
+        found["maxImageMeta"] = allowed["metadata_items"]
+    if call.version <= (2, 56):
+        found["maxPersonality"] = allowed["injected_files"]
+        found["maxPersonalitySize"] = allowed["injected_file_content_bytes"]
+    if call.version <= (2, 35):
+        found |= {
+            "maxSecurityGroups": allowed["security_groups"],
+            "maxSecurityGroupRules": allowed["security_group_rules"],
+            "maxTotalFloatingIps": allowed["floating_ips"],
+            "totalFloatingIpsUsed": 0,
+            "totalSecurityGroupsUsed": 0,
+        }
+    return found
+
+
+def _defaults() -> dict[str, int]:
+    return {resource.name: resource.default for resource in QUOTAS.resources}
+
+
+def _seen(call: Call, project_id: str) -> None:
+    """Another project's quota is as unknown as the project. Raises NotFound."""
+    if project_id != call.project_id and not call.may(OTHERS):
+        raise NotFound(f"Project {project_id[:64]} could not be found.")
+
+
+def _limits(conn: Connection, call: Call, project_id: str) -> dict[str, int]:
+    _seen(call, project_id)
+    return quota.limits(conn, QUOTAS, project_id)
+
+
+def _detail(conn: Connection, call: Call, project_id: str) -> dict[str, Any]:
+    _seen(call, project_id)
+    allowed, used = _both(conn, project_id)
+    return {name: {"limit": limit, "in_use": used.get(name, 0), "reserved": 0} for name, limit in allowed.items()}
+
+
+def _both(conn: Connection, project_id: str) -> tuple[dict[str, int], dict[str, int]]:
+    """(limits, usage) of a project; the three that servers use are counted at once."""
+    groups = QUOTAS["server_groups"].used
+    assert groups is not None, "server groups are counted"
+    used = {**quotas.counted(conn, project_id), "server_groups": groups(conn, project_id)}
+    return quota.limits(conn, QUOTAS, project_id), used
+
+
+def _update(conn: Connection, project_id: str, values: dict[str, int], force: bool) -> dict[str, int]:
+    if not projects.exists(conn, project_id):
+        raise Invalid(f"Project ID {project_id[:64]} is not a valid project.")
+    _, used = _both(conn, project_id)
+    for name, limit in values.items():
+        if not force and limit != UNLIMITED and limit < used.get(name, 0):
+            raise Invalid(
+                f"Quota limit {limit} for {name} must be greater than or equal to already used and reserved "
+                f"{used[name]}."
+            )
+    quota.set_limits(conn, QUOTAS, project_id, values)
+    return quota.limits(conn, QUOTAS, project_id)

@@ -1,0 +1,160 @@
+"""From the body of a create to what the domain is asked for. Reference: compute.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloudctl.compute.api import since
+from cloudctl.compute.api.server_bodies import BlockDevice, CreateRequest, CreateServer, NetworkItem
+from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, Device
+from cloudctl.compute.creation import NewServer
+from cloudctl.compute.networking import Automatic, NetworkWish
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import MISSING, BodyError, Missing, Problem
+from cloudctl.rest.body import uuid as canonical
+from cloudctl.rest.versions import Version
+
+
+def wanted(request: CreateRequest, version: Version, options: ComputeOptions) -> NewServer:
+    """Raises BodyError, Invalid."""
+    since.check(version, request, "$")
+    body = request.server
+    devices = _devices(body)
+    image_id = body.imageRef or ""
+    if not image_id and not devices:
+        raise Invalid("Missing imageRef attribute")
+    least, most = _counts(body)
+    return NewServer(
+        name=body.name,
+        flavor_id=body.flavorRef,
+        image_id=image_id,
+        networks=_networks(body.networks, version, options),
+        devices=devices,
+        description=_description(body, version),
+        hostname=_hostname(body, version),
+        dots_in_hostname=version >= (2, 94),
+        key_name=body.key_name or None,
+        security_groups=tuple(dict.fromkeys(group.name for group in body.security_groups or ())),
+        user_data=body.user_data or None,
+        zone=body.availability_zone or None,
+        host=body.host or None,
+        node=body.hypervisor_hostname or None,
+        metadata=body.metadata or {},
+        admin_password=body.adminPass or None,
+        config_drive=bool(body.config_drive),
+        least=least,
+        most=most,
+        disk_config=body.disk_config or "MANUAL",
+        access_ip_v4=body.accessIPv4 or "",
+        access_ip_v6=body.accessIPv6 or "",
+        tags=tuple(body.tags or ()),
+        trusted_certs=tuple(body.trusted_image_certificates or ()),
+        hints=_hints(request),
+    )
+
+
+def _counts(body: CreateServer) -> tuple[int, int]:
+    least = body.min_count or 1
+    return least, body.max_count or least
+
+
+def _description(body: CreateServer, version: Version) -> str | None:
+    if version < (2, 19):
+        return body.name
+    return body.description or None
+
+
+def _hostname(body: CreateServer, version: Version) -> str | None:
+    if not body.hostname:
+        return None
+    return checked_hostname(body.hostname, version)
+
+
+def checked_hostname(text: str, version: Version) -> str:
+    """A label of 2 to 63 characters; from 2.94 on a full domain name. Raises BodyError."""
+    labels = text.split(".") if version >= (2, 94) else [text]
+    for label in labels:
+        too_short = len(label) < (1 if version >= (2, 94) else 2)
+        strange = not label.replace("-", "").isalnum() and version < (2, 94)
+        if too_short or len(label) > 63 or label.startswith("-") or label.endswith("-") or strange:
+            raise BodyError([Problem("$.server.hostname", f"{text!r} is not a 'hostname'")])
+    return text
+
+
+def _hints(request: CreateRequest) -> Mapping[str, Any]:
+    return {**(request.sdk_hints or {}), **(request.hints or {})}
+
+
+# -- networks
+
+
+def _networks(
+    given: str | Sequence[NetworkItem] | Missing, version: Version, options: ComputeOptions
+) -> Sequence[NetworkWish] | Automatic:
+    if given is MISSING or isinstance(given, Missing):
+        if options.require_networks or version >= (2, 37):
+            raise BodyError([Problem("$.server", "'networks' is a required property", "required")])
+        return "any"
+    if isinstance(given, str):
+        if version < (2, 37):
+            raise BodyError([Problem("$.server.networks", f"{given!r} is not of type 'array'", "type")])
+        return "none" if given == "none" else "auto"
+    if not given:
+        return "auto" if version >= (2, 37) else "any"
+    return [_network(item) for item in given]
+
+
+def _network(item: NetworkItem) -> NetworkWish:
+    if not item.port and not item.uuid:
+        raise Invalid("Bad networks format: each network has a uuid or a port.")
+    return NetworkWish(
+        network_id=None if item.port else item.uuid or None,
+        port_id=item.port or None,
+        fixed_ip=item.fixed_ip or None,
+        tag=item.tag or None,
+    )
+
+
+# -- block devices
+
+
+def _devices(body: CreateServer) -> tuple[Device, ...]:
+    return tuple(_device(item) for item in body.block_device_mapping_v2 or () if not item.no_device)
+
+
+def _device(item: BlockDevice) -> Device:
+    source_id = None
+    if item.uuid and item.source_type != BLANK:
+        source_id = _id(item.uuid)
+    elif item.uuid:
+        source_id = item.uuid
+    return Device(
+        source_type=item.source_type,
+        destination_type=item.destination_type or (LOCAL if item.source_type in (IMAGE, BLANK) else VOLUME),
+        source_id=source_id,
+        boot_index=None if item.boot_index is MISSING else item.boot_index,
+        volume_size=item.volume_size or None,
+        volume_type=item.volume_type or None,
+        delete_on_termination=item.delete_on_termination,
+        device_name=device_name(item.device_name),
+        disk_bus=item.disk_bus or None,
+        device_type=item.device_type or None,
+        guest_format=item.guest_format or None,
+        tag=item.tag or None,
+    )
+
+
+def _id(text: str) -> str:
+    try:
+        return canonical(text)
+    except ValueError:
+        raise Invalid(f"Block Device Mapping is Invalid: {text[:64]!r} is not a uuid.") from None
+
+
+def device_name(given: str | Missing | None) -> str | None:
+    """`vdb` and `/dev/vdb` are the same; nothing given is None."""
+    if not given:
+        return None
+    return given if given.startswith("/dev/") else f"/dev/{given}"

@@ -1,0 +1,109 @@
+"""Server groups. Reference: compute.md, section 12."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.compute import groups, servers
+from cloudctl.compute.api import query, since
+from cloudctl.compute.api.server_bodies import ServerName
+from cloudctl.compute.api.since import gated
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.placement.wishes import ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
+from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, shown
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+Policy = Literal["anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity"]
+SOFT = (SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
+QUERY = ("all_projects", "limit", "offset")
+
+
+@frozen
+class Rules:
+    max_server_per_host: Annotated[LooseInt, Range(1)] | Missing = gated(((2, 64), None))
+
+
+@frozen
+class CreateGroup:
+    """Until 2.63 a list of one policy, then the policy with its rules."""
+
+    name: ServerName
+    policies: Annotated[list[Policy], Items(1, 1)] | Missing = gated(((2, 1), (2, 63)))
+    policy: Policy | Missing = gated(((2, 64), None))
+    rules: Rules | Missing = gated(((2, 64), None))
+
+
+def view(call: Call, row: Any, members: list[str]) -> dict[str, Any]:
+    found = {"id": row.id, "name": row.name, "members": members}
+    if call.version >= (2, 64):
+        found |= {"policy": row.policy, "rules": row.rules}
+    else:
+        found |= {"policies": [row.policy], "metadata": {}}
+    return {**found, "project_id": row.project_id, "user_id": row.user_id} if call.version >= (2, 13) else found
+
+
+@frozen
+class ServerGroups:
+    routes = Routes("Server groups")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get("/os-server-groups", policy="compute:groups:list", query=QUERY)
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List server groups."""
+        query.only(call, QUERY)
+        limit, offset = query.offset_page(call, self.options)
+        return {"server_groups": await self.db.read(_page, call, limit, offset)}
+
+    @routes.post("/os-server-groups", policy="compute:groups:create", body=Body(CreateGroup, key="server_group"))
+    async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
+        """Make a server group."""
+        since.check(call.version, body, "$.server_group")
+        policy, rules = _policy(call, body)
+        row = await self.db.run(groups.create, call, body.name, policy, rules)
+        return {"server_group": view(call, row, [])}
+
+    @routes.get("/os-server-groups/<group_id>", policy="compute:groups:show")
+    async def show(self, call: Call, group_id: str) -> dict[str, Any]:
+        """Show one server group with its servers."""
+        row, members = await self.db.read(_one, call, group_id)
+        return {"server_group": view(call, row, members)}
+
+    @routes.delete("/os-server-groups/<group_id>", policy="compute:groups:delete")
+    async def delete(self, call: Call, group_id: str) -> None:
+        """Delete a server group; its servers stay."""
+        await self.db.run(groups.remove, call, group_id)
+
+
+def _policy(call: Call, body: CreateGroup) -> tuple[str, dict[str, int]]:
+    """Raises BodyError, Invalid."""
+    new = call.version >= (2, 64)
+    policy = body.policy if new else body.policies[0] if body.policies else None
+    if not policy:
+        name = "policy" if new else "policies"
+        raise BodyError([Problem("$.server_group", f"'{name}' is a required property", "required")])
+    if policy in SOFT and call.version < (2, 15):
+        raise BodyError([Problem("$.server_group.policies", f"{shown(policy)} is not one of the policies")])
+    most = body.rules.max_server_per_host if body.rules else None
+    if body.rules and most and policy != ANTI_AFFINITY:
+        raise Invalid("Only anti-affinity policy supports rules.")
+    return policy, {"max_server_per_host": most} if most else {}
+
+
+def _page(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[str, Any]]:
+    everyone = "all_projects" in call.query and call.may(servers.ALL_PROJECTS)
+    rows = groups.page(conn, call, everyone, limit, offset)
+    members = servers.members(conn, [row.id for row in rows])
+    return [view(call, row, members[row.id]) for row in rows]
+
+
+def _one(conn: Connection, call: Call, group_id: str) -> tuple[Row[Any], list[str]]:
+    row = groups.visible(conn, call, group_id)
+    return row, servers.members(conn, [row.id])[row.id]

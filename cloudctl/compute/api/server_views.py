@@ -1,0 +1,219 @@
+"""Servers as the API shows them. Reference: compute.md, section 6; compute-microversions.md.
+
+Everything that a page needs beside the rows is fetched once for all of them (`gather`); a view is a plain function from
+a row and that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import define, field
+from sqlalchemy import Connection
+
+from cloudctl.compute import block_devices
+from cloudctl.compute.api.query import bookmark, resource_links
+from cloudctl.compute.creation import split_tags
+from cloudctl.compute.servers import host_id, instance_name
+from cloudctl.compute.states import BUILDING, WITH_PROGRESS, status
+from cloudctl.network import ports
+from cloudctl.network.ports import PortAddress
+from cloudctl.placement import hosts
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import micros, zulu
+
+ADMIN_FIELDS = "compute:servers:show:admin_fields"
+
+View = dict[str, Any]
+
+
+@define
+class Surroundings:
+    """What the servers of one page are shown with."""
+
+    call: Call
+    admin: bool
+    addresses: Mapping[str, Sequence[PortAddress]]
+    volumes: Mapping[str, Sequence[Any]]
+    # Of servers whose ports have no address.
+    groups: Mapping[str, Sequence[tuple[str, str]]]
+    host_statuses: Mapping[str, str]
+    _host_ids: dict[tuple[str, str | None], str] = field(factory=dict)
+
+    def host_id(self, project_id: str, host: str | None) -> str:
+        key = (project_id, host)
+        if key not in self._host_ids:
+            self._host_ids[key] = host_id(project_id, host)
+        return self._host_ids[key]
+
+
+def gather(conn: Connection, call: Call, rows: Sequence[Any]) -> Surroundings:
+    """One query each for addresses, volumes and hosts, however many servers there are."""
+    ids = [row.id for row in rows]
+    admin = call.may(ADMIN_FIELDS)
+    addresses = ports.addresses(conn, ids)
+    bare = [row.id for row in rows if row.id not in addresses and row.vm_state != BUILDING]
+    return Surroundings(
+        call=call,
+        admin=admin,
+        addresses=addresses,
+        volumes=block_devices.of_servers(conn, ids),
+        groups=ports.groups_of_devices(conn, bare) if bare else {},
+        host_statuses={row.name: hosts.status(row) for row in hosts.every(conn)}
+        if admin and call.version >= (2, 16)
+        else {},
+    )
+
+
+def brief(call: Call, row: Any) -> View:
+    return {"id": row.id, "name": row.name, "links": resource_links(call, "servers", row.id)}
+
+
+def detail(around: Surroundings, row: Any) -> View:
+    """The record of `GET /servers/detail`."""
+    call, version = around.call, around.call.version
+    shown = _identity(around, row)
+    shown |= _places(around, row)
+    if row.fault_message is not None and shown["status"] in ("ERROR", "DELETED"):
+        shown["fault"] = {"code": row.fault_code, "created": zulu(row.fault_at), "message": row.fault_message}
+    groups = _security_groups(around, row)
+    if groups:
+        shown["security_groups"] = [{"name": name} for name in groups]
+    if version >= (2, 9):
+        shown["locked"] = row.locked_by is not None
+    if version >= (2, 19):
+        shown["description"] = row.description
+    if version >= (2, 26):
+        shown["tags"] = split_tags(row.tags)
+    if version >= (2, 63):
+        shown["trusted_image_certificates"] = row.trusted_certs or None
+    if version >= (2, 73):
+        shown["locked_reason"] = row.locked_reason
+    if version >= (2, 96):
+        shown["pinned_availability_zone"] = row.pinned_zone
+    if version >= (2, 90):
+        shown["OS-EXT-SRV-ATTR:hostname"] = row.hostname
+    if around.admin:
+        shown |= _for_admins(around, row)
+    shown["links"] = resource_links(call, "servers", row.id)
+    return shown
+
+
+def full(around: Surroundings, row: Any) -> View:
+    """The record of one server."""
+    shown = detail(around, row)
+    if around.call.version >= (2, 71):
+        shown["server_groups"] = [row.group_id] if row.group_id else []
+    return shown
+
+
+def _identity(around: Surroundings, row: Any) -> View:
+    word = status(row.vm_state, row.task_state)
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "status": word,
+        "tenant_id": row.project_id,
+        "user_id": row.user_id,
+        "metadata": row.metadata,
+        "hostId": around.host_id(row.project_id, row.host),
+        "image": {"id": row.image_id, "links": bookmark(around.call, "images", row.image_id)} if row.image_id else "",
+        "flavor": _flavor(around.call, row),
+        "created": zulu(row.created_at),
+        "updated": zulu(row.updated_at),
+        "addresses": _addresses(around, row),
+        "accessIPv4": row.access_ip_v4,
+        "accessIPv6": row.access_ip_v6,
+        "key_name": row.key_name,
+        "config_drive": "True" if row.config_drive else "",
+        "OS-DCF:diskConfig": row.disk_config,
+    }
+    if word in WITH_PROGRESS:
+        shown["progress"] = row.progress
+    return shown
+
+
+def _places(around: Surroundings, row: Any) -> View:
+    with_end = around.call.version >= (2, 3)
+    return {
+        "OS-EXT-AZ:availability_zone": row.zone or "",
+        "OS-EXT-STS:vm_state": row.vm_state,
+        "OS-EXT-STS:task_state": row.task_state,
+        "OS-EXT-STS:power_state": row.power_state,
+        "OS-SRV-USG:launched_at": micros(row.launched_at),
+        "OS-SRV-USG:terminated_at": micros(row.terminated_at),
+        "os-extended-volumes:volumes_attached": [
+            {"id": device.volume_id, "delete_on_termination": device.delete_on_termination}
+            if with_end
+            else {"id": device.volume_id}
+            for device in around.volumes.get(row.id, ())
+        ],
+    }
+
+
+def _flavor(call: Call, row: Any) -> View:
+    if call.version >= (2, 47):
+        flavor: View = row.flavor
+        return flavor
+    return {"id": row.flavor_id, "links": bookmark(call, "flavors", row.flavor_id)}
+
+
+def _addresses(around: Surroundings, row: Any) -> dict[str, list[View]]:
+    shown: dict[str, list[View]] = {}
+    if row.vm_state == BUILDING:
+        return shown
+    for address in around.addresses.get(row.id, ()):
+        shown.setdefault(address.network_name, []).append(
+            {
+                "addr": address.ip,
+                "version": address.version,
+                "OS-EXT-IPS:type": "fixed",
+                "OS-EXT-IPS-MAC:mac_addr": address.mac,
+            }
+        )
+    return shown
+
+
+def _security_groups(around: Surroundings, row: Any) -> list[str]:
+    """Of the ports; while there are none that count, those that were asked for."""
+    if row.vm_state == BUILDING:
+        return list(row.security_groups)
+    found = {group: name for address in around.addresses.get(row.id, ()) for group, name in address.security_groups}
+    found |= dict(around.groups.get(row.id, ()))
+    return list(found.values())
+
+
+def _for_admins(around: Surroundings, row: Any) -> View:
+    version = around.call.version
+    shown = {
+        "OS-EXT-SRV-ATTR:host": row.host,
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": row.host,
+        "OS-EXT-SRV-ATTR:instance_name": instance_name(row.number),
+    }
+    if version >= (2, 3):
+        shown |= {
+            "OS-EXT-SRV-ATTR:reservation_id": row.reservation_id,
+            "OS-EXT-SRV-ATTR:launch_index": row.launch_index,
+            "OS-EXT-SRV-ATTR:hostname": row.hostname,
+            "OS-EXT-SRV-ATTR:kernel_id": "",
+            "OS-EXT-SRV-ATTR:ramdisk_id": "",
+            "OS-EXT-SRV-ATTR:root_device_name": row.root_device_name,
+            "OS-EXT-SRV-ATTR:user_data": row.user_data,
+        }
+    if version >= (2, 16):
+        shown["host_status"] = around.host_statuses.get(row.host, "UNKNOWN") if row.host else ""
+    return shown
+
+
+def updated(around: Surroundings, row: Any) -> View:
+    """The answer of a PUT: below 2.75 without zone, key, volumes and states."""
+    shown = full(around, row)
+    if around.call.version >= (2, 75):
+        return shown
+    return {
+        key: value
+        for key, value in shown.items()
+        if not key.startswith(("OS-EXT-", "OS-SRV-USG", "os-extended-volumes"))
+        and key not in ("key_name", "config_drive", "security_groups", "host_status")
+    }

@@ -1,0 +1,115 @@
+"""Servers: create, list, show, update, delete. Reference: compute.md, sections 5 and 6."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute import creation, deletion, servers
+from cloudctl.compute.api import query, server_views, since
+from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
+from cloudctl.compute.api.server_create import checked_hostname, wanted
+from cloudctl.compute.creation import Created, NewServer
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.server_filters import BRIEF, DETAIL, DETAIL_FOR_ADMINS, QUERY, check_order, conditions
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.rest import listing
+from cloudctl.rest.body import MISSING, given
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.listing import Listing, Page, paging
+from cloudctl.rest.route import Routes
+from cloudctl.volume.options import VolumeOptions
+
+
+@frozen
+class Servers:
+    routes = Routes("Servers")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+    volume_options: VolumeOptions = field(factory=VolumeOptions)
+
+    @routes.get("/servers", policy="compute:servers:list", query=tuple(sorted(QUERY)))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List servers."""
+        page = await self.db.read(self._page, call, BRIEF)
+        shown = [server_views.brief(call, row) for row in page.rows]
+        return {"servers": shown, **query.links(call, page, "servers_links")}
+
+    @routes.get("/servers/detail", policy="compute:servers:list", query=tuple(sorted(QUERY)))
+    async def detail(self, call: Call) -> dict[str, Any]:
+        """List servers with all that is known of them."""
+        return await self.db.read(self._detail, call)
+
+    def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
+        page = self._page(conn, call, DETAIL_FOR_ADMINS if call.may(server_views.ADMIN_FIELDS) else DETAIL)
+        around = server_views.gather(conn, call, page.rows)
+        shown = [server_views.detail(around, row) for row in page.rows]
+        return {"servers": shown, **query.links(call, page, "servers_links")}
+
+    def _page(self, conn: Connection, call: Call, what: Listing) -> Page:
+        query.only(call, QUERY)
+        asked = paging(call, query.limits(self.options))
+        check_order(call, asked.order)
+        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
+        return listing.page(conn, what, asked, *conditions(conn, call), unknown_marker=unknown)
+
+    @routes.post("/servers", policy="compute:servers:create", body=CREATE, status=202)
+    async def create(self, call: Call, body: CreateRequest) -> Reply:
+        """Create servers."""
+        wish = wanted(body, call.version, self.options)
+        made = await self.db.run(self._create, call, wish)
+        if body.server.return_reservation_id:
+            return Reply({"reservation_id": made.reservation_id})
+        links = query.resource_links(call, "servers", made.id)
+        shown = {
+            "id": made.id,
+            "name": made.name,
+            "status": "BUILD",
+            "links": links,
+            "adminPass": made.admin_password,
+            "OS-DCF:diskConfig": wish.disk_config,
+            "security_groups": [{"name": name} for name in made.security_groups],
+        }
+        return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
+
+    def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
+        return creation.create(conn, call, wish, self.options, self.volume_options)
+
+    @routes.get("/servers/<server_id>", policy="compute:servers:show")
+    async def show(self, call: Call, server_id: str) -> dict[str, Any]:
+        """Show one server."""
+        return {"server": await self.db.read(_full, call, server_id)}
+
+    @routes.put("/servers/<server_id>", policy="compute:servers:update", body=UPDATE)
+    async def update(self, call: Call, server_id: str, body: UpdateServer) -> dict[str, Any]:
+        """Change a server's name, description, addresses, disk configuration or host name."""
+        since.check(call.version, body, "$.server")
+        if body.hostname is not MISSING:
+            checked_hostname(body.hostname, call.version)
+        return {"server": await self.db.run(_update, call, server_id, body)}
+
+    @routes.delete("/servers/<server_id>", policy="compute:servers:delete")
+    async def delete(self, call: Call, server_id: str) -> None:
+        """Delete a server."""
+        await self.db.run(deletion.delete, call, server_id)
+
+
+def _full(conn: Connection, call: Call, server_id: str) -> server_views.View:
+    row = servers.visible(conn, call, server_id)
+    return server_views.full(server_views.gather(conn, call, [row]), row)
+
+
+COLUMNS = {"accessIPv4": "access_ip_v4", "accessIPv6": "access_ip_v6"}
+
+
+def _update(conn: Connection, call: Call, server_id: str, body: UpdateServer) -> server_views.View:
+    row = servers.visible(conn, call, server_id, lock=True)
+    changes = {COLUMNS.get(name, name): value for name, value in given(body).items()}
+    if changes:
+        servers.move(conn, row.id, call.now, {}, **changes)
+    row = servers.get(conn, row.id)
+    return server_views.updated(server_views.gather(conn, call, [row]), row)

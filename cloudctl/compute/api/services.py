@@ -1,0 +1,163 @@
+"""Services: whether the hosts take servers, as administrators see and say. Reference: compute.md, section 14."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute.api import query
+from cloudctl.db import Database
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.placement import hosts
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import micros
+from cloudctl.rest.route import Routes
+
+UUIDS = (2, 53)
+COMPUTE = "nova-compute"
+
+Reason = Annotated[str, Length(1, 255, blank=False)]
+
+
+@frozen
+class Change:
+    """2.53 and later."""
+
+    status: Literal["enabled", "disabled"] | Missing = MISSING
+    disabled_reason: Reason | Missing = MISSING
+    forced_down: LooseBool | Missing = MISSING
+
+
+@frozen
+class Switch:
+    """Before 2.53."""
+
+    host: Annotated[str, Length(1, 255)]
+    binary: Annotated[str, Length(1, 255)] = COMPUTE
+    disabled_reason: Reason | Missing = MISSING
+    forced_down: LooseBool | Missing = MISSING
+
+
+def view(call: Call, row: Any) -> dict[str, Any]:
+    shown = {
+        "id": row.service_id if call.version >= UUIDS else row.number,
+        "binary": COMPUTE,
+        "host": row.name,
+        "zone": row.zone,
+        "status": "enabled" if row.enabled else "disabled",
+        "state": "up" if hosts.is_alive(row) else "down",
+        "disabled_reason": row.disabled_reason,
+        "updated_at": micros(row.seen_at),
+    }
+    return {**shown, "forced_down": row.forced_down} if call.version >= (2, 11) else shown
+
+
+@frozen
+class Services:
+    routes = Routes("Services")
+
+    db: Database
+
+    @routes.get("/os-services", policy="compute:services:list", query=("host", "binary"))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List the services of the hosts."""
+        query.only(call, ("host", "binary"))
+        rows = await self.db.read(hosts.every)
+        host, binary = call.query.get("host"), call.query.get("binary")
+        if binary not in (None, "", COMPUTE):
+            rows = []
+        return {"services": [view(call, row) for row in rows if host in (None, "", row.name)]}
+
+    @routes.put("/os-services/<service_id>", policy="compute:services:update", body=Body(Change), since=UUIDS)
+    async def update(self, call: Call, service_id: str, body: Change) -> dict[str, Any]:
+        """Enable, disable or force down a service."""
+        return {"service": view(call, await self.db.run(_update, call, service_id, body))}
+
+    @routes.put("/os-services/enable", policy="compute:services:update", body=Body(Switch), until=(2, 52))
+    async def enable(self, call: Call, body: Switch) -> dict[str, Any]:
+        """Enable the service of a host."""
+        await self.db.run(_switch, body, {"enabled": True, "disabled_reason": None})
+        return {"service": {"host": body.host, "binary": body.binary, "status": "enabled"}}
+
+    @routes.put("/os-services/disable", policy="compute:services:update", body=Body(Switch), until=(2, 52))
+    async def disable(self, call: Call, body: Switch) -> dict[str, Any]:
+        """Disable the service of a host."""
+        await self.db.run(_switch, body, {"enabled": False, "disabled_reason": None})
+        return {"service": {"host": body.host, "binary": body.binary, "status": "disabled"}}
+
+    @routes.put("/os-services/disable-log-reason", policy="compute:services:update", body=Body(Switch), until=(2, 52))
+    async def disable_with_reason(self, call: Call, body: Switch) -> dict[str, Any]:
+        """Disable the service of a host and say why."""
+        if body.disabled_reason is MISSING:
+            raise Invalid("Missing disabled reason field")
+        await self.db.run(_switch, body, {"enabled": False, "disabled_reason": body.disabled_reason})
+        return {
+            "service": {
+                "host": body.host,
+                "binary": body.binary,
+                "status": "disabled",
+                "disabled_reason": body.disabled_reason,
+            }
+        }
+
+    @routes.put(
+        "/os-services/force-down", policy="compute:services:update", body=Body(Switch), since=(2, 11), until=(2, 52)
+    )
+    async def force_down(self, call: Call, body: Switch) -> dict[str, Any]:
+        """Say that a host is down, whatever its driver says."""
+        if body.forced_down is MISSING:
+            raise Invalid("Missing forced_down field")
+        await self.db.run(_switch, body, {"forced_down": body.forced_down})
+        return {"service": {"host": body.host, "binary": body.binary, "forced_down": body.forced_down}}
+
+    @routes.delete("/os-services/<service_id>", policy="compute:services:delete")
+    async def delete(self, call: Call, service_id: str) -> None:
+        """Forget a host that is gone for good."""
+        await self.db.run(_delete, call, service_id)
+
+
+def _find(conn: Connection, call: Call, service_id: str) -> Any:
+    """Raises Invalid, NotFound."""
+    if call.version >= UUIDS:
+        try:
+            UUID(service_id)
+        except ValueError:
+            raise Invalid(f"Invalid uuid {service_id[:64]}") from None
+    for row in hosts.every(conn):
+        if service_id == (row.service_id if call.version >= UUIDS else str(row.number)):
+            return row
+    raise NotFound(f"Service {service_id[:64]} could not be found.")
+
+
+def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Any:
+    row = _find(conn, call, service_id)
+    if body.disabled_reason is not MISSING and body.status != "disabled":
+        raise Invalid("Specifying disabled_reason requires that status is disabled.")
+    values: dict[str, Any] = {}
+    if body.status is not MISSING:
+        values = {"enabled": body.status == "enabled", "disabled_reason": body.disabled_reason or None}
+    if body.forced_down is not MISSING:
+        values["forced_down"] = body.forced_down
+    if not values:
+        raise Invalid("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
+    hosts.change_service(conn, row.number, **values)
+    return hosts.named(conn, row.name)
+
+
+def _switch(conn: Connection, body: Switch, values: dict[str, Any]) -> None:
+    row = hosts.named(conn, body.host)
+    if row is None or body.binary != COMPUTE:
+        raise NotFound(f"Could not find binary {body.binary} on host {body.host}.")
+    hosts.change_service(conn, row.number, **values)
+
+
+def _delete(conn: Connection, call: Call, service_id: str) -> None:
+    row = _find(conn, call, service_id)
+    if row.up and not row.forced_down:
+        raise Conflict(f"Unable to delete compute service {service_id}: its host {row.name} is up and would return.")
+    if not hosts.forget(conn, row.number):
+        raise Conflict(f"Unable to delete compute service that is hosting instances: {row.name}")

@@ -1,0 +1,145 @@
+"""The volumes of a server. Reference: compute.md, section 8.4."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.compute import attaching, block_devices, servers
+from cloudctl.compute.api import query, since
+from cloudctl.compute.api.server_bodies import DeviceTag
+from cloudctl.compute.api.since import gated
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+PATH = "/servers/<server_id>/os-volume_attachments"
+Device = Annotated[str, Length(1, 255), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a device such as /dev/vdb")]
+
+
+@frozen
+class Attach:
+    volumeId: Uuid
+    device: Device | Missing | None = MISSING
+    tag: DeviceTag | Missing = gated(((2, 49), None))
+    delete_on_termination: LooseBool | Missing = gated(((2, 79), None))
+
+
+@frozen
+class Change:
+    """Everything but `delete_on_termination` must be as it is."""
+
+    volumeId: Uuid
+    device: Annotated[str, Length(0, 255)] | Missing | None = MISSING
+    tag: Annotated[str, Length(0, 60)] | Missing | None = MISSING
+    delete_on_termination: LooseBool | Missing = MISSING
+    serverId: Uuid | Missing = MISSING
+    id: Uuid | Missing = MISSING
+
+
+def view(call: Call, row: Any) -> dict[str, Any]:
+    shown = {"volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
+    if call.version >= (2, 70):
+        shown["tag"] = row.tag
+    if call.version >= (2, 79):
+        shown["delete_on_termination"] = row.delete_on_termination
+    if call.version >= (2, 89):
+        return {**shown, "attachment_id": row.attachment_id, "bdm_uuid": row.id}
+    return {"id": row.volume_id, **shown}
+
+
+@frozen
+class VolumeAttachments:
+    routes = Routes("Server volumes")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get(PATH, policy="compute:attachments:list", query=("limit", "offset"))
+    async def list(self, call: Call, server_id: str) -> dict[str, Any]:
+        """List the volumes of a server."""
+        query.only(call, ("limit", "offset"))
+        limit, offset = query.offset_page(call, self.options)
+        rows = await self.db.read(_rows, call, server_id)
+        return {"volumeAttachments": [view(call, row) for row in query.sliced(rows, limit, offset)]}
+
+    @routes.get(f"{PATH}/<volume_id>", policy="compute:attachments:show")
+    async def show(self, call: Call, server_id: str, volume_id: str) -> dict[str, Any]:
+        """Show one volume of a server."""
+        server, row = await self.db.read(attaching.attached, call, server_id, volume_id)
+        if call.version >= (2, 89) and not row.attached:
+            raise attaching.not_attached(server.id, volume_id)
+        return {"volumeAttachment": view(call, row)}
+
+    @routes.post(PATH, policy="compute:attachments:create", body=Body(Attach, key="volumeAttachment"))
+    async def attach(self, call: Call, server_id: str, body: Attach) -> dict[str, Any]:
+        """Attach a volume to a server."""
+        since.check(call.version, body, "$.volumeAttachment")
+        row = await self.db.run(self._attach, call, server_id, body)
+        return {"volumeAttachment": _created(call, row)}
+
+    def _attach(self, conn: Connection, call: Call, server_id: str, body: Attach) -> Row[Any]:
+        return attaching.attach_volume(
+            conn,
+            call,
+            server_id,
+            body.volumeId,
+            self.options,
+            device_name=body.device or None,
+            tag=body.tag or None,
+            delete_on_termination=bool(body.delete_on_termination),
+        )
+
+    @routes.put(
+        f"{PATH}/<volume_id>",
+        policy="compute:attachments:update",
+        body=Body(Change, key="volumeAttachment"),
+        since=(2, 85),
+        status=202,
+    )
+    async def update(self, call: Call, server_id: str, volume_id: str, body: Change) -> None:
+        """Change whether a volume is deleted with its server."""
+        await self.db.run(_change, call, server_id, volume_id, body)
+
+    @routes.delete(f"{PATH}/<volume_id>", policy="compute:attachments:delete", status=202)
+    async def detach(self, call: Call, server_id: str, volume_id: str) -> None:
+        """Detach a volume from a server."""
+        await self.db.run(attaching.detach_volume, call, server_id, volume_id)
+
+
+def _created(call: Call, row: Any) -> dict[str, Any]:
+    """The answer of an attach keeps its `id` at every microversion."""
+    shown = {"id": row.volume_id, "volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
+    if call.version >= (2, 70):
+        shown["tag"] = row.tag
+    if call.version >= (2, 79):
+        shown["delete_on_termination"] = row.delete_on_termination
+    return shown
+
+
+def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
+    server = servers.visible(conn, call, server_id)
+    rows = block_devices.of_server(conn, server.id)
+    return [row for row in rows if row.attached or call.version < (2, 89)]
+
+
+def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: Change) -> None:
+    server, row = attaching.attached(conn, call, server_id, volume_id)
+    kept = {
+        "volumeId": row.volume_id,
+        "device": row.device_name,
+        "tag": row.tag,
+        "serverId": server.id,
+        "id": row.volume_id,
+    }
+    for name, value in kept.items():
+        given = getattr(body, name)
+        if given is not MISSING and given != value:
+            raise Invalid(f"The field {name} cannot be changed; swapping volumes is not offered.")
+    if body.delete_on_termination is not MISSING:
+        attaching.keep_or_drop(conn, call, server_id, volume_id, bool(body.delete_on_termination))

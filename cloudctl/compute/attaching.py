@@ -1,0 +1,149 @@
+"""Volumes and interfaces of servers that are there already. Reference: compute.md, sections 8.4 and 8.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl import db
+from cloudctl.compute import block_devices, networking, power, servers
+from cloudctl.compute.block_devices import VOLUME, Device
+from cloudctl.compute.networking import NetworkWish
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.root_volumes import OTHER_ZONE
+from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
+from cloudctl.network import ports
+from cloudctl.rest.call import Call
+from cloudctl.volume import attachments, volumes
+
+ATTACH_VOLUME, DETACH_VOLUME = "compute.server.attach_volume", "compute.server.detach_volume"
+ATTACH_INTERFACE, DETACH_INTERFACE = "compute.server.attach_interface", "compute.server.detach_interface"
+
+
+# -- volumes
+
+
+def attach_volume(
+    conn: Connection, call: Call, server_id: str, volume_id: str, options: ComputeOptions, **wishes: Any
+) -> Row[Any]:
+    """Reserve the volume and submit the work; the row of `block_devices`.
+
+    `wishes`: `device_name`, `tag`, `delete_on_termination`. Raises NotFound, Invalid, Conflict, Forbidden.
+    """
+    server = power.placed(servers.allowed(conn, call, server_id, "attach_volume", lock=True))
+    volume = volumes.visible(conn, call, volume_id)
+    present = block_devices.of_server(conn, server.id)
+    device = Device(VOLUME, VOLUME, volume.id, **wishes)
+    device = _named(device, present)
+    if any(row.volume_id == volume.id for row in present):
+        raise Invalid(f"Invalid volume: volume {volume.id} is already attached to instance {server.id}.")
+    if len(present) >= options.max_volumes:
+        raise Forbidden(f"The maximum allowed number of disk devices ({options.max_volumes}) was exceeded.")
+    if not options.cross_az_attach and volume.availability_zone != server.zone:
+        raise Invalid(OTHER_ZONE)
+    if volume.multiattach and call.version < (2, 60) and volume.status == "in-use":
+        raise Invalid("Multiattach volumes are only supported starting with compute API version 2.60.")
+    if volume.status not in ("available", "downloading") and not (volume.multiattach and volume.status == "in-use"):
+        raise Invalid(
+            f"Invalid volume: volume '{volume.id}' status must be 'available'. Currently in '{volume.status}'"
+        )
+    attachment_id = attachments.reserve(
+        conn, volume.id, server.id, project_id=None, now=call.now, device=device.device_name
+    )
+    device_id = block_devices.add(
+        conn, server.id, len(present), device, volume.id, call.now, attachment_id=attachment_id
+    )
+    power.submit(conn, call, server, ATTACH_VOLUME, {"device_id": device_id})
+    found = block_devices.find(conn, server.id, volume.id)
+    assert found is not None, "it was added just now"
+    return found
+
+
+def _named(device: Device, present: Any) -> Device:
+    taken = ["/dev/vda", *(row.device_name for row in present)]
+    if device.device_name in taken:
+        raise Conflict(f"The supplied device path ({device.device_name}) is in use.")
+    return device if device.device_name else evolve(device, device_name=block_devices.next_name(taken))
+
+
+def attached(conn: Connection, call: Call, server_id: str, volume_id: str) -> tuple[Row[Any], Row[Any]]:
+    """The server and its row of the volume. Raises NotFound."""
+    server = servers.visible(conn, call, server_id)
+    device = block_devices.find(conn, server.id, volume_id)
+    if device is None:
+        raise not_attached(server.id, volume_id)
+    return server, device
+
+
+def not_attached(server_id: str, volume_id: str) -> NotFound:
+    return NotFound(f"Instance {server_id} is not attached to volume {volume_id[:64]}")
+
+
+def detach_volume(conn: Connection, call: Call, server_id: str, volume_id: str) -> None:
+    """Raises NotFound, Invalid, Conflict."""
+    server = servers.allowed(conn, call, server_id, "detach_volume", lock=True)
+    _, device = attached(conn, call, server_id, volume_id)
+    if device.boot_index == 0:
+        raise Invalid("Cannot detach a root device volume")
+    attachments.begin_detach(conn, device.attachment_id or "", call.now)
+    power.submit(conn, call, server, DETACH_VOLUME, {"device_id": device.id})
+
+
+def keep_or_drop(conn: Connection, call: Call, server_id: str, volume_id: str, drop: bool) -> None:
+    """Whether the volume ends with the server. Raises NotFound."""
+    _, device = attached(conn, call, server_id, volume_id)
+    block_devices.change(conn, device.id, delete_on_termination=drop)
+
+
+# -- interfaces
+
+
+@frozen
+class Interface:
+    """An interface of a server: its row, and the port's."""
+
+    row: Any
+    port: Any
+
+
+def attach_interface(conn: Connection, call: Call, server_id: str, wish: NetworkWish | None) -> Interface:
+    """`wish` None: the only network that the project can use. Raises NotFound, Invalid, Conflict, OverQuota."""
+    server = power.placed(servers.allowed(conn, call, server_id, "attach_interface", lock=True))
+    (checked,) = networking.chosen(conn, call, "auto" if wish is None else _findable(conn, call, wish))
+    port_id = networking.add(conn, server, checked, networking.next_position(conn, server.id), db.now(conn), None)
+    ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), db.now(conn))
+    power.submit(conn, call, server, ATTACH_INTERFACE, {"port_id": port_id})
+    return interface(conn, call, server_id, port_id)
+
+
+def _findable(conn: Connection, call: Call, wish: NetworkWish) -> list[NetworkWish]:
+    """Here a port that is not there is a 404."""
+    if wish.port_id and ports.find(conn, wish.port_id) is None:
+        raise NotFound(f"Port id {wish.port_id} could not be found.")
+    return [wish]
+
+
+def interface(conn: Connection, call: Call, server_id: str, port_id: str) -> Interface:
+    """Raises NotFound."""
+    server = servers.visible(conn, call, server_id)
+    row = networking.find(conn, server.id, port_id)
+    port = None if row is None else ports.find(conn, port_id)
+    if port is None:
+        raise NotFound(f"Port id {port_id[:64]} could not be found.")
+    return Interface(row, port)
+
+
+def interfaces(conn: Connection, call: Call, server_id: str) -> list[Interface]:
+    """In the order of the guest. Raises NotFound."""
+    server = servers.visible(conn, call, server_id)
+    found = {port.id: port for port in ports.of_device(conn, server.id)}
+    return [Interface(row, found[row.port_id]) for row in networking.of_server(conn, server.id) if row.port_id in found]
+
+
+def detach_interface(conn: Connection, call: Call, server_id: str, port_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    server = servers.allowed(conn, call, server_id, "detach_interface", lock=True)
+    interface(conn, call, server_id, port_id)
+    power.submit(conn, call, server, DETACH_INTERFACE, {"port_id": port_id})

@@ -1,0 +1,170 @@
+"""The audit of hypervisors: what is on the hosts, compared with the servers. Reference: compute-states.md, section 5.
+
+What can be mended becomes a task; a guest that nobody knows is reported and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, select, update
+
+from cloudctl import db, tasks
+from cloudctl.compute import deletion, power, servers
+from cloudctl.compute.states import (
+    ACTIVE,
+    CRASHED,
+    NO_STATE,
+    PAUSED,
+    POWER_PAUSED,
+    POWER_SUSPENDED,
+    POWERING_OFF,
+    RUNNING,
+    SHUTDOWN,
+    STOPPED,
+)
+from cloudctl.compute.tables import servers as table
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.drivers.specs import GuestState, Power
+from cloudctl.placement import claims, hosts
+from cloudctl.tasks import queue
+from cloudctl.tasks.audit import Finding
+
+POWER_STATES = {
+    Power.RUNNING: RUNNING,
+    Power.PAUSED: POWER_PAUSED,
+    Power.SUSPENDED: POWER_SUSPENDED,
+    Power.STOPPED: SHUTDOWN,
+    Power.CRASHED: CRASHED,
+}
+
+COMPARED = (
+    table.c.id,
+    table.c.vm_state,
+    table.c.task_state,
+    table.c.power_state,
+    table.c.host,
+    table.c.project_id,
+    table.c.launched_at,
+    table.c.deleted_at,
+)
+
+
+@frozen
+class Difference:
+    """One server that is not as its guest. `stop`: the guest, or what is said of it, shall be off."""
+
+    kind: str
+    message: str
+    stop: bool = False
+
+
+def compare(vm_state: str, power_state: int) -> Difference | None:
+    """What is wrong with a server without a task whose guest has this power; section 5.1."""
+    if vm_state == ACTIVE and power_state in (SHUTDOWN, CRASHED, POWER_SUSPENDED):
+        return Difference("guest-off", "the guest went off by itself", stop=True)
+    if vm_state == ACTIVE and power_state in (POWER_PAUSED, NO_STATE):
+        return Difference("guest-odd", "the guest does not run, though the server is active")
+    if vm_state == STOPPED and power_state not in (SHUTDOWN, CRASHED, NO_STATE):
+        return Difference("guest-on", "the guest runs, though the server is stopped", stop=True)
+    if vm_state == PAUSED and power_state in (SHUTDOWN, CRASHED):
+        return Difference("guest-off", "the paused guest went off", stop=True)
+    return None
+
+
+def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable[Sequence[Finding]]]:
+    """The check, for `tasks.audit.Audit`."""
+
+    async def round() -> Sequence[Finding]:
+        return await database.run(_compare_all, await hypervisor.inventory())
+
+    return round
+
+
+def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding]:
+    now = db.now(conn)
+    present = {guest.id: guest for guest in guests}
+    up = {host.name for host in hosts.every(conn) if hosts.is_alive(host)}
+    findings = []
+    known = {row.id: row for row in conn.execute(select(*COMPARED).where(_in_question(present))).all()}
+    for row in known.values():
+        finding = _one(conn, row, present.get(row.id), up, now)
+        if finding is not None:
+            findings.append(finding)
+    for guest in guests:
+        if guest.id not in known:
+            findings.append(_finding("guest-unknown", guest.id, f"nobody knows this guest on {guest.host}", False))
+    findings += _leaks(conn)
+    return findings
+
+
+def _in_question(present: dict[str, GuestState]) -> Any:
+    """Servers that are on a host, and those whose guests are there though they were deleted."""
+    return (table.c.deleted_at.is_(None) & table.c.host.is_not(None)) | table.c.id.in_(list(present))
+
+
+def _one(conn: Connection, row: Any, guest: GuestState | None, up: set[str], now: float) -> Finding | None:
+    if row.deleted_at is not None:
+        return _left_behind(conn, row, guest, now)
+    if row.task_state is not None or row.launched_at is None or queue.has_open(conn, servers.RESOURCE, row.id):
+        return None
+    if guest is None:
+        if row.host not in up:
+            return None
+        _note_power(conn, row, NO_STATE, utc(now))
+        return _finding("guest-missing", row.id, f"host {row.host} does not have the guest", False)
+    state = POWER_STATES[guest.power]
+    _note_power(conn, row, state, utc(now))
+    difference = compare(row.vm_state, state)
+    if difference is None:
+        return None
+    stopped = difference.stop and _stop(conn, row, now)
+    return _finding(difference.kind, row.id, difference.message, stopped)
+
+
+def _finding(kind: str, server_id: str, message: str, submitted: bool) -> Finding:
+    return Finding(kind, servers.RESOURCE, server_id, message, submitted)
+
+
+def _note_power(conn: Connection, row: Any, state: int, now: datetime) -> None:
+    if row.power_state != state:
+        conn.execute(update(table).where(table.c.id == row.id).values(power_state=state))
+
+
+def _stop(conn: Connection, row: Any, now: float) -> bool:
+    here = {"vm_state": row.vm_state, "task_state": None}
+    if not servers.move(conn, row.id, utc(now), here, task_state=POWERING_OFF):
+        return False
+    tasks.submit(
+        conn,
+        power.STOP,
+        row.id,
+        resource_type=servers.RESOURCE,
+        now=now,
+        project_id=row.project_id,
+        deadline=power.DEADLINE,
+    )
+    return True
+
+
+def _left_behind(conn: Connection, row: Any, guest: GuestState | None, now: float) -> Finding | None:
+    if guest is None or queue.has_open(conn, servers.RESOURCE, row.id):
+        return None
+    tasks.submit(
+        conn, deletion.PURGE, row.id, resource_type=servers.RESOURCE, now=now, project_id=row.project_id, deadline=600.0
+    )
+    return _finding("guest-left-behind", row.id, f"host {guest.host} still has the guest of a deleted server", True)
+
+
+def _leaks(conn: Connection) -> list[Finding]:
+    """Shares of hosts that are held for servers that are gone."""
+    alive = select(table.c.id).where(table.c.deleted_at.is_(None))
+    return [
+        _finding("allocation-leaked", consumer_id, f"a share of host {host} is held for no server", False)
+        for consumer_id, host in claims.held_by_others(conn, alive)
+    ]

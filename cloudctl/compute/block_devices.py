@@ -1,0 +1,227 @@
+"""The disks of a server: what may be asked for, and the rows that remember it. Reference: compute.md, section 5.3."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import block_devices
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Forbidden, Invalid
+
+IMAGE, VOLUME, SNAPSHOT, BLANK = "image", "volume", "snapshot", "blank"
+LOCAL = "local"
+SWAP = "swap"
+
+WRONG_ORDER = (
+    "Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination is "
+    "not valid."
+)
+
+
+@frozen
+class Device:
+    """One disk that was asked for. `volume_size` is in GiB, or MiB for swap."""
+
+    source_type: str
+    destination_type: str
+    source_id: str | None = None
+    boot_index: int | None = None  # None: never booted from
+    volume_size: int | None = None
+    volume_type: str | None = None
+    delete_on_termination: bool = False
+    device_name: str | None = None
+    disk_bus: str | None = None
+    device_type: str | None = None
+    guest_format: str | None = None
+    tag: str | None = None
+
+    @property
+    def is_volume(self) -> bool:
+        return self.destination_type == VOLUME
+
+    @property
+    def is_swap(self) -> bool:
+        return self.destination_type == LOCAL and self.guest_format == SWAP
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return self.destination_type == LOCAL and self.source_type == BLANK and not self.is_swap
+
+
+@frozen
+class Disks:
+    """What a server gets: volumes (the root one first, if it boots from one), and what is local."""
+
+    volumes: tuple[Device, ...]
+    image_id: str  # "": the root disk is a volume
+    ephemeral_gib: int
+    swap_mib: int
+
+
+def arrange(
+    devices: Sequence[Device], image_id: str, flavor_ephemeral: int, flavor_swap: int, options: ComputeOptions
+) -> Disks:
+    """Check the whole wish. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden."""
+    for device in devices:
+        _check_one(device, image_id)
+    # The image's own disk may be among them; it is there in any case.
+    devices = [device for device in devices if not (device.source_type == IMAGE and not device.is_volume)]
+    volumes = sorted(
+        (device for device in devices if device.is_volume),
+        key=lambda device: (device.boot_index is None, device.boot_index or 0),
+    )
+    _check_order(volumes, image_id)
+    local = [device for device in devices if not device.is_volume]
+    if len(local) > options.max_local_block_devices:
+        raise Invalid("You specified more local devices than the limit allows")
+    if len(volumes) > options.max_volumes:
+        raise Forbidden(f"The maximum allowed number of disk devices ({options.max_volumes}) was exceeded.")
+    return Disks(tuple(volumes), image_id, _ephemeral(local, flavor_ephemeral), _swap(local, flavor_swap))
+
+
+def _check_one(device: Device, image_id: str) -> None:
+    source, destination = device.source_type, device.destination_type
+    if source == BLANK and device.source_id:
+        raise Invalid("Block Device Mapping is Invalid: a blank device has no uuid.")
+    if source != BLANK and not device.source_id:
+        raise Invalid("Block Device Mapping is Invalid: Missing device UUID.")
+    if destination == LOCAL:
+        if source in (VOLUME, SNAPSHOT):
+            raise Invalid(f"Block Device Mapping is Invalid: Mapping {source} to local is not supported.")
+        if source == IMAGE and (device.boot_index != 0 or device.source_id != image_id):
+            raise Invalid("Block Device Mapping is Invalid: Mapping image to local is not supported.")
+        if device.volume_type:
+            raise Invalid("Block Device Mapping is Invalid: Specifying a volume_type with destination_type=local.")
+    if destination == VOLUME and source in (IMAGE, BLANK) and not device.volume_size:
+        raise Invalid(
+            f"Block Device Mapping is Invalid: {source.capitalize()} devices that become volumes need a size."
+        )
+    if source == VOLUME and device.volume_type:
+        raise Invalid("Block Device Mapping is Invalid: Specifying a volume_type with a volume is not allowed.")
+
+
+def _check_order(volumes: Sequence[Device], image_id: str) -> None:
+    indexes = [device.boot_index for device in volumes if device.boot_index is not None]
+    if image_id:
+        indexes.insert(0, 0)
+    if sorted(indexes) != list(range(len(indexes))) or not indexes:
+        raise Invalid(WRONG_ORDER)
+
+
+def _ephemeral(local: Iterable[Device], most: int) -> int:
+    sizes = [device.volume_size for device in local if device.is_ephemeral]
+    if not sizes:
+        return most
+    # One that names no size has the flavor's.
+    total = sum(most if size is None else size for size in sizes)
+    if total > most:
+        raise Invalid("Ephemeral disks requested are larger than the instance type allows.")
+    return total
+
+
+def _swap(local: Iterable[Device], most: int) -> int:
+    sizes = [device.volume_size for device in local if device.is_swap]
+    if not sizes:
+        return most
+    if len(sizes) > 1:
+        raise Invalid("Block Device Mapping is Invalid: More than one swap drive requested.")
+    size = most if sizes[0] is None else sizes[0]
+    if size > most:
+        raise Invalid("Swap drive requested is larger than instance type allows.")
+    return size
+
+
+# -- rows
+
+
+def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
+    """The volumes of a server, the root disk first."""
+    return of_servers(conn, [server_id]).get(server_id, [])
+
+
+def of_servers(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+    """Server → its volumes, the root disk first. Servers without any are missing."""
+    found: dict[str, list[Row[Any]]] = defaultdict(list)
+    mine = block_devices.c.server_id.in_(server_ids)
+    for row in conn.execute(select(block_devices).where(mine).order_by(block_devices.c.server_id, *_order())):
+        found[row.server_id].append(row)
+    return dict(found)
+
+
+def _order() -> tuple[Any, ...]:
+    return block_devices.c.position, block_devices.c.created_at, block_devices.c.id
+
+
+def find(conn: Connection, server_id: str, volume_id: str) -> Row[Any] | None:
+    mine = (block_devices.c.server_id == server_id) & (block_devices.c.volume_id == volume_id)
+    return conn.execute(select(block_devices).where(mine)).first()
+
+
+def add(
+    conn: Connection, server_id: str, position: int, device: Device, volume_id: str, now: datetime, **values: Any
+) -> str:
+    """Remember a volume of the server; the row's id."""
+    device_id = new_id()
+    conn.execute(
+        insert(block_devices).values(
+            id=device_id,
+            server_id=server_id,
+            position=position,
+            boot_index=device.boot_index,
+            source_type=device.source_type,
+            destination_type=device.destination_type,
+            source_id=device.source_id,
+            volume_id=volume_id,
+            volume_size=device.volume_size,
+            volume_type=device.volume_type,
+            delete_on_termination=device.delete_on_termination,
+            device_name=device.device_name,
+            disk_bus=device.disk_bus,
+            device_type=device.device_type,
+            guest_format=device.guest_format,
+            tag=device.tag,
+            created_at=now,
+            **values,
+        )
+    )
+    return device_id
+
+
+def change(conn: Connection, device_id: str, **values: Any) -> None:
+    conn.execute(update(block_devices).where(block_devices.c.id == device_id).values(**values))
+
+
+def all_attached(conn: Connection, server_id: str) -> None:
+    """The guest has all volumes of the server."""
+    conn.execute(update(block_devices).where(block_devices.c.server_id == server_id).values(attached=True))
+
+
+def remove(conn: Connection, device_id: str) -> None:
+    conn.execute(delete(block_devices).where(block_devices.c.id == device_id))
+
+
+def next_name(taken: Iterable[str | None]) -> str:
+    """The first free name of /dev/vdb, /dev/vdc … /dev/vdz, /dev/vdaa …; the root disk is /dev/vda."""
+    used = {name for name in taken if name}
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    suffixes = [*letters[1:], *(first + second for first in letters for second in letters)]
+    return next(name for suffix in suffixes if (name := f"/dev/vd{suffix}") not in used)
+
+
+def named(volumes: Sequence[Device], has_image: bool) -> list[Device]:
+    """Every volume with a device name: the root one /dev/vda, others the one asked for or the next free one."""
+    names: list[str | None] = ["/dev/vda", *(device.device_name for device in volumes)]
+    done = []
+    for device in volumes:
+        is_root = device.boot_index == 0 and not has_image
+        name = "/dev/vda" if is_root else device.device_name or next_name(names)
+        names.append(name)
+        done.append(evolve(device, device_name=name))
+    return done

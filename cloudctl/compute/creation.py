@@ -1,0 +1,306 @@
+"""Making servers: everything that must be right, and everything that is written, in one transaction.
+
+Reference: compute.md, section 5. Scheduling comes later, in the boot workflow.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row, insert
+
+from cloudctl import db, tasks
+from cloudctl.compute import flavors, groups, keypairs, networking, quotas, servers
+from cloudctl.compute.block_devices import Device, Disks, arrange
+from cloudctl.compute.hostnames import hostname
+from cloudctl.compute.networking import Automatic, NetworkWish
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.placing import Place, asked_place
+from cloudctl.compute.root_volumes import add_volumes, volume_zone
+from cloudctl.compute.states import BUILDING, SCHEDULING
+from cloudctl.compute.tables import servers as table
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
+from cloudctl.image import images
+from cloudctl.network import security_groups
+from cloudctl.rest.call import Call
+from cloudctl.volume.options import VolumeOptions
+
+BOOT, BOOT_WITH_VOLUMES = "compute.server.boot", "compute.server.boot_with_volumes"
+PASSWORD_LENGTH = 12
+# Neither 0 and O nor 1 and l.
+PASSWORD_LETTERS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
+RESERVATION_LETTERS = string.ascii_lowercase + string.digits
+
+
+# Built once: building costs more than running it.
+_new = insert(table)
+
+
+@frozen
+class NewServer:
+    """What a caller asks for. `user_data` is base64; ids are those of the request."""
+
+    name: str
+    flavor_id: str
+    image_id: str = ""
+    networks: Sequence[NetworkWish] | Automatic = ()
+    devices: Sequence[Device] = ()
+    description: str | None = None
+    hostname: str | None = None
+    dots_in_hostname: bool = False
+    key_name: str | None = None
+    security_groups: Sequence[str] = ()
+    user_data: str | None = None
+    zone: str | None = None  # zone, zone:host, zone:host:node, zone::node
+    host: str | None = None
+    node: str | None = None
+    metadata: Mapping[str, str] = field(factory=dict)
+    admin_password: str | None = field(default=None, repr=False)
+    config_drive: bool = False
+    least: int = 1
+    most: int = 1
+    disk_config: str = "MANUAL"
+    access_ip_v4: str = ""
+    access_ip_v6: str = ""
+    tags: Sequence[str] = ()
+    trusted_certs: Sequence[str] = ()
+    hints: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Created:
+    """What is told of the first of the new servers, once."""
+
+    id: str
+    name: str
+    reservation_id: str
+    admin_password: str = field(repr=False)
+    security_groups: tuple[str, ...]
+
+
+@frozen
+class _Plan:
+    """What all servers of one request share, once it was found to be right."""
+
+    flavor: Row[Any]
+    place: Place
+    disks: Disks
+    interfaces: list[NetworkWish]
+    public_key: str | None
+    group_ids: tuple[str, ...] | None
+    group_id: str | None
+    admin_password: str = field(repr=False)
+    reservation_id: str
+
+
+def create(
+    conn: Connection, call: Call, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+) -> Created:
+    """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
+    plan = _plan(conn, call, wanted, options, volume_options)
+    number = quotas.take_servers(
+        conn, call.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
+    )
+    if plan.group_id is not None:
+        groups.join(conn, call, plan.group_id, number)
+    made = [_insert(conn, call, wanted, plan, index) for index in range(number)]
+    for server in made:
+        _equip(conn, call, server, plan, options, volume_options)
+    groups_told = tuple(wanted.security_groups) or ("default",)
+    return Created(made[0].id, made[0].name, plan.reservation_id, plan.admin_password, groups_told)
+
+
+def _plan(
+    conn: Connection, call: Call, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+) -> _Plan:
+    if wanted.least > wanted.most:
+        raise Invalid("min_count must be <= max_count")
+    if wanted.most > 1:
+        _refuse_for_many(wanted)
+    place = asked_place(conn, call, wanted.zone, wanted.host, wanted.node)
+    flavor = _flavor(conn, call, wanted.flavor_id)
+    disks = arrange(wanted.devices, wanted.image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
+    _check_image(conn, call, disks.image_id, flavor)
+    public_key = _public_key(conn, call, wanted.key_name)
+    interfaces = networking.chosen(conn, call, wanted.networks)
+    return _Plan(
+        flavor=flavor,
+        place=volume_zone(conn, call, place, disks.volumes, options, volume_options),
+        disks=disks,
+        interfaces=interfaces,
+        public_key=public_key,
+        group_ids=_security_groups(conn, call, wanted.security_groups),
+        group_id=_group(wanted.hints),
+        admin_password=wanted.admin_password or password(),
+        reservation_id="r-" + "".join(secrets.choice(RESERVATION_LETTERS) for _ in range(8)),
+    )
+
+
+def password() -> str:
+    return "".join(secrets.choice(PASSWORD_LETTERS) for _ in range(PASSWORD_LENGTH))
+
+
+def _refuse_for_many(wanted: NewServer) -> None:
+    if any(device.source_type == "volume" for device in wanted.devices):
+        raise Invalid("Cannot attach one or more volumes to multiple instances")
+    if wanted.hostname:
+        raise Invalid("A hostname cannot be given to more than one server.")
+    if isinstance(wanted.networks, str):
+        return
+    if any(wish.fixed_ip for wish in wanted.networks):
+        raise Invalid("Invalid fixed IP Address: a fixed IP cannot be given to more than one server.")
+    if any(wish.port_id for wish in wanted.networks):
+        raise Invalid("Unable to launch multiple instances with a single configured port ID.")
+
+
+def _flavor(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+    try:
+        flavor = flavors.visible(conn, call, flavor_id)
+    except NotFound as error:
+        raise Invalid(error.message) from None
+    if flavor.disabled:
+        raise Invalid(flavors.unknown(flavor_id).message)
+    return flavor
+
+
+def _check_image(conn: Connection, call: Call, image_id: str, flavor: Row[Any]) -> None:
+    if not image_id:
+        return
+    try:
+        image = images.visible(conn, call, image_id)
+    except NotFound:
+        raise Invalid("Can not find requested image") from None
+    if image.status != images.ACTIVE:
+        raise Invalid(f"Image {image_id} is not active.")
+    if image.min_ram > flavor.memory_mib:
+        raise Invalid("Flavor's memory is too small for requested image.")
+    # A flavor without a disk takes the image's size.
+    if flavor.disk_gib and image.min_disk > flavor.disk_gib:
+        raise Invalid("Flavor's disk is too small for requested image.")
+    if flavor.disk_gib and (image.virtual_size or image.size or 0) > flavor.disk_gib << 30:
+        raise Invalid("Flavor's disk is too small for requested image.")
+    if not flavor.disk_gib and not call.may("compute:servers:create:zero_disk_flavor"):
+        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
+
+
+def _public_key(conn: Connection, call: Call, key_name: str | None) -> str | None:
+    if not key_name:
+        return None
+    row = keypairs.find(conn, call.user_id, key_name)
+    if row is None:
+        raise Invalid("Invalid key_name provided.")
+    return str(row.public_key)
+
+
+def _security_groups(conn: Connection, call: Call, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Their ids; None: the default one, which the network service makes where it is missing."""
+    if not names or list(names) == ["default"]:
+        return None
+    try:
+        return tuple(security_groups.resolve(conn, call.project_id, list(names)))
+    except (NotFound, Conflict) as error:
+        raise Invalid(error.message) from None
+
+
+def _group(hints: Mapping[str, Any]) -> str | None:
+    group = hints.get("group")
+    return str(group) if group else None
+
+
+@frozen
+class _Made:
+    """What ports and volumes must know of the server that they are for."""
+
+    id: str
+    name: str
+    project_id: str
+    zone: str | None
+
+
+def _insert(conn: Connection, call: Call, wanted: NewServer, plan: _Plan, index: int) -> _Made:
+    server_id = new_id()
+    name = f"{wanted.name}-{index + 1}" if wanted.most > 1 else wanted.name
+    own_hostname = wanted.hostname or hostname(name, server_id, dots=wanted.dots_in_hostname)
+    conn.execute(
+        _new,
+        {
+            "id": server_id,
+            "project_id": call.project_id,
+            "user_id": call.user_id,
+            "name": name,
+            "description": wanted.description,
+            "hostname": own_hostname,
+            "vm_state": BUILDING,
+            "task_state": SCHEDULING,
+            "flavor_id": plan.flavor.id,
+            "flavor": {
+                **flavors.embedded(plan.flavor),
+                "ephemeral": plan.disks.ephemeral_gib,
+                "swap": plan.disks.swap_mib,
+            },
+            "vcpus": plan.flavor.vcpus,
+            "memory_mib": plan.flavor.memory_mib,
+            "image_id": plan.disks.image_id,
+            "key_name": wanted.key_name,
+            "public_key": plan.public_key,
+            "user_data": wanted.user_data,
+            "admin_password": plan.admin_password,
+            "config_drive": wanted.config_drive,
+            "disk_config": wanted.disk_config,
+            "access_ip_v4": wanted.access_ip_v4,
+            "access_ip_v6": wanted.access_ip_v6,
+            "metadata": dict(wanted.metadata),
+            "tags": joined_tags(wanted.tags),
+            "trusted_certs": list(wanted.trusted_certs),
+            "zone": plan.place.zone,
+            "pinned_zone": plan.place.pinned_zone,
+            "group_id": plan.group_id,
+            "scheduling": {
+                "hints": dict(wanted.hints),
+                "zone": plan.place.zone,
+                "forced": plan.place.forced,
+                "requested": plan.place.requested,
+            },
+            "security_groups": list(wanted.security_groups) or ["default"],
+            "reservation_id": plan.reservation_id,
+            "launch_index": index,
+            "created_at": call.now,
+            "updated_at": call.now,
+        },
+    )
+    return _Made(server_id, name, call.project_id, plan.place.zone)
+
+
+def _equip(
+    conn: Connection, call: Call, server: _Made, plan: _Plan, options: ComputeOptions, volume_options: VolumeOptions
+) -> None:
+    """The server's ports and volumes, and the task that boots it."""
+    now = db.now(conn)
+    for position, wish in enumerate(plan.interfaces):
+        networking.add(conn, server, wish, position, now, plan.group_ids)
+    add_volumes(conn, call, server, plan.disks, options, volume_options)
+    tasks.submit(
+        conn,
+        BOOT_WITH_VOLUMES if plan.disks.volumes else BOOT,
+        server.id,
+        resource_type=servers.RESOURCE,
+        now=now,
+        request_id=call.request_id,
+        user_id=call.user_id,
+        project_id=call.project_id,
+        deadline=options.build_timeout,
+    )
+
+
+def joined_tags(tags: Sequence[str]) -> str:
+    """As the column holds them: ",one,two,", each once, in the order of the alphabet."""
+    return f",{','.join(sorted(set(tags)))}," if tags else ""
+
+
+def split_tags(text: str) -> list[str]:
+    return text[1:-1].split(",") if text else []

@@ -1,0 +1,87 @@
+"""The end of servers. It wins over everything else. Reference: compute-states.md, section 4.2."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl import db, tasks
+from cloudctl.compute import block_devices, networking, servers
+from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
+from cloudctl.db.columns import utc
+from cloudctl.placement import claims
+from cloudctl.rest.call import Call
+from cloudctl.tasks import queue
+from cloudctl.volume import attachments, volumes
+
+DELETE = "compute.server.delete"
+PURGE = "compute.server.purge"
+
+
+def delete(conn: Connection, call: Call, server_id: str) -> None:
+    """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked)."""
+    row = servers.visible(conn, call, server_id, lock=True)
+    check(ACTIONS["delete"], row, over_lock=call.may(servers.OVER_LOCK))
+    # A delete that an operator must look at (held) does not keep the next one from being tried.
+    if row.task_state == DELETING and queue.has_open(conn, servers.RESOURCE, row.id, [DELETE]):
+        return
+    now = db.now(conn)
+    servers.move(conn, row.id, call.now, {}, task_state=DELETING)
+    tasks.cancel_open(conn, servers.RESOURCE, row.id, now, keep=(DELETE,))
+    tasks.submit(
+        conn,
+        DELETE,
+        row.id,
+        resource_type=servers.RESOURCE,
+        now=now,
+        request_id=call.request_id,
+        user_id=call.user_id,
+        project_id=row.project_id,
+        deadline=3600.0,
+    )
+
+
+def finish(conn: Connection, server_id: str, now: float) -> None:
+    """Nothing of the guest is left: give everything back and close the record. May be repeated."""
+    release_devices(conn, server_id, now, made_only=False)
+    networking.let_all_go(conn, server_id, now)
+    claims.release(conn, server_id)
+    servers.bury(conn, server_id, utc(now))
+
+
+def release_devices(conn: Connection, server_id: str, now: float, *, made_only: bool) -> None:
+    """Let go of the volumes, and delete those that shall end with the server.
+
+    `made_only`: a boot failed; what was brought by the user is kept whatever was said of the end. May be repeated.
+    """
+    for device in block_devices.of_server(conn, server_id):
+        if device.attachment_id:
+            attachments.finish_detach(conn, device.attachment_id, utc(now))
+        made = device.source_type != block_devices.VOLUME
+        if device.delete_on_termination and (made or not made_only):
+            _delete_volume(conn, device.volume_id, now)
+        block_devices.remove(conn, device.id)
+
+
+def _delete_volume(conn: Connection, volume_id: str, now: float) -> None:
+    volume = volumes.find(conn, volume_id)
+    # Another server may have it too.
+    if volume is not None and not volumes.is_held(conn, volume_id):
+        tasks.cancel_open(conn, volumes.RESOURCE, volume_id, now, keep=(volumes.DELETE,))
+        tasks.submit(
+            conn,
+            volumes.DELETE,
+            volume_id,
+            resource_type=volumes.RESOURCE,
+            now=now,
+            project_id=volume.project_id,
+            deadline=3600.0,
+        )
+
+
+def failed(conn: Connection, server_id: str, message: str, now: datetime) -> None:
+    """The delete did not come to its end: the server is in ERROR and can be deleted again."""
+    fault: dict[str, Any] = {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
+    servers.move(conn, server_id, now, {"task_state": DELETING}, vm_state=ERROR, task_state=None, **fault)

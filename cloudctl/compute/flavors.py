@@ -1,0 +1,212 @@
+"""Flavors: the sizes that servers come in. Reference: compute.md, section 9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.compute.tables import flavor_access, flavors
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Listing
+
+# The rule of those who see private flavors without access.
+MANAGE = "compute:flavors:manage"
+
+SORT_KEYS: dict[str, ColumnElement[Any]] = {
+    "flavorid": flavors.c.id,
+    "id": flavors.c.id,
+    "name": flavors.c.name,
+    "memory_mb": flavors.c.memory_mib,
+    "vcpus": flavors.c.vcpus,
+    "root_gb": flavors.c.disk_gib,
+    "ephemeral_gb": flavors.c.ephemeral_gib,
+    "swap": flavors.c.swap_mib,
+    "rxtx_factor": flavors.c.rxtx_factor,
+    "is_public": flavors.c.is_public,
+    "disabled": flavors.c.disabled,
+    "description": func.coalesce(flavors.c.description, ""),
+    "created_at": flavors.c.created_at,
+    "updated_at": func.coalesce(flavors.c.updated_at, flavors.c.created_at),
+    # Nova keeps a number that the API does not show; here nothing weighs a flavor.
+    "vcpu_weight": flavors.c.vcpus,
+}
+LISTING = Listing(flavors, SORT_KEYS, order=(("flavorid", "asc"),))
+
+
+@frozen
+class NewFlavor:
+    name: str
+    memory_mib: int
+    vcpus: int
+    disk_gib: int
+    id: str | None = None  # None: a new UUID
+    ephemeral_gib: int = 0
+    swap_mib: int = 0
+    rxtx_factor: float = 1.0
+    is_public: bool = True
+    description: str | None = None
+
+
+def unknown(flavor_id: str) -> NotFound:
+    return NotFound(f"Flavor {flavor_id[:255]} could not be found.")
+
+
+def seen_by(call: Call) -> ColumnElement[bool]:
+    """Public ones and those that the project was granted."""
+    granted = select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == call.project_id)
+    return or_(flavors.c.is_public, flavors.c.id.in_(granted))
+
+
+def find(conn: Connection, flavor_id: str) -> Row[Any] | None:
+    return conn.execute(select(flavors).where(flavors.c.id == flavor_id)).first()
+
+
+def get(conn: Connection, flavor_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = find(conn, flavor_id)
+    if row is None:
+        raise unknown(flavor_id)
+    return row
+
+
+def visible(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+    """Raises NotFound, also for a private flavor that the project may not use."""
+    row = get(conn, flavor_id)
+    if row.is_public or call.may(MANAGE):
+        return row
+    granted = select(flavor_access.c.flavor_id).where(
+        flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == call.project_id
+    )
+    if conn.execute(granted).first() is None:
+        raise unknown(flavor_id)
+    return row
+
+
+def embedded(row: Row[Any]) -> dict[str, Any]:
+    """What a server keeps of its flavor."""
+    return {
+        "original_name": row.name,
+        "vcpus": row.vcpus,
+        "ram": row.memory_mib,
+        "disk": row.disk_gib,
+        "ephemeral": row.ephemeral_gib,
+        "swap": row.swap_mib,
+        "extra_specs": dict(row.extra_specs),
+    }
+
+
+def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Row[Any]:
+    """Raises Conflict if the name or the id is taken."""
+    flavor_id = wanted.id or new_id()
+    if find(conn, flavor_id) is not None:
+        raise Conflict(f"Flavor with ID {flavor_id} already exists.")
+    if conn.execute(select(flavors.c.id).where(flavors.c.name == wanted.name)).first() is not None:
+        raise Conflict(f"Flavor with name {wanted.name} already exists.")
+    try:
+        with conn.begin_nested():
+            conn.execute(
+                insert(flavors).values(
+                    id=flavor_id,
+                    name=wanted.name,
+                    memory_mib=wanted.memory_mib,
+                    vcpus=wanted.vcpus,
+                    disk_gib=wanted.disk_gib,
+                    ephemeral_gib=wanted.ephemeral_gib,
+                    swap_mib=wanted.swap_mib,
+                    rxtx_factor=wanted.rxtx_factor,
+                    is_public=wanted.is_public,
+                    description=wanted.description,
+                    extra_specs={},
+                    created_at=now,
+                )
+            )
+    except IntegrityError:
+        raise Conflict(f"Flavor with name {wanted.name} or ID {flavor_id} already exists.") from None
+    return get(conn, flavor_id)
+
+
+def describe(conn: Connection, flavor_id: str, description: str | None, now: datetime) -> Row[Any]:
+    """Raises NotFound."""
+    get(conn, flavor_id)
+    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(description=description, updated_at=now))
+    return get(conn, flavor_id)
+
+
+def remove(conn: Connection, flavor_id: str) -> None:
+    """Servers keep their copy. Raises NotFound."""
+    conn.execute(delete(flavor_access).where(flavor_access.c.flavor_id == flavor_id))
+    if conn.execute(delete(flavors).where(flavors.c.id == flavor_id)).rowcount == 0:
+        raise unknown(flavor_id)
+
+
+# -- extra specs
+
+
+def set_extra_specs(conn: Connection, flavor_id: str, more: Mapping[str, str], now: datetime) -> dict[str, str]:
+    """Add these to what is there; all of them. Raises NotFound."""
+    row = _locked(conn, flavor_id)
+    specs = {**row.extra_specs, **more}
+    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(extra_specs=specs, updated_at=now))
+    return specs
+
+
+def drop_extra_spec(conn: Connection, flavor_id: str, key: str, now: datetime) -> None:
+    """Raises NotFound."""
+    row = _locked(conn, flavor_id)
+    if key not in row.extra_specs:
+        raise no_extra_spec(flavor_id, key)
+    specs = {name: value for name, value in row.extra_specs.items() if name != key}
+    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(extra_specs=specs, updated_at=now))
+
+
+def no_extra_spec(flavor_id: str, key: str) -> NotFound:
+    return NotFound(f"Flavor {flavor_id} has no extra specs with key {key[:255]}.")
+
+
+def _locked(conn: Connection, flavor_id: str) -> Row[Any]:
+    row = conn.execute(select(flavors).where(flavors.c.id == flavor_id).with_for_update()).first()
+    if row is None:
+        raise unknown(flavor_id)
+    return row
+
+
+# -- access of projects to private flavors
+
+
+def access(conn: Connection, flavor_id: str) -> list[str]:
+    """The projects that may use a private flavor. Raises NotFound for a public one, which has no such list."""
+    if get(conn, flavor_id).is_public:
+        raise NotFound("Access list not available for public flavors.")
+    return _projects(conn, flavor_id)
+
+
+def _projects(conn: Connection, flavor_id: str) -> list[str]:
+    query = select(flavor_access.c.project_id).where(flavor_access.c.flavor_id == flavor_id)
+    return list(conn.execute(query.order_by(flavor_access.c.project_id)).scalars())
+
+
+def grant(conn: Connection, flavor_id: str, project_id: str, *, public_too: bool) -> list[str]:
+    """`public_too`: a grant on a public flavor is taken (and means nothing). Raises NotFound, Conflict."""
+    if get(conn, flavor_id).is_public and not public_too:
+        raise Conflict("Can not add access to a public flavor.")
+    projects = _projects(conn, flavor_id)
+    if project_id in projects:
+        raise Conflict(f"Flavor access already exists for flavor {flavor_id} and project {project_id} combination.")
+    conn.execute(insert(flavor_access).values(flavor_id=flavor_id, project_id=project_id))
+    return sorted([*projects, project_id])
+
+
+def revoke(conn: Connection, flavor_id: str, project_id: str) -> list[str]:
+    """Raises NotFound."""
+    get(conn, flavor_id)
+    mine = (flavor_access.c.flavor_id == flavor_id) & (flavor_access.c.project_id == project_id)
+    if conn.execute(delete(flavor_access).where(mine)).rowcount == 0:
+        raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
+    return _projects(conn, flavor_id)

@@ -1,0 +1,94 @@
+"""Server groups: servers that shall be together, or apart.
+
+Reference: compute.md, section 12; compute-scheduling.md, section 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from cloudctl.compute import quotas
+from cloudctl.compute.servers import ALL_PROJECTS
+from cloudctl.compute.tables import server_groups, servers
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.placement.wishes import GroupWish
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+
+
+def unknown(group_id: str) -> NotFound:
+    return NotFound(f"Instance group {group_id[:255]} could not be found.")
+
+
+def visible(conn: Connection, call: Call, group_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = conn.execute(select(server_groups).where(server_groups.c.id == group_id)).first()
+    if row is None or (row.project_id != call.project_id and not call.may(ALL_PROJECTS)):
+        raise unknown(group_id)
+    return row
+
+
+def page(conn: Connection, call: Call, everyone: bool, limit: int, offset: int) -> list[Row[Any]]:
+    """The groups of the project, or of everyone, the oldest first."""
+    query = select(server_groups).order_by(server_groups.c.number).limit(limit).offset(offset)
+    if not everyone:
+        query = query.where(server_groups.c.project_id == call.project_id)
+    return list(conn.execute(query))
+
+
+def create(conn: Connection, call: Call, name: str, policy: str, rules: dict[str, int]) -> Row[Any]:
+    """Raises OverQuota."""
+    quota.take(conn, quotas.QUOTAS, call.project_id, {"server_groups": 1})
+    group_id = new_id()
+    conn.execute(
+        insert(server_groups).values(
+            id=group_id,
+            project_id=call.project_id,
+            user_id=call.user_id,
+            name=name,
+            policy=policy,
+            rules=rules,
+            created_at=call.now,
+        )
+    )
+    return visible(conn, call, group_id)
+
+
+def remove(conn: Connection, call: Call, group_id: str) -> None:
+    """Its servers stay, and are in no group. Raises NotFound."""
+    visible(conn, call, group_id)
+    conn.execute(update(servers).where(servers.c.group_id == group_id).values(group_id=None))
+    conn.execute(delete(server_groups).where(server_groups.c.id == group_id))
+
+
+def join(conn: Connection, call: Call, group_id: str, more: int) -> str:
+    """Make sure that `more` servers may be made in the group; its id. Raises Invalid, OverQuota."""
+    row = conn.execute(
+        select(server_groups)
+        .where(server_groups.c.id == group_id, server_groups.c.project_id == call.project_id)
+        .with_for_update()
+    ).first()
+    if row is None:
+        raise Invalid(unknown(group_id).message)
+    present = select(servers.c.id).where(servers.c.group_id == group_id, servers.c.deleted_at.is_(None))
+    quotas.take_member(conn, call.project_id, len(conn.execute(present).all()), more)
+    return group_id
+
+
+def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
+    """What the group asks of the server's host; no other member is placed before this transaction ends."""
+    row = conn.execute(select(server_groups).where(server_groups.c.id == group_id).with_for_update()).first()
+    if row is None:
+        return None
+    others = select(servers.c.host).where(
+        servers.c.group_id == group_id,
+        servers.c.deleted_at.is_(None),
+        servers.c.id != server_id,
+        servers.c.host.is_not(None),
+    )
+    members = Counter(conn.execute(others).scalars())
+    return GroupWish(row.policy, dict(members), int(row.rules.get("max_server_per_host", 1)))

@@ -1,0 +1,25 @@
+"""The workflows of the compute service, one file each or for a pair of opposites."""
+
+from __future__ import annotations
+
+from cloudctl.compute.lifecycle import interfaces, power, volumes
+from cloudctl.compute.lifecycle.boot import boots
+from cloudctl.compute.lifecycle.delete import DELETE
+from cloudctl.compute.lifecycle.purge import PURGE
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.tasks import Workflow
+
+
+def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
+    return (
+        *boots(options),
+        DELETE,
+        PURGE,
+        power.START,
+        power.stop(options),
+        power.REBOOT,
+        volumes.ATTACH,
+        volumes.DETACH,
+        interfaces.ATTACH,
+        interfaces.DETACH,
+    )

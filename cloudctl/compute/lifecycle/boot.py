@@ -1,0 +1,190 @@
+"""Boot: from an accepted request to a running guest. Reference: compute-states.md, section 4.1.
+
+schedule (claim a host) → storage (only of servers with volumes: make, reserve and connect them) → spawn (ports, guest).
+The spawn is one step, because everything in it is an ensure and a border between steps is a transaction.
+
+A host that cannot is left, and another one tried while attempts remain: everything but the server's ports, volumes and
+wishes is undone in between. At the end of the attempts the server is in ERROR and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
+from cloudctl.compute.creation import BOOT, BOOT_WITH_VOLUMES
+from cloudctl.compute.lifecycle import storage
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
+from cloudctl.db.columns import utc
+from cloudctl.drivers.specs import GuestSpec, PortBinding
+from cloudctl.errors import Conflict
+from cloudctl.network import plugging, ports
+from cloudctl.network.plugging import Wiring
+from cloudctl.placement import claims, hosts
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+EXHAUSTED = (
+    "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance "
+    "{server_id}. {why}"
+)
+
+
+def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
+    """Of servers without volumes, and of those with some."""
+
+    def schedule(after: str) -> Step:
+        async def claim(ctx: Context) -> Memo:
+            failed = [tried["schedule"]["host"] for tried in ctx.memo.get("_failed", ()) if "schedule" in tried]
+            await ctx.commit(place, ctx.resource_id, failed, after, options, ctx.now)
+            return None
+
+        return Step("schedule", claim, unschedule)
+
+    def workflow(kind: str, *steps: Step) -> Workflow:
+        return Workflow(
+            kind,
+            servers.RESOURCE,
+            (*steps, Step("spawn", spawn, unspawn)),
+            deadline=options.build_timeout,
+            restarts=options.max_attempts - 1,
+            on_failure=failed,
+            on_cancel=cancelled,
+        )
+
+    connecting = Step("storage", storage.connect, storage.disconnect)
+    return workflow(BOOT, schedule(SPAWNING)), workflow(BOOT_WITH_VOLUMES, schedule(BLOCK_DEVICES), connecting)
+
+
+# -- schedule
+
+
+def place(
+    conn: Connection, server_id: str, failed: Iterable[str], after: str, options: ComputeOptions, now: float
+) -> None:
+    """Claim a host, and say so on the server and its ports. Raises NoValidHost, Cancelled."""
+    server = servers.get(conn, server_id)
+    wish = placing.wish(conn, server, failed)
+    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    storage.step_to(conn, server_id, now, SCHEDULING, after, host=host.name, zone=host.zone)
+    networking.bind(conn, server, host.name, host.zone, now)
+
+
+async def unschedule(ctx: Context) -> None:
+    server = await ctx.read(servers.find, ctx.resource_id)
+    if server is not None and server.host is not None:
+        # The next attempt leaves this host out.
+        ctx.remember(host=server.host)
+    await ctx.write(give_back, ctx.resource_id, ctx.memo.get("_why") != "cancelled", ctx.now)
+
+
+def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float) -> None:
+    """No host any more, and scheduling again."""
+    server = servers.find(conn, server_id)
+    if server is None or server.deleted_at is not None:
+        return
+    if server.host is not None and is_hosts_fault:
+        hosts.build_failed(conn, server.host)
+    claims.release(conn, server_id)
+    zone = server.scheduling.get("zone")
+    servers.move(conn, server_id, utc(now), {"vm_state": BUILDING}, host=None, zone=zone)
+    doing = {"vm_state": BUILDING, "task_state": (SCHEDULING, BLOCK_DEVICES, SPAWNING)}
+    servers.move(conn, server_id, utc(now), doing, task_state=SCHEDULING)
+
+
+# -- spawn
+
+
+@frozen
+class Plan:
+    """All that a spawn needs. The guest's ports are without their bindings, which the driver has yet to tell."""
+
+    guest: GuestSpec
+    wirings: tuple[Wiring, ...]
+
+
+async def spawn(ctx: Context) -> Memo:
+    plan = await ctx.read(planned, ctx.resource_id, ctx.drivers.image_path)
+    host = plan.guest.host
+    bindings = {wiring.port.id: await plugging.hold(ctx, wiring, host) for wiring in plan.wirings}
+    plugged = tuple(evolve(port, binding=bindings[port.id]) for port in plan.guest.ports)
+    await ctx.drivers.hypervisor.ensure_defined(evolve(plan.guest, ports=plugged))
+    await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    try:
+        await ctx.commit(running, ctx.resource_id, host, bindings, bool(plan.guest.volumes), ctx.now)
+    except Conflict:
+        for port_id in bindings:
+            # Takes back what the port's owner has decided otherwise meanwhile, and says so.
+            await plugging.plug(ctx, port_id, host)
+        raise
+    return None
+
+
+def planned(conn: Connection, server_id: str, image_path: Any) -> Plan:
+    """Raises Cancelled if a delete has come meanwhile, Conflict if a port is gone."""
+    server = servers.get(conn, server_id)
+    if server.task_state == DELETING or server.host is None:
+        raise Cancelled(f"server {server_id} is being deleted")
+    found = []
+    for row in networking.of_server(conn, server_id):
+        wiring = plugging.wiring(conn, row.port_id)
+        if wiring is None:
+            raise Conflict(f"Port {row.port_id} is gone.")
+        found.append(wiring)
+    wirings = tuple(found)
+    guest = guests.spec(conn, server, image_path, tuple(wiring.port for wiring in wirings))
+    return Plan(guest, wirings)
+
+
+def running(
+    conn: Connection,
+    server_id: str,
+    host: str,
+    bindings: Mapping[str, PortBinding],
+    has_volumes: bool,
+    now: float,
+) -> None:
+    """It is ACTIVE. The guest has its password, so it is forgotten. Raises Cancelled, Conflict."""
+    for port_id, binding in bindings.items():
+        if not ports.plugged(conn, port_id, host, binding):
+            raise Conflict(f"Port {port_id} is not bound to host {host}.")
+    active = {"vm_state": ACTIVE, "power_state": RUNNING, "launched_at": utc(now), "admin_password": None}
+    storage.step_to(conn, server_id, now, SPAWNING, None, **active)
+    if has_volumes:
+        block_devices.all_attached(conn, server_id)
+    hosts.build_succeeded(conn, host)
+
+
+async def unspawn(ctx: Context) -> None:
+    await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    server = await ctx.read(servers.find, ctx.resource_id)
+    if server is not None and server.host is not None:
+        for port_id in await ctx.read(guests.plugged, ctx.resource_id):
+            await plugging.unplug(ctx, port_id, server.host)
+
+
+# -- ends
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    """ERROR with a fault; ports and volumes that were made for the server go, given ones are free again."""
+    now = db.now(conn)
+    server = servers.find(conn, task.resource_id)
+    if server is None or server.deleted_at is not None or server.task_state == DELETING:
+        return
+    message = EXHAUSTED.format(server_id=server.id, why=error) if task.restarts else error
+    deletion.release_devices(conn, server.id, now, made_only=True)
+    networking.let_all_go(conn, server.id, now)
+    gone = {"vm_state": ERROR, "task_state": None, "host": None, "admin_password": None}
+    servers.fail(conn, server.id, utc(now), message, **gone)
+
+
+def cancelled(conn: Connection, task: Task) -> None:
+    """A delete goes on from here; if it was an operator who stopped the boot, the server must not stay in BUILD."""
+    failed(conn, task, "The build was cancelled.")

@@ -1,0 +1,64 @@
+"""Delete: whatever the server has, wherever a boot or anything else stopped, is gone at the end.
+
+A host that is down keeps its copy of the guest until it returns; the audit then has it removed.
+Reference: compute-states.md, section 4.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import block_devices, deletion, guests, servers
+from cloudctl.db.columns import utc
+from cloudctl.drivers.errors import HostDown
+from cloudctl.network import plugging
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments
+
+
+async def remove_guest(ctx: Context) -> Memo:
+    try:
+        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    except HostDown as error:
+        return {"left_behind": str(error)}
+    return None
+
+
+async def release(ctx: Context) -> Memo:
+    port_ids, devices = await ctx.read(held, ctx.resource_id)
+    for port_id in port_ids:
+        await plugging.unplug(ctx, port_id)
+    for volume_id, host in devices:
+        await ctx.drivers.volume.disconnect(volume_id, host)
+    await ctx.commit(deletion.finish, ctx.resource_id, ctx.now)
+    return None
+
+
+def held(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The ids of the server's ports, and (volume, host) of the connections that nobody else needs."""
+    found: list[tuple[str, str]] = []
+    mine: dict[str, Any] = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
+    for device in block_devices.of_server(conn, server_id):
+        attachment = mine.get(device.attachment_id)
+        if attachment is None or attachment.host is None:
+            continue
+        if not attachments.host_is_used(conn, device.volume_id, attachment.host, attachment.id):
+            found.append((device.volume_id, attachment.host))
+    return list(guests.plugged(conn, server_id)), found
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    deletion.failed(conn, task.resource_id, error, utc(db.now(conn)))
+
+
+DELETE = Workflow(
+    deletion.DELETE,
+    servers.RESOURCE,
+    (Step("guest", remove_guest), Step("release", release)),
+    deadline=3600.0,
+    on_failure=failed,
+)

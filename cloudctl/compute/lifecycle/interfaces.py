@@ -1,0 +1,64 @@
+"""Attaching interfaces to a guest that is there, and detaching them. Reference: compute.md, section 8.5.
+
+`args`: `port_id`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import attaching, networking, power, servers
+from cloudctl.db.columns import utc
+from cloudctl.network import plugging
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+
+async def attach(ctx: Context) -> Memo:
+    server = await ctx.read(servers.get, ctx.resource_id)
+    if server.host is None:
+        raise Cancelled("the server has no host")
+    port = await plugging.plug(ctx, ctx.args["port_id"], server.host)
+    await ctx.drivers.hypervisor.ensure_port_attached(ctx.resource_id, port)
+    return None
+
+
+async def let_go(ctx: Context) -> None:
+    """Neither the guest nor its host has the interface; then its record goes."""
+    port_id = ctx.args["port_id"]
+    await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
+    await plugging.unplug(ctx, port_id)
+    await ctx.commit(gone, ctx.resource_id, port_id, ctx.now)
+
+
+def gone(conn: Connection, server_id: str, port_id: str, now: float) -> None:
+    row = networking.find(conn, server_id, port_id)
+    if row is not None:
+        networking.let_go(conn, row, now)
+
+
+async def detach(ctx: Context) -> Memo:
+    await let_go(ctx)
+    return None
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+
+
+ATTACH = Workflow(
+    attaching.ATTACH_INTERFACE,
+    servers.RESOURCE,
+    (Step("attach", attach, let_go),),
+    deadline=power.DEADLINE,
+    on_failure=failed,
+)
+
+DETACH = Workflow(
+    attaching.DETACH_INTERFACE,
+    servers.RESOURCE,
+    (Step("detach", detach, attempts=20),),
+    deadline=power.DEADLINE,
+    on_failure=failed,
+)

@@ -1,0 +1,114 @@
+"""The volumes of a server that boots: they exist, are kept for it, and its host can use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl.compute import block_devices, servers
+from cloudctl.compute.states import BLOCK_DEVICES, BUILDING, SPAWNING
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError
+from cloudctl.tasks import Context, Wait
+from cloudctl.tasks.tables import DONE, OPEN
+from cloudctl.tasks.workflow import Cancelled, Memo
+from cloudctl.volume import attachments, volumes
+
+
+def step_to(conn: Connection, server_id: str, now: float, before: str, after: str | None, **values: Any) -> None:
+    """A booting server goes from one task state to the next. Raises Cancelled if a delete has changed it."""
+    expected = {"vm_state": BUILDING, "task_state": before}
+    if not servers.move(conn, server_id, utc(now), expected, task_state=after, **values):
+        raise Cancelled(f"server {server_id} is not {before} any more")
+
+
+async def connect(ctx: Context) -> Memo | Wait:
+    devices = await ctx.read(block_devices.of_server, ctx.resource_id)
+    if not await made(ctx, devices):
+        return Wait(poll=5.0)
+    server = await ctx.read(servers.get, ctx.resource_id)
+    await ctx.write(keep, ctx.resource_id, server.host, ctx.now)
+    connections = {}
+    for device in devices:
+        connections[device.id] = dict(await ctx.drivers.volume.connect(device.volume_id, server.host))
+    await ctx.commit(connected, ctx.resource_id, server.host, connections, ctx.now)
+    return None
+
+
+async def made(ctx: Context, devices: Iterable[Any]) -> bool:
+    """Whether all volumes are there that are made for the server. Raises CloudError if one could not be made."""
+    missing = [device for device in devices if device.attachment_id is None]
+    states = [await ctx.child(child_key(device), volumes.CREATE, device.volume_id) for device in missing]
+    for device, state in zip(missing, states, strict=True):
+        if state not in (*OPEN, DONE):
+            why = await ctx.child_error(child_key(device))
+            raise CloudError(f"Volume {device.volume_id} did not finish being created: {why or state}")
+    return all(state == DONE for state in states)
+
+
+def child_key(device: Any) -> str:
+    return f"volume {device.id}"
+
+
+def keep(conn: Connection, server_id: str, host: str, now: float) -> None:
+    """Reserve what was made, and record that the host is about to use all of them. Raises Conflict."""
+    for device in block_devices.of_server(conn, server_id):
+        # The device's own id: a repeat finds the same attachment.
+        attachment_id = attachments.reserve(
+            conn,
+            device.volume_id,
+            server_id,
+            project_id=None,
+            now=utc(now),
+            device=device.device_name,
+            attachment_id=device.attachment_id or device.id,
+        )
+        attachments.connect(conn, attachment_id, host, utc(now), device.device_name)
+        if device.attachment_id is None:
+            block_devices.change(conn, device.id, attachment_id=attachment_id)
+
+
+def connected(conn: Connection, server_id: str, host: str, connections: dict[str, Any], now: float) -> None:
+    """Raises Cancelled."""
+    for device in block_devices.of_server(conn, server_id):
+        info = connections[device.id]
+        attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
+    step_to(conn, server_id, now, BLOCK_DEVICES, SPAWNING)
+
+
+async def disconnect(ctx: Context) -> Wait | None:
+    """The host has none of them; they stay the server's, and volumes that are being made are given up."""
+    devices = await ctx.read(block_devices.of_server, ctx.resource_id)
+    for device in devices:
+        if device.attachment_id is None and await ctx.cancel_child(child_key(device)) in OPEN:
+            return Wait(poll=1.0)
+    server = await ctx.read(servers.find, ctx.resource_id)
+    if server is None or server.host is None:
+        return None
+    for device in devices:
+        if device.attachment_id is None:
+            continue
+        used = await ctx.read(attachments.host_is_used, device.volume_id, server.host, device.attachment_id)
+        if not used:
+            await ctx.drivers.volume.disconnect(device.volume_id, server.host)
+    await ctx.write(keep_for_another_host, ctx.resource_id, ctx.now)
+    return None
+
+
+def keep_for_another_host(conn: Connection, server_id: str, now: float) -> None:
+    """The volumes are reserved again, without a moment in which somebody else could take them."""
+    for device in block_devices.of_server(conn, server_id):
+        if device.attachment_id is None or attachments.find(conn, device.attachment_id) is None:
+            continue
+        attachments.finish_detach(conn, device.attachment_id, utc(now))
+        attachments.reserve(
+            conn,
+            device.volume_id,
+            server_id,
+            project_id=None,
+            now=utc(now),
+            device=device.device_name,
+            attachment_id=device.attachment_id,
+        )

@@ -1,0 +1,127 @@
+"""Attaching volumes to a guest that is there, and detaching them. Reference: compute.md, section 8.4.
+
+`args`: `device_id`, the row of `block_devices`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, select
+
+from cloudctl import db
+from cloudctl.compute import attaching, block_devices, guests, power, servers
+from cloudctl.compute.tables import block_devices as table
+from cloudctl.db.columns import utc
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+from cloudctl.volume import attachments
+
+
+@frozen
+class Use:
+    """A volume of a server, and the host where it is used."""
+
+    device: Row[Any]
+    host: str | None
+    shared: bool  # somebody else needs the host's connection
+
+
+def find(conn: Connection, device_id: str) -> Row[Any] | None:
+    return conn.execute(select(table).where(table.c.id == device_id)).first()
+
+
+def use(conn: Connection, server_id: str, device_id: str) -> Use | None:
+    """None once the volume is no longer the server's."""
+    device, server = find(conn, device_id), servers.find(conn, server_id)
+    if device is None or server is None:
+        return None
+    attachment = attachments.find(conn, device.attachment_id)
+    host = server.host if attachment is None else attachment.host or server.host
+    shared = host is not None and attachments.host_is_used(conn, device.volume_id, host, device.attachment_id)
+    return Use(device, host, shared)
+
+
+# -- attach
+
+
+async def attach(ctx: Context) -> Memo:
+    found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
+    if found is None or found.host is None:
+        raise Cancelled("the volume is no longer the server's")
+    device, host = found.device, found.host
+    await ctx.write(attachments.connect, device.attachment_id, host, utc(ctx.now), device.device_name)
+    info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
+    await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, guests.connection(device, info))
+    await ctx.commit(attached, device.id, info, host, ctx.now)
+    return None
+
+
+def attached(conn: Connection, device_id: str, info: dict[str, Any], host: str, now: float) -> None:
+    device = find(conn, device_id)
+    if device is None:
+        raise Cancelled("the volume is no longer the server's")
+    attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
+    block_devices.change(conn, device_id, attached=True)
+
+
+async def let_go(ctx: Context) -> None:
+    """The guest and its host do not have the volume; then its record goes."""
+    found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
+    if found is None:
+        return
+    await ctx.drivers.hypervisor.ensure_volume_detached(ctx.resource_id, found.device.volume_id)
+    if found.host is not None and not found.shared:
+        await ctx.drivers.volume.disconnect(found.device.volume_id, found.host)
+    await ctx.commit(detached, found.device.id, ctx.now)
+
+
+def detached(conn: Connection, device_id: str, now: float) -> None:
+    device = find(conn, device_id)
+    if device is not None:
+        attachments.finish_detach(conn, device.attachment_id, utc(now))
+        block_devices.remove(conn, device_id)
+
+
+def attach_failed(conn: Connection, task: Task, error: str) -> None:
+    """The server goes on without it; what went wrong is in its actions, and in a fault for administrators."""
+    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+
+
+# -- detach
+
+
+async def detach(ctx: Context) -> Memo:
+    await let_go(ctx)
+    return None
+
+
+def detach_failed(conn: Connection, task: Task, error: str) -> None:
+    """The guest has it still: in use again."""
+    roll_back(conn, task)
+    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+
+
+def roll_back(conn: Connection, task: Task) -> None:
+    device = find(conn, task.args["device_id"])
+    if device is not None and device.attachment_id is not None:
+        attachments.roll_detach(conn, device.attachment_id, utc(db.now(conn)))
+
+
+ATTACH = Workflow(
+    attaching.ATTACH_VOLUME,
+    servers.RESOURCE,
+    (Step("attach", attach, let_go),),
+    deadline=power.DEADLINE,
+    on_failure=attach_failed,
+)
+
+DETACH = Workflow(
+    attaching.DETACH_VOLUME,
+    servers.RESOURCE,
+    (Step("detach", detach, attempts=20),),
+    deadline=power.DEADLINE,
+    on_failure=detach_failed,
+    on_cancel=roll_back,
+)

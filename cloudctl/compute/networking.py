@@ -1,0 +1,204 @@
+"""The network interfaces of a server: which ones are asked for, and the ports that they become.
+
+Reference: compute.md, sections 5.2 and 8.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
+
+from cloudctl.compute.tables import server_interfaces
+from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
+from cloudctl.network import ipam, networks, ports
+from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.ports import NewPort
+from cloudctl.rest.call import Call
+
+AMBIGUOUS = (
+    "Multiple possible networks found, use a Network ID to be more specific. More than one possible network found. "
+    "Specify network ID(s) to select which one(s) to connect to."
+)
+
+# Built once: building costs more than running it.
+_new = insert(server_interfaces)
+_of_server = (
+    select(server_interfaces)
+    .where(server_interfaces.c.server_id == bindparam("of"))
+    .order_by(server_interfaces.c.position, server_interfaces.c.port_id)
+)
+
+
+@frozen
+class NetworkWish:
+    """One interface: a port that is there, or one that is made on a network."""
+
+    network_id: str | None = None
+    port_id: str | None = None
+    fixed_ip: str | None = None
+    tag: str | None = None
+
+
+# What a request may say in place of a list.
+Automatic = Literal["auto", "none", "any"]
+
+
+def chosen(conn: Connection, call: Call, wanted: Sequence[NetworkWish] | Automatic) -> list[NetworkWish]:
+    """The interfaces that a server gets, each one checked.
+
+    "none": no interface. "auto": the only network that the project can use; that there is none is Invalid. "any": the
+    same, and without a network no interface. Raises Invalid, Forbidden, Conflict.
+    """
+    if wanted == "none":
+        return []
+    if isinstance(wanted, str):
+        only = _only_network(conn, call, must=wanted == "auto")
+        wanted = [] if only is None else [NetworkWish(network_id=only)]
+    named = [wish.port_id for wish in wanted if wish.port_id]
+    if len(set(named)) < len(named):
+        raise Invalid("Duplicate ports are not allowed.")
+    for wish in wanted:
+        if wish.port_id and wish.fixed_ip:
+            raise Invalid(f"Specified fixed address '{wish.fixed_ip}' with port '{wish.port_id}': a port has its own.")
+        if wish.port_id:
+            check_port(conn, call, wish.port_id)
+        elif wish.network_id:
+            check_network(conn, call, wish.network_id)
+    return list(wanted)
+
+
+def _only_network(conn: Connection, call: Call, must: bool) -> str | None:
+    usable = networks.usable(conn, call)
+    with_subnets = networks.subnets_of(conn, [row.id for row in usable])
+    usable = [row for row in usable if row.id in with_subnets] or usable
+    if len(usable) > 1:
+        raise Conflict(AMBIGUOUS)
+    if usable:
+        return str(usable[0].id)
+    if must:
+        raise Invalid("Unable to automatically allocate a network for the project: it has none that it can use.")
+    return None
+
+
+def check_network(conn: Connection, call: Call, network_id: str) -> Row[Any]:
+    """Raises Invalid, Forbidden for an external network."""
+    try:
+        row = networks.visible(conn, call, network_id)
+    except NotFound:
+        raise Invalid(f"Network {network_id} could not be found.") from None
+    if row.external and not row.shared and not call.may("compute:servers:create:external_network"):
+        raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
+    if not networks.subnets_of(conn, [row.id]):
+        raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
+    return row
+
+
+def check_port(conn: Connection, call: Call, port_id: str) -> Row[Any]:
+    """A port that a server can be given. Raises Invalid, Conflict."""
+    try:
+        row = ports.visible(conn, call, port_id)
+    except NotFound:
+        raise Invalid(f"Port {port_id} could not be found.") from None
+    if row.device_id:
+        raise Conflict(f"Port {port_id} is still in use.")
+    if not ipam.of_ports(conn, [row.id]).get(row.id):
+        raise Invalid(f"Port {port_id} requires a FixedIP in order to be used.")
+    return row
+
+
+def owner(zone: str | None) -> str:
+    return f"compute:{zone or 'nova'}"
+
+
+def add(
+    conn: Connection,
+    server: Any,
+    wish: NetworkWish,
+    position: int,
+    now: float,
+    groups: tuple[str, ...] | None,
+) -> str:
+    """Give a server the port, or make one for it; the port's id. `server`: id, project_id and zone are read.
+
+    `groups` are ids, None is the default group. Raises Invalid, Conflict, OverQuota.
+    """
+    if wish.port_id:
+        with worded(wish):
+            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now)
+        port_id, made = wish.port_id, False
+    else:
+        assert wish.network_id is not None, "a wish names a port or a network"
+        fixed = (FixedIpRequest(ip_address=wish.fixed_ip),) if wish.fixed_ip else None
+        new = NewPort(
+            wish.network_id,
+            fixed_ips=fixed,
+            device_id=server.id,
+            device_owner=owner(server.zone),
+            security_groups=groups,
+        )
+        with worded(wish):
+            port_id = str(ports.create(conn, server.project_id, new, now).id)
+        made = True
+    conn.execute(
+        _new, {"port_id": port_id, "server_id": server.id, "position": position, "made": made, "tag": wish.tag}
+    )
+    return port_id
+
+
+@contextmanager
+def worded(wish: NetworkWish) -> Iterator[None]:
+    """The network service's refusals in the words of this one: what a body names and is not there is a 400."""
+    try:
+        yield
+    except NotFound as error:
+        raise Invalid(error.message) from None
+    except OverQuota:
+        raise OverQuota("Maximum number of ports exceeded") from None
+    except Conflict as error:
+        if error.type == "PortInUse":
+            raise Conflict(f"Port {wish.port_id} is still in use.") from None
+        if error.type == "IpAddressAlreadyAllocated":
+            raise Invalid(f"Fixed IP address {wish.fixed_ip} is already in use.") from None
+        if error.type == "IpAddressGenerationFailure":
+            raise Invalid(error.message) from None
+        raise
+
+
+def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
+    """(port_id, made, tag, …) in the order of the guest's interfaces."""
+    return conn.execute(_of_server, {"of": server_id}).all()
+
+
+def find(conn: Connection, server_id: str, port_id: str) -> Row[Any] | None:
+    mine = (server_interfaces.c.server_id == server_id) & (server_interfaces.c.port_id == port_id)
+    return conn.execute(select(server_interfaces).where(mine)).first()
+
+
+def next_position(conn: Connection, server_id: str) -> int:
+    query = select(func.max(server_interfaces.c.position)).where(server_interfaces.c.server_id == server_id)
+    last = conn.execute(query).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+def bind(conn: Connection, server: Any, host: str, zone: str, now: float) -> None:
+    """The server's ports are on this host now."""
+    for row in of_server(conn, server.id):
+        ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
+
+
+def let_go(conn: Connection, row: Row[Any], now: float) -> None:
+    """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated."""
+    if row.made:
+        ports.delete(conn, row.port_id, now)
+    else:
+        ports.unbind(conn, row.port_id, now)
+    conn.execute(delete(server_interfaces).where(server_interfaces.c.port_id == row.port_id))
+
+
+def let_all_go(conn: Connection, server_id: str, now: float) -> None:
+    for row in of_server(conn, server_id):
+        let_go(conn, row, now)

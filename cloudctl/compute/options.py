@@ -1,0 +1,74 @@
+"""What an operator may set for compute: the section `[compute]`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from attrs import field, frozen
+
+HIGHEST = 96
+
+
+def not_negative(_instance: object, _attribute: Any, value: float) -> None:
+    if value < 0:
+        raise ValueError("must not be negative")
+
+
+def positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def microversion(_instance: object, _attribute: Any, value: str) -> None:
+    match = re.fullmatch(r"2\.([1-9]\d?)", value, re.ASCII)
+    if match is None or int(match[1]) > HIGHEST:
+        raise ValueError(f"must be 2.1 to 2.{HIGHEST}")
+
+
+@frozen
+class ComputeOptions:
+    """[compute]"""
+
+    # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
+    require_networks: bool = True
+    # The highest microversion that is offered: «2.N», at most 2.96.
+    max_microversion: str = field(default=f"2.{HIGHEST}", validator=microversion)
+    # Items on a page of a list, at most.
+    max_limit: int = field(default=1000, validator=positive)
+    # Hosts that a boot may be tried on.
+    max_attempts: int = field(default=3, validator=positive)
+    # Seconds until a boot that does not end is given up.
+    build_timeout: float = field(default=1800.0, validator=positive)
+    # Seconds that a guest has to shut itself down before its power is cut.
+    shutdown_timeout: float = field(default=60.0, validator=not_negative)
+    # A volume of another zone may be attached.
+    cross_az_attach: bool = False
+    # The zone of hosts that no zone names, and zone → names of its hosts.
+    default_availability_zone: str = "nova"
+    zones: dict[str, list[str]] = field(factory=dict)
+    # How many times what it has may be promised of a host.
+    cpu_allocation_ratio: float = field(default=4.0, validator=positive)
+    ram_allocation_ratio: float = field(default=1.0, validator=positive)
+    disk_allocation_ratio: float = field(default=1.0, validator=positive)
+    # What is kept back on each host.
+    reserved_host_cpus: int = field(default=0, validator=not_negative)
+    reserved_host_memory_mib: int = field(default=512, validator=not_negative)
+    reserved_host_disk_gib: int = field(default=0, validator=not_negative)
+    # How much free memory, processors and disk, and groups, weigh when a host is chosen; a negative weight packs.
+    ram_weight: float = 1.0
+    cpu_weight: float = 1.0
+    disk_weight: float = 1.0
+    soft_affinity_weight: float = 1.0
+    soft_anti_affinity_weight: float = 1.0
+    build_failure_weight: float = 1_000_000.0
+    # Disks of a server that are neither image nor volume, at most.
+    max_local_block_devices: int = field(default=3, validator=not_negative)
+    # Volumes of a server, at most.
+    max_volumes: int = field(default=26, validator=positive)
+
+    @property
+    def maximum(self) -> tuple[int, int]:
+        """`max_microversion` as a pair."""
+        major, _, minor = self.max_microversion.partition(".")
+        return int(major), int(minor)

@@ -1,0 +1,142 @@
+"""Where a server shall be: what its request says, and the wish that placement gets.
+
+Reference: compute.md, section 5 (availability_zone); compute-scheduling.md, sections 2, 9 and 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import ceil
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute import groups, servers
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.errors import Forbidden, Invalid
+from cloudctl.image import properties
+from cloudctl.placement import hosts
+from cloudctl.placement.hosts import Promises
+from cloudctl.placement.weighers import Weights
+from cloudctl.placement.wishes import Resources, Wish
+from cloudctl.rest.call import Call
+
+FORCE = "compute:servers:create:forced_host"
+REQUEST = "compute:servers:create:requested_host"
+NO_ZONE = "The requested availability zone is not available"
+
+
+@frozen
+class Place:
+    """`zone`: where it is shown before it has a host. `forced`, `requested`: a host, see `placement.wishes.Wish`."""
+
+    zone: str | None = None
+    pinned_zone: str | None = None
+    forced: str | None = None
+    requested: str | None = None
+
+
+def asked_place(conn: Connection, call: Call, zone: str | None, host: str | None, node: str | None) -> Place:
+    """Raises Invalid, Forbidden."""
+    if zone and ":" in zone:
+        if host or node:
+            raise Invalid("A host is given twice: in availability_zone and on its own.")
+        return _forced(conn, call, zone)
+    if zone and not hosts.zones(conn).get(zone):
+        raise Invalid(NO_ZONE)
+    return Place(zone or None, zone or None, requested=_requested(conn, call, host, node))
+
+
+def _forced(conn: Connection, call: Call, text: str) -> Place:
+    """`zone:host`, `zone:host:node` or `zone::node`."""
+    zone, _, rest = text.partition(":")
+    host, _, node = rest.partition(":")
+    name = host or node
+    if not name or (host and node and host != node):
+        raise Invalid("Unable to parse availability_zone: it is zone, zone:host or zone:host:node.")
+    if not call.may(FORCE):
+        raise Forbidden(f"Policy doesn't allow {FORCE} to be performed.")
+    found = hosts.named(conn, name)
+    if found is None:
+        raise Invalid(f"Compute host {name[:255]} could not be found.")
+    # A zone that does not hold the host is dropped.
+    return Place(found.zone, zone if zone == found.zone else None, forced=name)
+
+
+def _requested(conn: Connection, call: Call, host: str | None, node: str | None) -> str | None:
+    if not host and not node:
+        return None
+    if not call.may(REQUEST):
+        raise Forbidden(f"Policy doesn't allow {REQUEST} to be performed.")
+    for name in (host, node):
+        if name and hosts.named(conn, name) is None:
+            raise Invalid(f"Compute host {name[:255]} could not be found.")
+    if host and node and host != node:
+        raise Invalid(f"No such host: {host[:255]} does not have the hypervisor {node[:255]}.")
+    return host or node
+
+
+def weights(options: ComputeOptions) -> Weights:
+    return Weights(
+        ram=options.ram_weight,
+        cpu=options.cpu_weight,
+        disk=options.disk_weight,
+        soft_affinity=options.soft_affinity_weight,
+        soft_anti_affinity=options.soft_anti_affinity_weight,
+        build_failure=options.build_failure_weight,
+    )
+
+
+def promises(options: ComputeOptions) -> Promises:
+    return Promises(
+        cpu_ratio=options.cpu_allocation_ratio,
+        ram_ratio=options.ram_allocation_ratio,
+        disk_ratio=options.disk_allocation_ratio,
+        reserved_vcpus=options.reserved_host_cpus,
+        reserved_memory_mib=options.reserved_host_memory_mib,
+        reserved_disk_gib=options.reserved_host_disk_gib,
+        default_zone=options.default_availability_zone,
+        zones=options.zones,
+    )
+
+
+def resources(flavor: Mapping[str, Any], has_local_root: bool) -> Resources:
+    """What a flavor takes of a host; `resources:CLASS` in its extra specs replaces an amount."""
+    disk = flavor["ephemeral"] + ceil(flavor["swap"] / 1024) + (flavor["disk"] if has_local_root else 0)
+    specs = flavor["extra_specs"]
+    return Resources(
+        _amount(specs, "VCPU", flavor["vcpus"]),
+        _amount(specs, "MEMORY_MB", flavor["ram"]),
+        _amount(specs, "DISK_GB", disk),
+    )
+
+
+def _amount(extra_specs: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = extra_specs.get(f"resources:{name}", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+
+
+def wish(conn: Connection, server: Any, excluded: Iterable[str]) -> Wish:
+    """What placement is asked for a server. `server`: its row; `excluded`: hosts on which it failed."""
+    hints = server.scheduling.get("hints", {})
+    image = properties.of(conn, [server.image_id])[server.image_id] if server.image_id else {}
+    same, different = _ids(hints.get("same_host")), _ids(hints.get("different_host"))
+    return Wish(
+        resources(server.flavor, bool(server.image_id)),
+        zone=server.scheduling.get("zone"),
+        forced=server.scheduling.get("forced"),
+        requested=server.scheduling.get("requested"),
+        excluded=frozenset(excluded),
+        group=groups.wish(conn, server.group_id, server.id) if server.group_id else None,
+        same_as=servers.hosts_of(conn, same) if same else None,
+        different_from=servers.hosts_of(conn, different) if different else frozenset(),
+        extra_specs=server.flavor["extra_specs"],
+        image_properties=image,
+    )
+
+
+def _ids(hint: Any) -> list[str]:
+    if isinstance(hint, str):
+        return [hint]
+    return [str(item) for item in hint][:100] if isinstance(hint, list) else []

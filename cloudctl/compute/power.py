@@ -1,0 +1,54 @@
+"""Start, stop and reboot. Reference: compute-states.md, sections 3 and 4.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from cloudctl import db, tasks
+from cloudctl.compute import servers
+from cloudctl.errors import Conflict
+from cloudctl.rest.call import Call
+
+START, STOP, REBOOT = "compute.server.start", "compute.server.stop", "compute.server.reboot"
+DEADLINE = 900.0
+
+
+def start(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "start")), START)
+
+
+def stop(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "stop")), STOP)
+
+
+def reboot(conn: Connection, call: Call, server_id: str, hard: bool) -> None:
+    """Raises NotFound, Conflict."""
+    row = placed(servers.begin(conn, call, server_id, "reboot_hard" if hard else "reboot"))
+    submit(conn, call, row, REBOOT, {"hard": hard})
+
+
+def placed(row: Row[Any]) -> Row[Any]:
+    """Raises Conflict for a server that has no host."""
+    if row.host is None:
+        raise Conflict(f"Instance {row.id} is not ready")
+    return row
+
+
+def submit(conn: Connection, call: Call, row: Any, kind: str, args: dict[str, Any] | None = None) -> None:
+    """Work on a server, in the name of the caller."""
+    tasks.submit(
+        conn,
+        kind,
+        row.id,
+        resource_type=servers.RESOURCE,
+        now=db.now(conn),
+        args=args,
+        request_id=call.request_id,
+        user_id=call.user_id,
+        project_id=row.project_id,
+        deadline=DEADLINE,
+    )

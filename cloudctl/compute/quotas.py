@@ -1,0 +1,115 @@
+"""What a project may have of compute. Reference: compute.md, section 16; compute-scheduling.md, section 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from cloudctl.compute.states import SOFT_DELETED
+from cloudctl.compute.tables import keypairs, server_groups, servers
+from cloudctl.errors import OverQuota
+from cloudctl.rest import quota
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
+
+
+def told(resource: str, asked: int, used: int, limit: int) -> str:
+    return f"Quota exceeded for {resource}: Requested {asked}, but already used {used} of {limit} {resource}"
+
+
+# Built once: building costs more than running it.
+_counted = select(
+    func.count(), func.coalesce(func.sum(servers.c.vcpus), 0), func.coalesce(func.sum(servers.c.memory_mib), 0)
+).where(
+    servers.c.project_id == bindparam("of_project"), servers.c.deleted_at.is_(None), servers.c.vm_state != SOFT_DELETED
+)
+
+
+def counted(conn: Connection, project_id: str) -> dict[str, int]:
+    """`instances`, `cores` and `ram` (MiB) of a project; building, failed and shelved servers count."""
+    instances, cores, ram = conn.execute(_counted, {"of_project": project_id}).one()
+    return {"instances": int(instances), "cores": int(cores), "ram": int(ram)}
+
+
+def _of_servers(name: str) -> Limited:
+    defaults = {"instances": 10, "cores": 20, "ram": 51200}
+    return Limited(name, defaults[name], lambda conn, project_id: counted(conn, project_id)[name])
+
+
+def _groups(conn: Connection, project_id: str) -> int:
+    query = select(func.count()).select_from(server_groups).where(server_groups.c.project_id == project_id)
+    return int(conn.execute(query).scalar_one())
+
+
+QUOTAS = Quotas(
+    "compute",
+    (
+        _of_servers("instances"),
+        _of_servers("cores"),
+        _of_servers("ram"),
+        Limited("server_groups", 10, _groups),
+        Limited("metadata_items", 128),
+        Limited("key_pairs", 100),  # of each user
+        Limited("server_group_members", 10),
+        Limited("injected_files", 5),
+        Limited("injected_file_content_bytes", 10240),
+        Limited("injected_file_path_bytes", 255),
+        Limited("fixed_ips", UNLIMITED),
+        Limited("floating_ips", UNLIMITED),
+        Limited("security_groups", UNLIMITED),
+        Limited("security_group_rules", UNLIMITED),
+    ),
+    told,
+)
+
+
+def take_servers(conn: Connection, project_id: str, least: int, most: int, vcpus: int, memory_mib: int) -> int:
+    """How many servers of this size the project can have now, from `least` to `most`. Raises OverQuota below `least`.
+
+    Call it before the rows are inserted; no other transaction counts until this one ends.
+    """
+    allowed = quota.take(conn, QUOTAS, project_id, {})
+    used = counted(conn, project_id)
+    each = {"instances": 1, "cores": vcpus, "ram": memory_mib}
+    fitting = most
+    for name, amount in each.items():
+        if allowed[name] != UNLIMITED and amount:
+            fitting = min(fitting, (allowed[name] - used[name]) // amount)
+    if fitting < least:
+        raise OverQuota(_exceeded({name: amount * least for name, amount in each.items()}, used, allowed))
+    return fitting
+
+
+def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mapping[str, int]) -> str:
+    over = [name for name in asked if allowed[name] != UNLIMITED and used[name] + asked[name] > allowed[name]]
+
+    def listed(amounts: Mapping[str, int]) -> str:
+        return ", ".join(str(amounts[name]) for name in over)
+
+    names = ", ".join(over)
+    return (
+        f"Quota exceeded for {names}: Requested {listed(asked)}, but already used {listed(used)} "
+        f"of {listed(allowed)} {names}"
+    )
+
+
+def take_keypair(conn: Connection, project_id: str, user_id: str) -> None:
+    """Raises OverQuota. The limit is the project's, the count the user's."""
+    limit = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
+    query = select(func.count()).select_from(keypairs).where(keypairs.c.user_id == user_id)
+    if limit != UNLIMITED and conn.execute(query).scalar_one() >= limit:
+        raise OverQuota("Quota exceeded, too many key pairs.")
+
+
+def take_member(conn: Connection, project_id: str, present: int, more: int) -> None:
+    """Raises OverQuota if a server group would get too many members."""
+    limit = quota.limits(conn, QUOTAS, project_id)["server_group_members"]
+    if limit != UNLIMITED and present + more > limit:
+        raise OverQuota("Quota exceeded, too many servers in group")
+
+
+def check_metadata(conn: Connection, project_id: str, items: int) -> None:
+    """Raises OverQuota."""
+    limit = quota.limits(conn, QUOTAS, project_id)["metadata_items"]
+    if limit != UNLIMITED and items > limit:
+        raise OverQuota(f"Maximum number of metadata items exceeds {limit}")

@@ -1,0 +1,91 @@
+"""The volumes that a server is made with: those that are there are kept for it, others are made.
+
+Reference: compute.md, section 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection
+
+from cloudctl.compute import block_devices
+from cloudctl.compute.block_devices import IMAGE, SNAPSHOT, VOLUME, Device, Disks
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.placing import Place
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.volume import attachments, creation, volumes
+from cloudctl.volume.options import VolumeOptions
+
+OTHER_ZONE = "The availability zone between the server and its attached volumes do not match"
+
+
+def volume_zone(
+    conn: Connection,
+    call: Call,
+    place: Place,
+    devices: Sequence[Device],
+    options: ComputeOptions,
+    volume_options: VolumeOptions,
+) -> Place:
+    """The place, narrowed to where the volumes are, or will be, that the server is made with. Raises Invalid."""
+    for device in devices:
+        if device.source_type != VOLUME:
+            continue
+        volume = _volume(conn, call, device)
+        if device.boot_index == 0 and not volume.bootable:
+            raise Invalid(f"Block Device {volume.id} is not bootable.")
+        if options.cross_az_attach:
+            continue
+        if place.zone is None:
+            place = evolve(place, zone=volume.availability_zone)
+        elif place.zone != volume.availability_zone:
+            raise Invalid(OTHER_ZONE)
+    if place.zone is None and devices and not options.cross_az_attach:
+        return evolve(place, zone=volume_options.default_zone)
+    return place
+
+
+def _volume(conn: Connection, call: Call, device: Device) -> Any:
+    assert device.source_id is not None, "block_devices.arrange has seen to it"
+    try:
+        return volumes.visible(conn, call, device.source_id)
+    except NotFound:
+        raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {device.source_id}.") from None
+
+
+def add_volumes(
+    conn: Connection, call: Call, server: Any, disks: Disks, options: ComputeOptions, volume_options: VolumeOptions
+) -> None:
+    """Reserve or make every volume and remember it. `server`: id and zone are read. Raises Invalid, OverQuota.
+
+    The volumes that are made have no task of their own: the boot makes them as its children.
+    """
+    for position, device in enumerate(block_devices.named(disks.volumes, bool(disks.image_id))):
+        attachment_id = None
+        try:
+            if device.source_type == VOLUME:
+                volume_id = str(_volume(conn, call, device).id)
+                attachment_id = attachments.reserve(
+                    conn, volume_id, server.id, project_id=None, now=call.now, device=device.device_name
+                )
+            else:
+                zone = None if options.cross_az_attach else server.zone
+                volume_id = str(creation.create(conn, call, _wish(device, zone), volume_options, submit=False).id)
+        except (NotFound, Conflict, Invalid) as error:
+            raise Invalid(error.message) from None
+        block_devices.add(conn, server.id, position, device, volume_id, call.now, attachment_id=attachment_id)
+
+
+def _wish(device: Device, zone: str | None) -> creation.Wish:
+    """`zone` None: the volume service's own."""
+    return creation.Wish(
+        size=device.volume_size,
+        volume_type=device.volume_type,
+        availability_zone=zone,
+        image_id=device.source_id if device.source_type == IMAGE else None,
+        snapshot_id=device.source_id if device.source_type == SNAPSHOT else None,
+    )

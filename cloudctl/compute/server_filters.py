@@ -1,0 +1,291 @@
+"""How servers are listed: filters, sort keys, and who sees which. Reference: compute.md, section 6.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Column, ColumnElement, Connection, and_, case, false, func, not_, or_, select, true
+
+from cloudctl.compute import patterns
+from cloudctl.compute.servers import ALL_PROJECTS
+from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
+from cloudctl.compute.status import showing
+from cloudctl.compute.tables import servers
+from cloudctl.errors import Forbidden, Invalid
+from cloudctl.network import ports
+from cloudctl.rest.body import truth
+from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.listing import Condition, Filter, Listing, equals, number
+from cloudctl.rest.versions import Version
+
+LIST_ALL = "compute:servers:list:all_tenants"
+EVERY_FILTER = "compute:servers:list:every_filter"
+
+LONG_AGO = datetime(1970, 1, 1)
+MOST_TAGS = 50
+
+
+# -- filters
+
+
+def matching(column: Column[Any]) -> Filter:
+    """A regular expression, not anchored."""
+    return lambda values: column.regexp_match(patterns.checked(column.name, values[-1]))
+
+
+def any_word(column: Column[Any]) -> Filter:
+    return lambda values: column.in_(values)
+
+
+def _flag(name: str, test: ColumnElement[bool]) -> Filter:
+    def make(values: Sequence[str]) -> Condition:
+        wanted = truth(values[-1])
+        if wanted is None:
+            raise Invalid(f"Invalid value {values[-1][:64]!r} for the filter {name!r}: a boolean is expected.")
+        return test if wanted else not_(test)
+
+    return make
+
+
+def _at(column: Column[Any]) -> Filter:
+    return lambda values: column == time(column.name, values[-1])
+
+
+def has_tag(tag: str) -> Condition:
+    # Not LIKE: SQLite's ignores case. A text differs from itself without the tag if the tag is in it.
+    return func.replace(servers.c.tags, f",{tag},", "") != servers.c.tags
+
+
+def _tags(values: Sequence[str]) -> list[Condition]:
+    wanted = [tag for value in values for tag in value.split(",") if tag]
+    if len(wanted) > MOST_TAGS:
+        raise Invalid(f"A filter takes at most {MOST_TAGS} tags.")
+    return [has_tag(tag) for tag in wanted]
+
+
+is_locked = servers.c.locked_by.is_not(None)
+
+
+@frozen
+class Known:
+    """A filter, and from which microversion on everyone may use it (None: administrators alone)."""
+
+    make: Filter
+    everyone: Version | None = (2, 1)
+
+
+FILTERS: dict[str, Known] = {
+    "name": Known(matching(servers.c.name)),
+    "display_name": Known(matching(servers.c.name)),
+    "flavor": Known(equals(servers.c.flavor_id)),
+    "image": Known(equals(servers.c.image_id)),
+    "image_ref": Known(equals(servers.c.image_id)),
+    "reservation_id": Known(equals(servers.c.reservation_id)),
+    "tags": Known(lambda values: and_(true(), *_tags(values)), (2, 26)),
+    "tags-any": Known(lambda values: or_(false(), *_tags(values)), (2, 26)),
+    "not-tags": Known(lambda values: not_(and_(true(), *_tags(values))), (2, 26)),
+    "not-tags-any": Known(lambda values: not_(or_(false(), *_tags(values))), (2, 26)),
+    "locked": Known(_flag("locked", is_locked), (2, 73)),
+    "availability_zone": Known(matching(servers.c.zone), (2, 83)),
+    "config_drive": Known(_flag("config_drive", servers.c.config_drive.is_(True)), (2, 83)),
+    "key_name": Known(matching(servers.c.key_name), (2, 83)),
+    "created_at": Known(_at(servers.c.created_at), (2, 83)),
+    "launched_at": Known(_at(servers.c.launched_at), (2, 83)),
+    "terminated_at": Known(_at(servers.c.terminated_at), (2, 83)),
+    "power_state": Known(number(servers.c.power_state), (2, 83)),
+    "task_state": Known(any_word(servers.c.task_state), (2, 83)),
+    "vm_state": Known(any_word(servers.c.vm_state), (2, 83)),
+    "progress": Known(number(servers.c.progress), (2, 83)),
+    "user_id": Known(equals(servers.c.user_id), (2, 83)),
+    "hostname": Known(matching(servers.c.hostname), (2, 90)),
+    "host": Known(equals(servers.c.host), None),
+    "node": Known(equals(servers.c.host), None),
+    "uuid": Known(equals(servers.c.id), None),
+    "description": Known(matching(servers.c.description), None),
+    "kernel_id": Known(lambda values: true() if values[-1] == "" else false(), None),
+    "ramdisk_id": Known(lambda values: true() if values[-1] == "" else false(), None),
+    "root_device_name": Known(equals(servers.c.root_device_name), None),
+    "locked_by": Known(equals(servers.c.locked_by), None),
+    "access_ip_v4": Known(matching(servers.c.access_ip_v4), None),
+    "access_ip_v6": Known(matching(servers.c.access_ip_v6), None),
+    "auto_disk_config": Known(_flag("auto_disk_config", servers.c.disk_config == "AUTO"), None),
+    "launch_index": Known(number(servers.c.launch_index), None),
+}
+# Those that need more than the values, and the parameters of every list.
+OTHERS = frozenset(
+    {
+        "status",
+        "all_tenants",
+        "changes-since",
+        "changes-before",
+        "ip",
+        "ip6",
+        "deleted",
+        "soft_deleted",
+        "project_id",
+        "tenant_id",
+        "limit",
+        "marker",
+        "sort_key",
+        "sort_dir",
+    }
+)
+QUERY = frozenset(FILTERS) | OTHERS
+
+
+def conditions(conn: Connection, call: Call) -> list[Condition]:
+    """Which servers this request lists. Raises Invalid, Forbidden."""
+    patterns.install(conn)
+    found = [*_scope(call), *_alive(call), *_status(call)]
+    every = call.may(EVERY_FILTER)
+    for name, known in FILTERS.items():
+        if name in call.query and (every or (known.everyone is not None and call.version >= known.everyone)):
+            found.append(known.make(call.query.all(name)))
+    found += _addresses(conn, call, found, every)
+    return found
+
+
+def _scope(call: Call) -> Iterator[Condition]:
+    if not call.query.flag("all_tenants"):
+        yield servers.c.project_id == call.project_id
+        return
+    if not call.may(LIST_ALL):
+        raise forbidden(LIST_ALL)
+    for name in ("project_id", "tenant_id"):
+        if name in call.query:
+            yield servers.c.project_id == call.query.get(name)
+
+
+def _alive(call: Call) -> Iterator[Condition]:
+    """Servers that are gone are listed by when they went, and for administrators who ask."""
+    since, before = changed(call)
+    if since is not None:
+        yield servers.c.updated_at >= since
+    if before is not None:
+        yield servers.c.updated_at <= before
+    words = {word.lower() for word in call.query.all("status")}
+    if "deleted" in words and not call.may(EVERY_FILTER):
+        raise Forbidden("Only administrators may list deleted instances")
+    wants_deleted = call.may(EVERY_FILTER) and ("deleted" in words or call.query.flag("deleted"))
+    if wants_deleted:
+        yield servers.c.deleted_at.is_not(None)
+    elif since is None and before is None:
+        yield servers.c.deleted_at.is_(None)
+    if call.may(EVERY_FILTER) and call.query.flag("soft_deleted"):
+        yield servers.c.vm_state == SOFT_DELETED
+
+
+def changed(call: Call) -> tuple[datetime | None, datetime | None]:
+    """`changes-since` and (2.66) `changes-before`. Raises Invalid."""
+    text = call.query.get("changes-since")
+    since = None if text is None else time("changes-since", text)
+    text = call.query.get("changes-before") if call.version >= (2, 66) else None
+    before = None if text is None else time("changes-before", text)
+    if since is not None and before is not None and before < since:
+        raise Invalid("The value of changes-since must be less than or equal to changes-before.")
+    return since, before
+
+
+def time(name: str, text: str) -> datetime:
+    """An ISO 8601 time as naive UTC. Raises Invalid."""
+    try:
+        # An unescaped + of a time zone arrives as a space.
+        return parse_time(text.strip().replace(" ", "+") if "T" in text else text)
+    except (ValueError, OverflowError):
+        raise Invalid(
+            f"Invalid input for query parameters {name}. Value: {text[:64]}. {text[:64]!r} is not a 'date-time'"
+        ) from None
+
+
+def _status(call: Call) -> Iterator[Condition]:
+    words = [word.upper() for word in call.query.all("status")]
+    if not words:
+        return
+    if call.version >= (2, 38) and any(word not in STATUSES for word in words):
+        raise Invalid("Invalid status value")
+    gone = servers.c.vm_state == DELETED
+    yield or_(showing(words), gone) if "DELETED" in words else showing(words)
+
+
+def _addresses(conn: Connection, call: Call, others: list[Condition], every: bool) -> Iterator[Condition]:
+    """Servers with a fixed address that matches: ports are another service's, so these are asked for by their ids."""
+    wanted = {"ip": 4, "ip6": 6} if every or call.version >= (2, 5) else {"ip": 4}
+    for name, version in wanted.items():
+        text = call.query.get(name)
+        if text is None:
+            continue
+        pattern = patterns.compile(patterns.checked(name, text))
+        candidates = list(conn.execute(select(servers.c.id).where(*others)).scalars())
+        found = ports.addresses(conn, candidates)
+        yield servers.c.id.in_(
+            [
+                server_id
+                for server_id, addresses in found.items()
+                if any(address.version == version and pattern.search(address.ip) for address in addresses)
+            ]
+        )
+
+
+# -- order
+
+
+def _text(column: Column[Any]) -> ColumnElement[Any]:
+    return func.coalesce(column, "")
+
+
+SORT_KEYS: dict[str, ColumnElement[Any]] = {
+    "access_ip_v4": servers.c.access_ip_v4,
+    "access_ip_v6": servers.c.access_ip_v6,
+    "auto_disk_config": servers.c.disk_config,
+    "availability_zone": _text(servers.c.zone),
+    "config_drive": servers.c.config_drive,
+    "created_at": servers.c.created_at,
+    "display_description": _text(servers.c.description),
+    "display_name": servers.c.name,
+    "host": _text(servers.c.host),
+    "hostname": servers.c.hostname,
+    "image_ref": servers.c.image_id,
+    "instance_type_id": servers.c.flavor_id,
+    # A guest's kernel and ramdisk are never shown as anything but "".
+    "kernel_id": func.coalesce(servers.c.root_device_name, ""),
+    "ramdisk_id": func.coalesce(servers.c.root_device_name, ""),
+    "key_name": _text(servers.c.key_name),
+    "launch_index": servers.c.launch_index,
+    "launched_at": func.coalesce(servers.c.launched_at, LONG_AGO),
+    "locked": case((is_locked, 1), else_=0),
+    "locked_by": _text(servers.c.locked_by),
+    "node": _text(servers.c.host),
+    "power_state": servers.c.power_state,
+    "progress": servers.c.progress,
+    "project_id": servers.c.project_id,
+    "root_device_name": servers.c.root_device_name,
+    "task_state": _text(servers.c.task_state),
+    "terminated_at": func.coalesce(servers.c.terminated_at, LONG_AGO),
+    "updated_at": servers.c.updated_at,
+    "user_id": servers.c.user_id,
+    "uuid": servers.c.id,
+    "vm_state": servers.c.vm_state,
+}
+ADMIN_SORT_KEYS = frozenset({"host", "node"})
+
+_secret = {"admin_password", "public_key"}
+BRIEF = Listing(servers, SORT_KEYS, columns=(servers.c.id, servers.c.name))
+DETAIL = Listing(
+    servers, SORT_KEYS, columns=tuple(c for c in servers.c if c.name not in {*_secret, "user_data", "scheduling"})
+)
+DETAIL_FOR_ADMINS = Listing(
+    servers, SORT_KEYS, columns=tuple(c for c in servers.c if c.name not in {*_secret, "scheduling"})
+)
+
+
+def check_order(call: Call, order: Sequence[tuple[str, str]]) -> None:
+    """Raises Forbidden for keys that tell where servers are, Invalid for one that is not offered yet."""
+    for key, _ in order:
+        if key in ADMIN_SORT_KEYS and not call.may(ALL_PROJECTS):
+            raise Forbidden(f"Policy doesn't allow sorting by {key}.")
+        if key == "locked" and call.version < (2, 73):
+            raise Invalid("Invalid value 'locked' for 'sort_key': it is offered from 2.73 on.")

@@ -1,0 +1,151 @@
+"""Servers: the record, who sees it, and the compare-and-set moves between its states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
+from cloudctl.compute.tables import servers
+from cloudctl.errors import NotFound
+from cloudctl.rest.call import Call
+
+# Rules, and the task type of all work on servers.
+ALL_PROJECTS = "compute:servers:all_projects"
+OVER_LOCK = "compute:servers:over_lock"
+RESOURCE = "server"
+
+# Built once: building costs more than running it.
+_by_id = select(servers).where(servers.c.id == bindparam("wanted"))
+_live_by_id = _by_id.where(servers.c.deleted_at.is_(None))
+_locked_by_id = _live_by_id.with_for_update()
+
+
+def unknown(server_id: str) -> NotFound:
+    return NotFound(f"Instance {server_id} could not be found.")
+
+
+def find(conn: Connection, server_id: str) -> Row[Any] | None:
+    """The row, also of a server that was deleted; None if there never was one."""
+    return conn.execute(_by_id, {"wanted": server_id}).first()
+
+
+def get(conn: Connection, server_id: str) -> Row[Any]:
+    """The row of a server that was not deleted. Raises NotFound."""
+    row = conn.execute(_live_by_id, {"wanted": server_id}).first()
+    if row is None:
+        raise unknown(server_id)
+    return row
+
+
+def sees(call: Call, project_id: str) -> bool:
+    return project_id == call.project_id or call.may(ALL_PROJECTS)
+
+
+def visible(conn: Connection, call: Call, server_id: str, *, deleted: bool = False, lock: bool = False) -> Row[Any]:
+    """The row, if the caller may know of it. `lock`: nobody else changes it before this transaction ends.
+
+    Raises NotFound.
+    """
+    query = _by_id if deleted else _locked_by_id if lock else _live_by_id
+    row = conn.execute(query, {"wanted": server_id[:64]}).first()
+    if row is None or not sees(call, row.project_id):
+        raise unknown(server_id)
+    return row
+
+
+def move(conn: Connection, server_id: str, now: datetime, expected: Mapping[str, Any], **values: Any) -> bool:
+    """Change the row if it is in the expected states; False if it is not.
+
+    `expected`: `vm_state` and `task_state`, each a value or a tuple of values that will do; one not given may be any.
+    """
+    here = [servers.c.id == server_id, servers.c.deleted_at.is_(None)]
+    for name, wanted in expected.items():
+        column = servers.c[name]
+        # `== None` is written IS NULL.
+        here.append(column.in_(wanted) if isinstance(wanted, tuple) else column == wanted)
+    return conn.execute(update(servers).where(*here).values(updated_at=now, **values)).rowcount > 0
+
+
+def begin(conn: Connection, call: Call, server_id: str, name: str) -> Row[Any]:
+    """Accept an action: the row as it was, its task state now the action's. Raises NotFound, Conflict."""
+    row = visible(conn, call, server_id)
+    action = ACTIONS[name]
+    check(action, row, over_lock=call.may(OVER_LOCK))
+    accept(conn, call, row, action)
+    return row
+
+
+def accept(conn: Connection, call: Call, row: Row[Any], action: Action) -> None:
+    """Compare and set: somebody else's action in between is a Conflict."""
+    if action.task_state is None:
+        return
+    here = {"vm_state": row.vm_state, "task_state": row.task_state}
+    if not move(conn, row.id, call.now, here, task_state=action.task_state):
+        raise wrong_state(action, row.id, "task_state", "that is changing")
+
+
+def allowed(conn: Connection, call: Call, server_id: str, name: str, *, lock: bool = False) -> Row[Any]:
+    """The row, if this action that sets no task state is allowed now. Raises NotFound, Conflict."""
+    row = visible(conn, call, server_id, lock=lock)
+    check(ACTIONS[name], row, over_lock=call.may(OVER_LOCK))
+    return row
+
+
+def fail(conn: Connection, server_id: str, now: datetime, message: str, **values: Any) -> bool:
+    """Record a fault, with these changes; not on a server that is being deleted."""
+    here = servers.c.id == server_id, servers.c.deleted_at.is_(None), servers.c.task_state.is_distinct_from(DELETING)
+    fault = {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
+    return conn.execute(update(servers).where(*here).values(updated_at=now, **fault, **values)).rowcount > 0
+
+
+def bury(conn: Connection, server_id: str, now: datetime) -> None:
+    """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
+    conn.execute(
+        update(servers)
+        .where(servers.c.id == server_id, servers.c.deleted_at.is_(None))
+        .values(
+            vm_state=DELETED,
+            task_state=None,
+            power_state=0,
+            host=None,
+            admin_password=None,
+            user_data=None,
+            group_id=None,
+            deleted_at=now,
+            terminated_at=now,
+            updated_at=now,
+        )
+    )
+
+
+def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Group → its servers, the oldest first."""
+    found: dict[str, list[str]] = {group_id: [] for group_id in group_ids}
+    rows = conn.execute(
+        select(servers.c.group_id, servers.c.id)
+        .where(servers.c.group_id.in_(group_ids), servers.c.deleted_at.is_(None))
+        .order_by(servers.c.number)
+    )
+    for group_id, server_id in rows:
+        found[group_id].append(server_id)
+    return found
+
+
+def hosts_of(conn: Connection, server_ids: Sequence[str]) -> frozenset[str]:
+    """Where these servers are; unknown ones and those that are nowhere do not count."""
+    live = servers.c.id.in_(server_ids), servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
+    return frozenset(conn.execute(select(servers.c.host).where(*live)).scalars())
+
+
+def host_id(project_id: str, host: str | None) -> str:
+    """Tells a project whether two servers share a host, and not which host it is."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
+
+
+def instance_name(number: int) -> str:
+    return f"instance-{number:08x}"

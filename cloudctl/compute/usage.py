@@ -1,0 +1,68 @@
+"""How long servers were there, and how large they were. Reference: compute.md, section 16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, or_, select
+
+from cloudctl.compute.tables import servers
+
+FOUR_WEEKS = timedelta(weeks=4)
+
+COLUMNS = tuple(
+    servers.c[name]
+    for name in (
+        "number",
+        "id",
+        "name",
+        "project_id",
+        "flavor",
+        "vcpus",
+        "memory_mib",
+        "image_id",
+        "vm_state",
+        "launched_at",
+        "terminated_at",
+        "deleted_at",
+    )
+)
+
+
+@frozen
+class Used:
+    """One server within a period. Times are naive UTC."""
+
+    row: Row[Any]
+    hours: float
+    uptime: int  # seconds since it was launched
+
+    @property
+    def disk_gib(self) -> int:
+        flavor = self.row.flavor
+        return int(flavor["disk"] + flavor["ephemeral"])
+
+
+def between(
+    conn: Connection, start: datetime, stop: datetime, now: datetime, project_id: str | None = None
+) -> list[Used]:
+    """Servers that were there for a part of the period, the oldest first; of all projects if none is named."""
+    there = [
+        servers.c.launched_at.is_not(None),
+        servers.c.launched_at < stop,
+        or_(servers.c.terminated_at.is_(None), servers.c.terminated_at > start),
+    ]
+    if project_id is not None:
+        there.append(servers.c.project_id == project_id)
+    rows: Sequence[Row[Any]] = conn.execute(select(*COLUMNS).where(*there).order_by(servers.c.number)).all()
+    return [used(row, start, stop, now) for row in rows]
+
+
+def used(row: Any, start: datetime, stop: datetime, now: datetime) -> Used:
+    """A rule: nothing is used before a launch, after an end, or in the future."""
+    ended = min(row.terminated_at or now, now)
+    there = min(ended, stop) - max(row.launched_at, start)
+    return Used(row, max(0.0, there.total_seconds() / 3600), max(0, int((ended - row.launched_at).total_seconds())))

@@ -1,0 +1,97 @@
+"""The identity API: its resources, versions and faults. Reference: identity.md, discovery.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloudctl.db import Database
+from cloudctl.identity.api.application_credentials import AccessRules, ApplicationCredentials
+from cloudctl.identity.api.assignments import RoleAssignments
+from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
+from cloudctl.identity.api.domains import Domains
+from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoints
+from cloudctl.identity.api.grants import Grants
+from cloudctl.identity.api.groups import Groups
+from cloudctl.identity.api.limits import Limits, RegisteredLimits
+from cloudctl.identity.api.policies import Policies
+from cloudctl.identity.api.project_tags import ProjectTags
+from cloudctl.identity.api.projects import Projects
+from cloudctl.identity.api.revocations import Revocations
+from cloudctl.identity.api.roles import ImpliedRoles, Roles
+from cloudctl.identity.api.scopes import AuthScopes
+from cloudctl.identity.api.services import Endpoints, Regions, Services
+from cloudctl.identity.api.signed import SignedTokens
+from cloudctl.identity.api.tokens import AuthTokens
+from cloudctl.identity.api.trusts import Trusts
+from cloudctl.identity.api.users import Users
+from cloudctl.identity.api.versions import Version, VersionList
+from cloudctl.identity.login import Logins
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.passwords import Hasher
+from cloudctl.identity.payload import Keys
+from cloudctl.identity.tokens import Tokens
+from cloudctl.rest import faults
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+
+
+def build(
+    http: Http,
+    db: Database,
+    tokens: Tokens,
+    hasher: Hasher,
+    credential_keys: Keys,
+    options: IdentityOptions,
+    instance_ha_url: str = "",
+) -> ApiApp:
+    """The tree under `/identity`.
+
+    `credential_keys` seal what is stored as credentials. `instance_ha_url`: what the catalog says; empty: the host
+    asked, port 15868.
+    """
+    logins = Logins(db, tokens, hasher, options)
+    users = Users(db, logins, hasher, options)
+    auth_tokens = AuthTokens(db, tokens, logins, options, instance_ha_url)
+    resources = (
+        Version(),
+        auth_tokens,
+        AuthScopes(db, instance_ha_url),
+        Revocations(db),
+        users,
+        Groups(db, users.view),
+        Projects(db, options),
+        ProjectTags(db),
+        Domains(db, options),
+        Roles(db),
+        ImpliedRoles(db),
+        Grants(db),
+        RoleAssignments(db),
+        ApplicationCredentials(db, hasher, options),
+        AccessRules(db),
+        Services(db),
+        Endpoints(db, instance_ha_url),
+        EndpointGroups(db, instance_ha_url),
+        ProjectEndpoints(db, instance_ha_url),
+        Regions(db),
+        Credentials(db, credential_keys, options),
+        Ec2Credentials(db, credential_keys, options),
+        SignedTokens(logins, credential_keys, auth_tokens),
+        Trusts(db, options),
+        Policies(db),
+        RegisteredLimits(db),
+        Limits(db),
+    )
+    return ApiApp(pipeline(http), [("", VersionList()), *(("/v3", resource) for resource in resources)])
+
+
+def root(http: Http, others: Sequence[tuple[str, Any]] = ()) -> ApiApp:
+    """`GET {base_url}/`, which answers as `GET {base_url}/identity` does: a client finds the rest from there.
+
+    `others`: what else is mounted beside the APIs.
+    """
+    return ApiApp(pipeline(http), [("", VersionList()), *others])
+
+
+def pipeline(http: Http) -> Pipeline:
+    return Pipeline(http, "identity", faults.IDENTITY, vary="X-Auth-Token", media_status=400)

@@ -1,0 +1,265 @@
+"""/users/{id}/application_credentials and /users/{id}/access_rules. Reference: identity.md, section 7."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.errors import Forbidden, Invalid
+from cloudctl.identity import application_credentials as domain
+from cloudctl.identity import subject, users
+from cloudctl.identity.api.collection import link, page, paged
+from cloudctl.identity.api.fields import Description, Id
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.passwords import Hasher
+from cloudctl.identity.tables import access_rules, application_credentials
+from cloudctl.rest import formats
+from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, Pattern, extra
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page
+from cloudctl.rest.route import Routes
+
+RulePath = Annotated[str, Length(1, 225), Pattern("/.*", "a path: it begins with a slash")]
+
+
+def moment(text: str) -> str:
+    """Raises ValueError unless it is a time."""
+    try:
+        formats.parse_time(text)
+    except OverflowError:
+        raise ValueError(f"{text[:64]!r} is out of range") from None
+    return text
+
+
+Moment = Annotated[str, Length(1, 64), Check(moment)]
+
+
+@frozen
+class DomainReference:
+    id: Id | Missing = MISSING
+    name: Name | Missing = MISSING
+
+
+@frozen
+class RoleReference:
+    id: Id | Missing = MISSING
+    name: Name | Missing = MISSING
+    domain: DomainReference | Missing = MISSING
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class RuleReference:
+    id: Id | Missing = MISSING
+    path: RulePath | Missing = MISSING
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] | Missing = MISSING
+    service: Name | Missing = MISSING
+
+
+@frozen
+class CreateApplicationCredential:
+    name: Name
+    secret: Annotated[str, Length(1, 4096)] | Missing | None = MISSING
+    description: Description | Missing | None = MISSING
+    expires_at: Moment | Missing | None = MISSING
+    expiration: Moment | Missing | None = MISSING
+    roles: Annotated[list[RoleReference], Items(0, 100)] | Missing = MISSING
+    unrestricted: bool = False
+    access_rules: Annotated[list[RuleReference], Items(0, 200)] | Missing | None = MISSING
+    project_id: Id | Missing | None = MISSING
+    others: dict[str, Any] = extra()
+
+
+class ApplicationCredentials:
+    routes = Routes("Application credentials")
+
+    def __init__(self, db: Database, hasher: Hasher, options: IdentityOptions) -> None:
+        self.db = db
+        self.hasher = hasher
+        self.options = options
+
+    @routes.get("/users/<user_id>/application_credentials", policy="identity:list_application_credentials")
+    async def list(self, call: Call, user_id: str) -> dict[str, Any]:
+        """List the application credentials of a user"""
+        check_not_delegated(call)
+        return await self.db.read(self._list, call, user_id)
+
+    def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
+        users.get(conn, user_id)
+        found = page(conn, call, domain.LISTING, application_credentials.c.user_id == user_id)
+        roles = domain.roles_of(conn, [row.id for row in found.rows])
+        return paged(call, "application_credentials", found, lambda call, row: view(conn, call, row, roles[row.id]))
+
+    @routes.post(
+        "/users/<user_id>/application_credentials",
+        policy="identity:create_application_credential",
+        status=201,
+        body=Body(CreateApplicationCredential, key="application_credential"),
+    )
+    async def create(self, call: Call, user_id: str, body: CreateApplicationCredential) -> dict[str, Any]:
+        """Create an application credential for oneself; only this answer shows its secret"""
+        check_may_manage(call)
+        expires_at = expiration(body)
+        check_rules(body)
+        if not call.project_id:
+            raise Forbidden("An application credential needs a token that is scoped to a project.")
+        if body.project_id and body.project_id != call.project_id:
+            raise Forbidden("An application credential is for the project of the token.")
+        secret = body.secret or domain.new_secret()
+        if len(secret) > self.options.passwords.maximum_length:
+            raise Invalid(f"A secret has at most {self.options.passwords.maximum_length} characters.")
+        secret_hash = await self.hasher.hash(secret)
+        shown = await self.db.run(self._create, call, user_id, body, expires_at, secret_hash)
+        return {"application_credential": {**shown, "secret": secret}}
+
+    def _create(
+        self,
+        conn: Connection,
+        call: Call,
+        user_id: str,
+        body: CreateApplicationCredential,
+        expires_at: datetime | None,
+        secret_hash: str,
+    ) -> dict[str, Any]:
+        new = domain.NewCredential(
+            user_id=user_id,
+            project_id=call.project_id,
+            name=body.name,
+            secret_hash=secret_hash,
+            description=body.description or None,
+            expires_at=expires_at,
+            unrestricted=body.unrestricted,
+            roles=None if not body.roles else [_role(conn, role) for role in body.roles],
+            rules=None if body.access_rules in (MISSING, None) else [_rule(rule) for rule in body.access_rules],
+        )
+        row = domain.create(conn, new, call.now, self.options.application_credential_limit)
+        return view(conn, call, row, domain.roles_of(conn, [row.id])[row.id])
+
+    @routes.get(
+        "/users/<user_id>/application_credentials/<credential_id>", policy="identity:get_application_credential"
+    )
+    async def show(self, call: Call, user_id: str, credential_id: str) -> dict[str, Any]:
+        """Show an application credential, without its secret"""
+        return {"application_credential": await self.db.read(self._show, call, user_id, credential_id)}
+
+    def _show(self, conn: Connection, call: Call, user_id: str, credential_id: str) -> dict[str, Any]:
+        row = domain.get(conn, user_id, credential_id)
+        return view(conn, call, row, domain.roles_of(conn, [row.id])[row.id])
+
+    @routes.delete(
+        "/users/<user_id>/application_credentials/<credential_id>", policy="identity:delete_application_credential"
+    )
+    async def delete(self, call: Call, user_id: str, credential_id: str) -> None:
+        """Delete an application credential; its tokens end with it"""
+        check_may_manage(call)
+        await self.db.run(domain.remove, user_id, credential_id)
+
+
+class AccessRules:
+    routes = Routes("Access rules")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.get(
+        "/users/<user_id>/access_rules",
+        policy="identity:list_access_rules",
+        query=tuple(domain.RULE_LISTING.filters),
+    )
+    async def list(self, call: Call, user_id: str) -> dict[str, Any]:
+        """List the access rules of a user"""
+        return paged(call, "access_rules", await self.db.read(self._list, call, user_id), rule_view)
+
+    def _list(self, conn: Connection, call: Call, user_id: str) -> Page:
+        users.get(conn, user_id)
+        return page(conn, call, domain.RULE_LISTING, access_rules.c.user_id == user_id)
+
+    @routes.get("/users/<user_id>/access_rules/<rule_id>", policy="identity:get_access_rule")
+    async def show(self, call: Call, user_id: str, rule_id: str) -> dict[str, Any]:
+        """Show an access rule"""
+        return {"access_rule": rule_view(call, await self.db.read(domain.get_rule, user_id, rule_id))}
+
+    @routes.delete("/users/<user_id>/access_rules/<rule_id>", policy="identity:delete_access_rule")
+    async def delete(self, call: Call, user_id: str, rule_id: str) -> None:
+        """Delete an access rule that no application credential has"""
+        await self.db.run(domain.remove_rule, user_id, rule_id)
+
+
+def check_not_delegated(call: Call) -> None:
+    """A trust's token sees no application credentials. Raises Forbidden."""
+    if call.identity.trust_id:
+        raise Forbidden("A token of a trust cannot be used for application credentials.")
+
+
+def check_may_manage(call: Call) -> None:
+    """Only an unrestricted credential manages others. Raises Forbidden."""
+    check_not_delegated(call)
+    if call.identity.restricted:
+        raise Forbidden("A token of a restricted application credential cannot manage credentials.")
+
+
+def expiration(body: CreateApplicationCredential) -> datetime | None:
+    """Of its two names. Raises Invalid if both are given and differ."""
+    times = [formats.parse_time(text) for text in (body.expires_at, body.expiration) if text]
+    if len(set(times)) > 1:
+        raise Invalid("'expires_at' and 'expiration' differ.")
+    return times[0] if times else None
+
+
+def check_rules(body: CreateApplicationCredential) -> None:
+    """Raises Invalid for a rule that has neither an id nor all the rest."""
+    for rule in body.access_rules or ():
+        if rule.id is MISSING and MISSING in (rule.path, rule.method, rule.service):
+            raise Invalid("An access rule has 'id', or 'path', 'method' and 'service'.")
+
+
+def _role(conn: Connection, body: RoleReference) -> domain.RoleName:
+    if body.id is not MISSING:
+        return domain.RoleName(id=body.id)
+    if body.name is MISSING:
+        raise Invalid("A role has 'id' or 'name'.")
+    return domain.RoleName(name=body.name)
+
+
+def _rule(body: RuleReference) -> domain.NewRule:
+    if body.id is not MISSING:
+        return domain.NewRule(id=body.id)
+    return domain.NewRule(path=body.path or "", method=body.method or "", service=body.service or "")
+
+
+def view(conn: Connection, call: Call, row: Row[Any], roles: Sequence[Row[Any]]) -> dict[str, Any]:
+    expires = formats.micros(row.expires_at)
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "user_id": row.user_id,
+        "project_id": row.project_id,
+        "system": None,
+        "roles": [{"id": role.id, "name": role.name, "domain_id": role.domain_id or None} for role in roles],
+        "expires_at": expires,
+        "expiration": expires,
+        "unrestricted": row.unrestricted,
+        "links": link(call, "users", row.user_id, "application_credentials", row.id),
+    }
+    if row.has_access_rules:
+        shown["access_rules"] = [
+            {"id": rule.id, "path": rule.path, "method": rule.method, "service": rule.service}
+            for rule in subject.rules_of(conn, row.id)
+        ]
+    return shown
+
+
+def rule_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "path": row.path,
+        "method": row.method,
+        "service": row.service,
+        "links": link(call, "users", row.user_id, "access_rules", row.id),
+    }

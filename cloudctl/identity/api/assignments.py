@@ -1,0 +1,115 @@
+"""/role_assignments. Reference: identity.md, section 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, select
+
+from cloudctl.db import Database
+from cloudctl.identity import assignment_list, records
+from cloudctl.identity.api.collection import listed
+from cloudctl.identity.assignment_list import Assignment
+from cloudctl.identity.tables import groups, projects, roles, users
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+FILTERS = (
+    "user.id",
+    "group.id",
+    "role.id",
+    "scope.project.id",
+    "scope.domain.id",
+    "scope.system",
+    "scope.OS-INHERIT:inherited_to",
+    "effective",
+    "include_names",
+    "include_subtree",
+)
+
+
+@frozen
+class Names:
+    """id → (name, domain id), of everything that a list shows; without names nothing is looked up."""
+
+    users: dict[str, tuple[str, str]]
+    groups: dict[str, tuple[str, str]]
+    roles: dict[str, tuple[str, str]]
+    projects: dict[str, tuple[str, str]]
+
+    def shown(self, kind: str, id: str) -> dict[str, Any]:
+        found = getattr(self, kind).get(id)
+        if found is None:
+            return {"id": id}
+        name, domain_id = found
+        return {"id": id, "name": name, **self._domain(kind, domain_id)}
+
+    def _domain(self, kind: str, domain_id: str) -> dict[str, Any]:
+        if domain_id:
+            return {"domain": {"id": domain_id, "name": self.projects.get(domain_id, ("", ""))[0]}}
+        return {"domain": None} if kind == "roles" else {}
+
+
+class RoleAssignments:
+    routes = Routes("Role assignments")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.get("/role_assignments", policy="identity:list_role_assignments", query=FILTERS)
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List role assignments"""
+        wanted = assignment_list.wanted(call.query)
+        views = await self.db.read(self._list, call, wanted)
+        limit = call.query.integer("limit") or records.LIMITS.most
+        return listed(call, "role_assignments", views[:limit])
+
+    def _list(self, conn: Connection, call: Call, wanted: assignment_list.Wanted) -> Any:
+        found = assignment_list.find(conn, wanted, call.identity.domain_id)
+        names = look_up(conn, found) if wanted.include_names else Names({}, {}, {}, {})
+        return [view(call, one, names) for one in found]
+
+
+def look_up(conn: Connection, found: Iterable[Assignment]) -> Names:
+    def named(table: Any, ids: set[str]) -> dict[str, tuple[str, str]]:
+        query = select(table.c.id, table.c.name, table.c.domain_id).where(table.c.id.in_(ids))
+        return {row.id: (row.name, row.domain_id) for row in conn.execute(query)}
+
+    rows = [*found]
+    by_user = named(users, {one.user_id for one in rows})
+    by_group = named(groups, {one.group_id for one in rows})
+    by_role = named(roles, {one.role_id for one in rows})
+    by_project = named(projects, {one.target_id for one in rows})
+    domain_ids = {domain for kind in (by_user, by_group, by_role, by_project) for _, domain in kind.values()}
+    return Names(by_user, by_group, by_role, by_project | named(projects, domain_ids))
+
+
+def view(call: Call, one: Assignment, names: Names) -> dict[str, Any]:
+    root = f"{call.root_url}/v3"
+    kind, id = ("users", one.user_id) if one.user_id else ("groups", one.group_id)
+    if one.target_kind == "system":
+        scope: dict[str, Any] = {"system": {"all": True}}
+    else:
+        scope = {one.target_kind: names.shown("projects", one.target_id)}
+    if one.inherited:
+        scope["OS-INHERIT:inherited_to"] = "projects"
+    links = {"assignment": root + path(one)}
+    if one.through_group:
+        links["membership"] = f"{root}/groups/{one.through_group}/users/{one.user_id}"
+    if one.prior_role:
+        links["prior_role"] = f"{root}/roles/{one.prior_role}"
+    return {"role": names.shown("roles", one.role_id), kind[:-1]: names.shown(kind, id), "scope": scope, "links": links}
+
+
+def path(one: Assignment) -> str:
+    """Of the grant that it comes from."""
+    actor = (
+        f"groups/{one.through_group or one.group_id}" if one.through_group or one.group_id else f"users/{one.user_id}"
+    )
+    role_id = one.prior_role or one.role_id
+    if one.source_kind == "system":
+        return f"/system/{actor}/roles/{role_id}"
+    grant = f"/{one.source_kind}s/{one.source_id}/{actor}/roles/{role_id}"
+    return f"/OS-INHERIT{grant}/inherited_to_projects" if one.inherited else grant

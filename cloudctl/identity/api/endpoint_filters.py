@@ -1,0 +1,233 @@
+"""/OS-EP-FILTER: endpoint groups, and which endpoints a project sees. Reference: identity.md, section 9."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, select
+
+from cloudctl.db import Database
+from cloudctl.identity import endpoint_filters as domain
+from cloudctl.identity import projects, records, services, tables
+from cloudctl.identity.api.collection import link, listed, page, paged
+from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.api.projects import views as project_views
+from cloudctl.identity.api.services import RegionId, endpoint_view
+from cloudctl.rest.body import MISSING, Body, Missing, Name, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page
+from cloudctl.rest.route import Routes
+
+GROUPS = "/OS-EP-FILTER/endpoint_groups"
+GROUP = f"{GROUPS}/<group_id>"
+PROJECT = "/OS-EP-FILTER/projects/<project_id>"
+
+
+@frozen
+class Filters:
+    service_id: Id | Missing = MISSING
+    region_id: RegionId | Missing = MISSING
+    interface: Literal["public", "internal", "admin"] | Missing = MISSING
+    enabled: bool | Missing = MISSING
+
+
+@frozen
+class CreateGroup:
+    name: Name
+    filters: Filters
+    description: Description | Missing | None = MISSING
+
+
+@frozen
+class UpdateGroup:
+    name: Name | Missing = MISSING
+    filters: Filters | Missing = MISSING
+    description: Description | Missing | None = MISSING
+
+
+def values_of(body: CreateGroup | UpdateGroup) -> dict[str, Any]:
+    values = changes(body)
+    if "filters" in values:
+        values["filters"] = given(values["filters"])
+    return values
+
+
+class EndpointGroups:
+    routes = Routes("Endpoint groups")
+
+    def __init__(self, db: Database, instance_ha_url: str) -> None:
+        self.db = db
+        self.instance_ha_url = instance_ha_url
+
+    @routes.get(GROUPS, policy="identity:list_endpoint_groups", query=("name",))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List endpoint groups"""
+        return paged(call, "endpoint_groups", await self.db.read(self._list, call), view)
+
+    def _list(self, conn: Connection, call: Call) -> Page:
+        return page(conn, call, domain.LISTING)
+
+    @routes.post(
+        GROUPS, policy="identity:create_endpoint_group", status=201, body=Body(CreateGroup, key="endpoint_group")
+    )
+    async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
+        """Create an endpoint group"""
+        return {"endpoint_group": view(call, await self.db.run(domain.create, values_of(body), call.now))}
+
+    @routes.get(GROUP, policy="identity:get_endpoint_group")
+    async def show(self, call: Call, group_id: str) -> dict[str, Any]:
+        """Show an endpoint group"""
+        return {"endpoint_group": view(call, await self.db.read(domain.get, group_id))}
+
+    @routes.patch(GROUP, policy="identity:update_endpoint_group", body=Body(UpdateGroup, key="endpoint_group"))
+    async def update(self, call: Call, group_id: str, body: UpdateGroup) -> dict[str, Any]:
+        """Change an endpoint group"""
+        return {"endpoint_group": view(call, await self.db.run(domain.change, group_id, values_of(body)))}
+
+    @routes.delete(GROUP, policy="identity:delete_endpoint_group")
+    async def delete(self, call: Call, group_id: str) -> None:
+        """Delete an endpoint group"""
+        await self.db.run(domain.remove, group_id)
+
+    @routes.get(f"{GROUP}/endpoints", policy="identity:list_endpoints_associated_with_endpoint_group")
+    async def endpoints(self, call: Call, group_id: str) -> dict[str, Any]:
+        """List the endpoints that meet the filters of a group"""
+        return listed(call, "endpoints", await self.db.read(self._endpoints, call, group_id))
+
+    def _endpoints(self, conn: Connection, call: Call, group_id: str) -> Any:
+        condition = domain.meets(domain.get(conn, group_id).filters)
+        rows = page(conn, call, services.ENDPOINTS, condition).rows
+        return [endpoint_view(call, row, self.instance_ha_url) for row in rows]
+
+    # -- projects of a group
+
+    @routes.get(f"{GROUP}/projects", policy="identity:list_projects_associated_with_endpoint_group")
+    async def projects(self, call: Call, group_id: str) -> dict[str, Any]:
+        """List the projects of an endpoint group"""
+        return listed(call, "projects", await self.db.read(self._projects, call, group_id))
+
+    def _projects(self, conn: Connection, call: Call, group_id: str) -> Any:
+        domain.get(conn, group_id)
+        return associated_projects(conn, call, domain.with_group(group_id))
+
+    @routes.put(f"{GROUP}/projects/<project_id>", policy="identity:add_endpoint_group_to_project", status=204)
+    async def add(self, call: Call, group_id: str, project_id: str) -> None:
+        """Let a project see the endpoints of a group"""
+        await self.db.run(self._add, group_id, project_id)
+
+    def _add(self, conn: Connection, group_id: str, project_id: str) -> None:
+        self._both(conn, group_id, project_id)
+        domain.associate(conn, tables.project_endpoint_groups, group_id=group_id, project_id=project_id)
+
+    @routes.get(f"{GROUP}/projects/<project_id>", policy="identity:get_endpoint_group_in_project")
+    async def check(self, call: Call, group_id: str, project_id: str) -> dict[str, Any]:
+        """Show the endpoint group of a project"""
+        return {"endpoint_group": view(call, await self.db.read(self._check, group_id, project_id))}
+
+    def _check(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
+        group = self._both(conn, group_id, project_id)
+        key = {"group_id": group_id, "project_id": project_id}
+        if not domain.is_associated(conn, tables.project_endpoint_groups, **key):
+            raise records.not_found("endpoint group in project", group_id)
+        return group
+
+    @routes.delete(f"{GROUP}/projects/<project_id>", policy="identity:remove_endpoint_group_from_project")
+    async def remove(self, call: Call, group_id: str, project_id: str) -> None:
+        """Let a project no longer see the endpoints of a group"""
+        await self.db.run(self._remove, group_id, project_id)
+
+    def _remove(self, conn: Connection, group_id: str, project_id: str) -> None:
+        self._both(conn, group_id, project_id)
+        if not domain.dissociate(conn, tables.project_endpoint_groups, group_id=group_id, project_id=project_id):
+            raise records.not_found("endpoint group in project", group_id)
+
+    def _both(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
+        projects.get(conn, project_id)
+        return domain.get(conn, group_id)
+
+    @routes.get(f"{PROJECT}/endpoint_groups", policy="identity:list_endpoint_groups_for_project")
+    async def of_project(self, call: Call, project_id: str) -> dict[str, Any]:
+        """List the endpoint groups of a project"""
+        return paged(call, "endpoint_groups", await self.db.read(self._of_project, call, project_id), view)
+
+    def _of_project(self, conn: Connection, call: Call, project_id: str) -> Page:
+        projects.get(conn, project_id)
+        return page(conn, call, domain.LISTING, domain.in_project(project_id))
+
+
+class ProjectEndpoints:
+    routes = Routes("Endpoints of projects")
+
+    def __init__(self, db: Database, instance_ha_url: str) -> None:
+        self.db = db
+        self.instance_ha_url = instance_ha_url
+
+    @routes.get(f"{PROJECT}/endpoints", policy="identity:list_endpoints_for_project")
+    async def list(self, call: Call, project_id: str) -> dict[str, Any]:
+        """List the endpoints that a project sees"""
+        return listed(call, "endpoints", await self.db.read(self._list, call, project_id))
+
+    def _list(self, conn: Connection, call: Call, project_id: str) -> Any:
+        projects.get(conn, project_id)
+        chosen = domain.of_project(conn, project_id)
+        rows = page(conn, call, services.ENDPOINTS, *([] if chosen is None else [chosen])).rows
+        return [endpoint_view(call, row, self.instance_ha_url) for row in rows]
+
+    @routes.get("/OS-EP-FILTER/endpoints/<endpoint_id>/projects", policy="identity:list_projects_for_endpoint")
+    async def projects(self, call: Call, endpoint_id: str) -> dict[str, Any]:
+        """List the projects with which an endpoint is associated"""
+        return listed(call, "projects", await self.db.read(self._projects, call, endpoint_id))
+
+    def _projects(self, conn: Connection, call: Call, endpoint_id: str) -> Any:
+        services.get_endpoint(conn, endpoint_id)
+        return associated_projects(conn, call, domain.with_endpoint(endpoint_id))
+
+    @routes.put(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:add_endpoint_to_project", status=204)
+    async def add(self, call: Call, project_id: str, endpoint_id: str) -> None:
+        """Let a project see an endpoint"""
+        await self.db.run(self._add, project_id, endpoint_id)
+
+    def _add(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
+        self._both(conn, project_id, endpoint_id)
+        domain.associate(conn, tables.project_endpoints, project_id=project_id, endpoint_id=endpoint_id)
+
+    @routes.get(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:check_endpoint_in_project", status=204)
+    async def check(self, call: Call, project_id: str, endpoint_id: str) -> None:
+        """Check whether an endpoint is associated with a project"""
+        await self.db.read(self._check, project_id, endpoint_id)
+
+    def _check(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
+        self._both(conn, project_id, endpoint_id)
+        key = {"project_id": project_id, "endpoint_id": endpoint_id}
+        if not domain.is_associated(conn, tables.project_endpoints, **key):
+            raise records.not_found("endpoint in project", endpoint_id)
+
+    @routes.delete(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:remove_endpoint_from_project")
+    async def remove(self, call: Call, project_id: str, endpoint_id: str) -> None:
+        """Let a project no longer see an endpoint"""
+        await self.db.run(self._remove, project_id, endpoint_id)
+
+    def _remove(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
+        self._both(conn, project_id, endpoint_id)
+        if not domain.dissociate(conn, tables.project_endpoints, project_id=project_id, endpoint_id=endpoint_id):
+            raise records.not_found("endpoint in project", endpoint_id)
+
+    def _both(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
+        projects.get(conn, project_id)
+        services.get_endpoint(conn, endpoint_id)
+
+
+def associated_projects(conn: Connection, call: Call, where: Any) -> Any:
+    table = tables.projects
+    return project_views(conn, call, conn.execute(select(table).where(where).order_by(table.c.name, table.c.id)))
+
+
+def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "filters": row.filters,
+        "links": link(call, "OS-EP-FILTER", "endpoint_groups", row.id),
+    }

@@ -1,0 +1,38 @@
+"""Types of fields that several bodies have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import attrs
+from attrs import frozen
+
+from cloudctl.rest.body import Length, Missing, given
+from cloudctl.rest.call import Call
+
+Id = Annotated[str, Length(1, 64)]
+ProjectTitle = Annotated[str, Length(1, 64, blank=False)]
+Description = Annotated[str, Length(0, 65_535)]
+
+
+@frozen
+class Immutable:
+    """Options of projects, domains and roles."""
+
+    immutable: bool | Missing | None = Missing.MISSING
+
+
+def changes(body: Any) -> dict[str, Any]:
+    """The fields that were sent; options as a plain object, and `extra` only if there is any."""
+    found = given(body)
+    if not found.get("extra"):
+        found.pop("extra", None)
+    options = found.get("options")
+    if options is not None and attrs.has(type(options)):
+        found["options"] = given(options)
+    return found
+
+
+def domain_of(call: Call, named: str | Missing | None) -> str:
+    """The domain of a new record: the one named, else that of the caller's scope, else the default one."""
+    return named or call.identity.domain_id or "default"

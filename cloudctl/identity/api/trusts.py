@@ -1,0 +1,164 @@
+"""/OS-TRUST/trusts. Reference: identity.md, section 11."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.errors import Forbidden
+from cloudctl.identity import records, tables, trusts
+from cloudctl.identity.api.application_credentials import Moment
+from cloudctl.identity.api.collection import link, listed, page, paged
+from cloudctl.identity.api.fields import Id
+from cloudctl.identity.api.roles import view as role_view
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.rest import formats
+from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, Range, extra
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+
+@frozen
+class RoleReference:
+    id: Id | Missing = MISSING
+    name: Name | Missing = MISSING
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class CreateTrust:
+    trustor_user_id: Id
+    trustee_user_id: Id
+    impersonation: bool
+    project_id: Id | Missing | None = MISSING
+    roles: Annotated[list[RoleReference], Items(0, 100)] | Missing = MISSING
+    expires_at: Moment | Missing | None = MISSING
+    remaining_uses: Annotated[int, Range(1)] | Missing | None = MISSING
+    allow_redelegation: bool | Missing = MISSING
+    redelegation_count: Annotated[int, Range(0)] | Missing | None = MISSING
+    extra: dict[str, Any] = extra()
+
+
+class Trusts:
+    routes = Routes("Trusts")
+
+    def __init__(self, db: Database, options: IdentityOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.post("/OS-TRUST/trusts", policy="identity:create_trust", status=201, body=Body(CreateTrust, key="trust"))
+    async def create(self, call: Call, body: CreateTrust) -> dict[str, Any]:
+        """Let another user act with some of one's own roles"""
+        if call.identity.application_credential_id:
+            raise Forbidden("A token of an application credential cannot create trusts.")
+        if body.trustor_user_id != call.user_id:
+            raise Forbidden("Only the trustor can create a trust.")
+        if not call.project_id:
+            raise Forbidden("A trust needs a token that is scoped to a project.")
+        if (body.project_id or "") != call.project_id:
+            raise Forbidden("A trust is for the project of the token.")
+        return {"trust": await self.db.run(self._create, call, body)}
+
+    def _create(self, conn: Connection, call: Call, body: CreateTrust) -> dict[str, Any]:
+        count = body.redelegation_count or 0
+        if body.allow_redelegation:
+            count = count or self.options.trust_redelegations
+        elif body.allow_redelegation is False:
+            count = 0
+        new = trusts.NewTrust(
+            trustor_user_id=body.trustor_user_id,
+            trustee_user_id=body.trustee_user_id,
+            project_id=call.project_id,
+            impersonation=body.impersonation,
+            roles=[trusts.RoleName(role.id or None, role.name or None) for role in body.roles or ()],
+            expires_at=formats.parse_time(body.expires_at) if body.expires_at else None,
+            remaining_uses=body.remaining_uses or None,
+            redelegation_count=count,
+            redelegated=call.identity.trust_id,
+            extra=body.extra,
+        )
+        row = trusts.create(conn, new, call.now, self.options.trust_redelegations)
+        return self._shown(conn, call, row)
+
+    @routes.get("/OS-TRUST/trusts", policy="identity:list_trusts", query=tuple(trusts.LISTING.filters))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List trusts: those one has made or received, or all"""
+        mine = {call.query.get("trustor_user_id"), call.query.get("trustee_user_id")}
+        if call.user_id not in mine:
+            call.require("identity:list_all_trusts")
+        return await self.db.read(self._list, call)
+
+    def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
+        table = tables.trusts.c
+        alive = table.expires_at.is_(None) | (table.expires_at > call.now)
+        left = table.remaining_uses.is_(None) | (table.remaining_uses > 0)
+        return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left), view)
+
+    @routes.get("/OS-TRUST/trusts/<trust_id>", policy="identity:get_trust")
+    async def show(self, call: Call, trust_id: str) -> dict[str, Any]:
+        """Show a trust"""
+        return {"trust": await self.db.read(self._show, call, trust_id)}
+
+    def _show(self, conn: Connection, call: Call, trust_id: str) -> dict[str, Any]:
+        return self._shown(conn, call, self._visible(conn, call, trust_id))
+
+    def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+        return {**view(call, row), "roles": [role_view(call, role) for role in trusts.roles_of(conn, row.id)]}
+
+    def _visible(self, conn: Connection, call: Call, trust_id: str) -> Row[Any]:
+        row = trusts.get(conn, trust_id, call.now)
+        if call.user_id not in (row.trustor_user_id, row.trustee_user_id):
+            call.require("identity:get_all_trusts")
+        return row
+
+    @routes.delete("/OS-TRUST/trusts/<trust_id>", policy="identity:delete_trust")
+    async def delete(self, call: Call, trust_id: str) -> None:
+        """End a trust, and the tokens that were made from it"""
+        await self.db.run(self._delete, call, trust_id)
+
+    def _delete(self, conn: Connection, call: Call, trust_id: str) -> None:
+        row = records.get(conn, tables.trusts, trust_id, "trust")
+        if call.user_id != row.trustor_user_id:
+            call.require("identity:delete_all_trusts")
+        trusts.remove(conn, trust_id)
+
+    # -- roles
+
+    @routes.get("/OS-TRUST/trusts/<trust_id>/roles", policy="identity:list_roles_for_trust")
+    async def list_roles(self, call: Call, trust_id: str) -> dict[str, Any]:
+        """List the roles of a trust"""
+        return listed(call, "roles", await self.db.read(self._roles, call, trust_id))
+
+    def _roles(self, conn: Connection, call: Call, trust_id: str) -> Any:
+        self._visible(conn, call, trust_id)
+        return [role_view(call, role) for role in trusts.roles_of(conn, trust_id)]
+
+    @routes.get("/OS-TRUST/trusts/<trust_id>/roles/<role_id>", policy="identity:list_roles_for_trust")
+    async def show_role(self, call: Call, trust_id: str, role_id: str) -> dict[str, Any]:
+        """Show a role of a trust"""
+        for role in await self.db.read(self._roles, call, trust_id):
+            if role["id"] == role_id:
+                return {"role": role}
+        raise records.not_found("role in trust", role_id)
+
+
+def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+    """Without its roles."""
+    return {
+        **row.extra,
+        "id": row.id,
+        "trustor_user_id": row.trustor_user_id,
+        "trustee_user_id": row.trustee_user_id,
+        "project_id": row.project_id,
+        "impersonation": row.impersonation,
+        "expires_at": None if row.expires_at is None else formats.zulu_micros(row.expires_at),
+        "deleted_at": None,
+        "remaining_uses": row.remaining_uses,
+        "redelegation_count": row.redelegation_count,
+        "redelegated_trust_id": row.redelegated_trust_id,
+        "roles_links": {**link(call, "OS-TRUST", "trusts", row.id, "roles"), "next": None, "previous": None},
+        "links": link(call, "OS-TRUST", "trusts", row.id),
+    }

@@ -1,0 +1,200 @@
+"""/users: users, their passwords, their projects and groups. Reference: identity.md, section 3."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.identity import groups, lockout, password_rules, reachable, tables, users
+from cloudctl.identity.api.collection import link, listed, page, paged
+from cloudctl.identity.api.fields import Description, Id, changes, domain_of
+from cloudctl.identity.api.groups import view as group_view
+from cloudctl.identity.api.projects import views as project_views
+from cloudctl.identity.auth_request import UserName
+from cloudctl.identity.login import Logins
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.passwords import Hasher
+from cloudctl.identity.records import check_id
+from cloudctl.identity.subject import invalid
+from cloudctl.rest import formats
+from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Name, extra
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page
+from cloudctl.rest.route import Routes
+
+Methods = Annotated[list[Annotated[str, Length(1, 64)]], Items(0, 16)]
+
+
+@frozen
+class UserOptions:
+    """null takes an option away."""
+
+    ignore_change_password_upon_first_use: bool | Missing | None = MISSING
+    ignore_password_expiry: bool | Missing | None = MISSING
+    ignore_lockout_failure_attempts: bool | Missing | None = MISSING
+    lock_password: bool | Missing | None = MISSING
+    ignore_user_inactivity: bool | Missing | None = MISSING
+    multi_factor_auth_enabled: bool | Missing | None = MISSING
+    multi_factor_auth_rules: Annotated[list[Methods], Items(0, 64)] | Missing | None = MISSING
+
+
+@frozen
+class CreateUser:
+    name: Name
+    domain_id: Id | Missing | None = MISSING
+    password: str | Missing | None = MISSING
+    enabled: bool | Missing = MISSING
+    default_project_id: Id | Missing | None = MISSING
+    description: Description | Missing | None = MISSING
+    options: UserOptions | Missing = MISSING
+    extra: dict[str, Any] = extra()
+
+
+@frozen
+class UpdateUser:
+    name: Name | Missing = MISSING
+    domain_id: Id | Missing | None = MISSING
+    password: str | Missing | None = MISSING
+    enabled: bool | Missing = MISSING
+    default_project_id: Id | Missing | None = MISSING
+    description: Description | Missing | None = MISSING
+    options: UserOptions | Missing = MISSING
+    extra: dict[str, Any] = extra()
+
+
+@frozen
+class ChangePassword:
+    original_password: str
+    password: str
+    others: dict[str, Any] = extra()
+
+
+class Users:
+    routes = Routes("Users")
+
+    def __init__(self, db: Database, logins: Logins, hasher: Hasher, options: IdentityOptions) -> None:
+        self.db = db
+        self.logins = logins
+        self.hasher = hasher
+        self.options = options
+        self.rules = options.passwords
+
+    @routes.get("/users", policy="identity:list_users", query=tuple(users.FILTERS))
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List users"""
+        found = await self.db.read(self._list, call)
+        return paged(call, "users", found, self.view)
+
+    def _list(self, conn: Connection, call: Call) -> Page:
+        own = [tables.users.c.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+        return page(conn, call, users.LISTING, *own)
+
+    @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))
+    async def create(self, call: Call, body: CreateUser) -> dict[str, Any]:
+        """Create a user"""
+        values = changes(body)
+        values["domain_id"] = domain_of(call, body.domain_id)
+        call.require(domain_id=values["domain_id"])
+        await self._hash(values)
+        return {"user": self.view(call, await self.db.run(users.create, values, self.rules, call.now))}
+
+    @routes.get("/users/<user_id>", policy="identity:get_user")
+    async def show(self, call: Call, user_id: str) -> dict[str, Any]:
+        """Show a user"""
+        return {"user": self.view(call, await self.db.read(self._required, call, user_id))}
+
+    @routes.patch("/users/<user_id>", policy="identity:update_user", body=Body(UpdateUser, key="user"))
+    async def update(self, call: Call, user_id: str, body: UpdateUser) -> dict[str, Any]:
+        """Change a user"""
+        check_id(body.extra, user_id)
+        values = changes(body)
+        if "password" in values:
+            # Who may not change it causes no hash to be computed.
+            await self.db.read(self._required, call, user_id)
+        await self._hash(values)
+        return {"user": self.view(call, await self.db.run(self._update, call, user_id, values))}
+
+    def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> Row[Any]:
+        self._required(conn, call, user_id)
+        return users.change(conn, user_id, values, self.rules, call.now)
+
+    @routes.delete("/users/<user_id>", policy="identity:delete_user")
+    async def delete(self, call: Call, user_id: str) -> None:
+        """Delete a user"""
+        await self.db.run(self._delete, call, user_id)
+
+    def _delete(self, conn: Connection, call: Call, user_id: str) -> None:
+        self._required(conn, call, user_id)
+        users.remove(conn, user_id)
+
+    def _required(self, conn: Connection, call: Call, user_id: str) -> Row[Any]:
+        """The user, if the Operation's rule allows it for the user's domain."""
+        row = users.get(conn, user_id)
+        call.require(domain_id=row.domain_id)
+        return row
+
+    # -- passwords
+
+    async def _hash(self, values: dict[str, Any]) -> None:
+        """Replace `password` by its hash. Raises Invalid."""
+        if "password" in values:
+            password = values.pop("password")
+            if password is not None:
+                password_rules.check(password, self.rules)
+            values["password_hash"] = None if password is None else await self.hasher.hash(password)
+
+    @routes.post("/users/<user_id>/password", policy=None, status=204, body=Body(ChangePassword, key="user"))
+    async def change_password(self, call: Call, user_id: str, body: ChangePassword) -> None:
+        """Change one's own password; the original one is proof enough, even if it has expired"""
+        proof = await self.logins.prove_password(UserName(id=user_id), body.original_password)
+        password_rules.check(body.password, self.rules)
+        for stored in await self.db.read(password_rules.earlier, user_id, self.rules):
+            if await self.hasher.verify(stored, body.password):
+                told = f"The new password must differ from the last {self.rules.unique_last_count}."
+                raise Invalid(told)
+        new_hash = await self.hasher.hash(body.password)
+        arguments = (user_id, proof.stored_hash, new_hash, self.rules, call.now)
+        if not await self.db.run(users.change_own_password, *arguments):
+            raise invalid()
+
+    # -- what belongs to a user
+
+    @routes.get("/users/<user_id>/projects", policy="identity:list_user_projects")
+    async def list_projects(self, call: Call, user_id: str) -> dict[str, Any]:
+        """List the projects in which a user has a role"""
+        return listed(call, "projects", await self.db.read(self._projects, call, user_id))
+
+    def _projects(self, conn: Connection, call: Call, user_id: str) -> Any:
+        self._required(conn, call, user_id)
+        return project_views(conn, call, reachable.projects_of(conn, user_id))
+
+    @routes.get("/users/<user_id>/groups", policy="identity:list_groups_for_user")
+    async def list_groups(self, call: Call, user_id: str) -> dict[str, Any]:
+        """List the groups that a user is in"""
+        found = await self.db.read(self._groups, call, user_id)
+        return paged(call, "groups", found, group_view)
+
+    def _groups(self, conn: Connection, call: Call, user_id: str) -> Page:
+        self._required(conn, call, user_id)
+        return page(conn, call, groups.LISTING, groups.of_user(user_id))
+
+    def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:
+        shown = {
+            **row.extra,
+            "id": row.id,
+            "name": row.name,
+            "domain_id": row.domain_id,
+            "enabled": row.enabled and not lockout.is_inactive(row, self.rules, call.now),
+            "description": row.description,
+            "federated": [],
+            "options": row.options,
+            "password_expires_at": formats.micros(row.password_expires_at),
+            "links": link(call, "users", row.id),
+        }
+        if row.default_project_id is not None:
+            shown["default_project_id"] = row.default_project_id
+        return shown

@@ -1,0 +1,209 @@
+"""Application credentials: a user's roles in one project, without the password. Reference: identity.md, section 7."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Forbidden, Invalid
+from cloudctl.identity import cascade, effective, epoch, records
+from cloudctl.identity.effective import Role
+from cloudctl.identity.payload import Scope, ScopeKind
+from cloudctl.identity.records import folded, text_filters
+from cloudctl.identity.tables import (
+    access_rules,
+    application_credential_roles,
+    application_credential_rules,
+    application_credentials,
+    roles,
+)
+from cloudctl.rest.listing import Listing, equals
+
+SECRET_BYTES = 64  # 86 characters of URL-safe base64
+
+LISTING = Listing(
+    application_credentials,
+    sort_keys={
+        "id": application_credentials.c.id,
+        "name": application_credentials.c.name,
+        "created_at": application_credentials.c.created_at,
+    },
+    order=(("created_at", "asc"),),
+    filters=text_filters("name", application_credentials.c.name),
+)
+
+RULE_LISTING = Listing(
+    access_rules,
+    sort_keys={"id": access_rules.c.id, "created_at": access_rules.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={
+        "service": equals(access_rules.c.service),
+        "path": equals(access_rules.c.path),
+        "method": equals(access_rules.c.method),
+    },
+)
+
+
+@frozen
+class RoleName:
+    """By id, or by name in a domain ("": of the whole cloud)."""
+
+    id: str | None = None
+    name: str | None = None
+    domain_id: str = ""
+
+
+@frozen
+class NewRule:
+    """A rule to make, or, by id, one that the user has."""
+
+    id: str | None = None
+    path: str = ""
+    method: str = ""
+    service: str = ""
+
+
+@frozen
+class NewCredential:
+    """`roles` None: all that the token has. `rules` None: it may be used for every call."""
+
+    user_id: str
+    project_id: str
+    name: str
+    secret_hash: str
+    description: str | None
+    expires_at: datetime | None
+    unrestricted: bool
+    roles: Sequence[RoleName] | None
+    rules: Sequence[NewRule] | None
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def get(conn: Connection, user_id: str, credential_id: str) -> Row[Any]:
+    """Raises NotFound; so is the credential of another user."""
+    table = application_credentials.c
+    query = select(application_credentials).where(table.id == credential_id, table.user_id == user_id)
+    row = conn.execute(query).first()
+    if row is None:
+        raise records.not_found("application credential", credential_id)
+    return row
+
+
+def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[Any]]:
+    """Credential id → its roles, by name."""
+    found: dict[str, list[Any]] = {id: [] for id in credential_ids}
+    query = (
+        select(application_credential_roles.c.credential_id, roles.c.id, roles.c.name, roles.c.domain_id)
+        .join(roles, roles.c.id == application_credential_roles.c.role_id)
+        .where(application_credential_roles.c.credential_id.in_(credential_ids))
+        .order_by(roles.c.name)
+    )
+    for row in conn.execute(query):
+        found[row.credential_id].append(row)
+    return found
+
+
+def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Row[Any]:
+    """Raises Conflict (name), Invalid (a role that the user lacks, a time in the past), Forbidden (too many)."""
+    if new.expires_at is not None and new.expires_at <= now:
+        raise Invalid("The expiration of an application credential must be in the future.")
+    table = application_credentials.c
+    held = conn.execute(select(func.count()).where(table.user_id == new.user_id)).scalar_one()
+    if most and held >= most:
+        raise Forbidden(f"A user has at most {most} application credentials.")
+    scope = Scope(ScopeKind.PROJECT, new.project_id)
+    chosen = _chosen_roles(conn, new.roles, effective.roles_on(conn, new.user_id, scope))
+    row = {
+        "id": new_hex_id(),
+        "user_id": new.user_id,
+        "project_id": new.project_id,
+        "name": new.name,
+        "name_key": folded(new.name),
+        "secret_hash": new.secret_hash,
+        "description": new.description,
+        "expires_at": new.expires_at,
+        "unrestricted": new.unrestricted,
+        "has_access_rules": new.rules is not None,
+        "created_at": now,
+    }
+    taken = Conflict(f"It is not permitted to have two application credentials with the same name: {new.name}.")
+    records.insert_unique(conn, application_credentials, row, taken)
+    for role_id in chosen:
+        conn.execute(insert(application_credential_roles).values(credential_id=row["id"], role_id=role_id))
+    for rule_id in dict.fromkeys(_rule(conn, new.user_id, rule, now) for rule in new.rules or ()):
+        conn.execute(insert(application_credential_rules).values(credential_id=row["id"], rule_id=rule_id))
+    return get(conn, new.user_id, str(row["id"]))
+
+
+def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[Role]) -> set[str]:
+    if wanted is None:
+        return {role.id for role in held}
+    chosen = set()
+    for name in wanted:
+        matching = {
+            role.id
+            for role in held
+            if (
+                role.id == name.id
+                if name.id is not None
+                else (role.name, role.domain_id) == (name.name, name.domain_id)
+            )
+        }
+        if not matching:
+            raise Invalid(f"You do not have the role {(name.id or name.name or '')[:64]!r} in this project.")
+        chosen |= matching
+    if not chosen:
+        raise Invalid("An application credential has at least one role.")
+    return effective.closure(conn, chosen) & {role.id for role in held}
+
+
+def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
+    """The id of the user's rule; equal rules are kept once."""
+    table = access_rules.c
+    if new.id is not None:
+        return str(get_rule(conn, user_id, new.id).id)
+    same = (table.user_id == user_id, table.service == new.service, table.method == new.method, table.path == new.path)
+    found = conn.execute(select(table.id).where(*same)).scalar()
+    if found is not None:
+        return str(found)
+    id = new_hex_id()
+    values = {"path": new.path, "method": new.method, "service": new.service}
+    conn.execute(insert(access_rules).values(id=id, user_id=user_id, created_at=now, **values))
+    return id
+
+
+def remove(conn: Connection, user_id: str, credential_id: str) -> None:
+    """Its tokens end with it. Raises NotFound."""
+    row = get(conn, user_id, credential_id)
+    cascade.delete_application_credentials(conn, application_credentials.c.id == row.id)
+    epoch.changed(conn)
+
+
+# -- access rules
+
+
+def get_rule(conn: Connection, user_id: str, rule_id: str) -> Row[Any]:
+    """Raises NotFound; so is the rule of another user."""
+    query = select(access_rules).where(access_rules.c.id == rule_id, access_rules.c.user_id == user_id)
+    row = conn.execute(query).first()
+    if row is None:
+        raise records.not_found("access rule", rule_id)
+    return row
+
+
+def remove_rule(conn: Connection, user_id: str, rule_id: str) -> None:
+    """Raises NotFound, Forbidden (a credential has it)."""
+    get_rule(conn, user_id, rule_id)
+    used = select(application_credential_rules.c.rule_id).where(application_credential_rules.c.rule_id == rule_id)
+    if conn.execute(used).first() is not None:
+        raise Forbidden(f"The access rule {rule_id} is in use by an application credential.")
+    conn.execute(delete(access_rules).where(access_rules.c.id == rule_id))

@@ -1,0 +1,210 @@
+"""The records that a new cloud begins with: the default domain, roles, projects, users, and the catalog.
+
+Repeating it adds what is missing and changes nothing that is there, but for a password that is to be reset.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Connection, Table, insert, select, update
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.identity import epoch, revocation
+from cloudctl.identity.catalog import INTERFACES
+from cloudctl.identity.effective import SYSTEM_TARGET
+from cloudctl.identity.tables import (
+    assignments,
+    endpoints,
+    implied_roles,
+    projects,
+    regions,
+    roles,
+    services,
+    users,
+)
+
+DEFAULT_DOMAIN = "default"
+ROLES = ("admin", "manager", "member", "reader", "service")
+IMMUTABLE = ("admin", "manager", "member", "reader")
+IMPLICATIONS = (("admin", "manager"), ("manager", "member"), ("member", "reader"))
+
+# type, name, URL template
+CATALOG = (
+    ("identity", "keystone", "{base_url}/identity"),
+    ("compute", "nova", "{base_url}/compute/v2.1"),
+    ("block-storage", "cinder", "{base_url}/volume/v3"),
+    ("volumev3", "cinderv3", "{base_url}/volume/v3"),
+    ("network", "neutron", "{base_url}/networking"),
+    ("image", "glance", "{base_url}/image"),
+    ("instance-ha", "masakari", "{instance_ha_url}/v1"),
+)
+
+
+@frozen
+class Seed:
+    """Hashes of the first passwords (see `passwords.Hashing.hash`), which are of use only once."""
+
+    admin_password_hash: str
+    demo_password_hash: str | None = None  # None: no project and user `demo`
+    region: str = "RegionOne"
+    reset_admin_password: bool = False
+    # Service types of CATALOG that this cloud does not offer.
+    without: frozenset[str] = frozenset()
+
+
+@frozen
+class Bootstrapped:
+    """The ids of what there is now; those of `demo` are empty if there is none."""
+
+    domain_id: str
+    admin_project_id: str
+    admin_user_id: str
+    demo_project_id: str
+    demo_user_id: str
+    role_ids: dict[str, str]  # by name
+
+
+def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
+    """In one transaction. `now`: naive UTC."""
+    epoch.changed(conn)
+    _domain(conn, now)
+    role_ids = {name: _role(conn, name, now + timedelta(microseconds=n)) for n, name in enumerate(ROLES)}
+    for prior, implied in IMPLICATIONS:
+        _put(conn, implied_roles, prior_id=role_ids[prior], implied_id=role_ids[implied])
+    admin_project = _project(conn, "admin", "The administrator's project", now)
+    admin = _user(conn, "admin", seed.admin_password_hash, now)
+    if seed.reset_admin_password:
+        _reset(conn, admin, seed.admin_password_hash, now)
+    for kind, target in (("project", admin_project), ("system", SYSTEM_TARGET), ("domain", DEFAULT_DOMAIN)):
+        _assign(conn, admin, kind, target, role_ids["admin"])
+    demo_project = demo = ""
+    if seed.demo_password_hash is not None:
+        later = now + timedelta(microseconds=1)
+        demo_project = _project(conn, "demo", "A project to try things in", later)
+        demo = _user(conn, "demo", seed.demo_password_hash, later)
+        _assign(conn, demo, "project", demo_project, role_ids["member"])
+    _catalog(conn, seed, now)
+    return Bootstrapped(DEFAULT_DOMAIN, admin_project, admin, demo_project, demo, role_ids)
+
+
+def _domain(conn: Connection, now: datetime) -> None:
+    _ensure(
+        conn,
+        projects,
+        projects.c.id == DEFAULT_DOMAIN,
+        id=DEFAULT_DOMAIN,
+        name="Default",
+        name_key="default",
+        is_domain=True,
+        description="The default domain",
+        created_at=now,
+    )
+
+
+def _role(conn: Connection, name: str, now: datetime) -> str:
+    where = (roles.c.name_key == name) & (roles.c.domain_id == "")
+    options = {"immutable": True} if name in IMMUTABLE else {}
+    return _ensure(conn, roles, where, name=name, name_key=name, options=options, created_at=now)
+
+
+def _project(conn: Connection, name: str, description: str, now: datetime) -> str:
+    return _ensure(
+        conn,
+        projects,
+        (projects.c.name_key == name) & (projects.c.domain_id == DEFAULT_DOMAIN),
+        name=name,
+        name_key=name,
+        domain_id=DEFAULT_DOMAIN,
+        parent_id=DEFAULT_DOMAIN,
+        description=description,
+        created_at=now,
+    )
+
+
+def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str:
+    return _ensure(
+        conn,
+        users,
+        (users.c.name_key == name) & (users.c.domain_id == DEFAULT_DOMAIN),
+        name=name,
+        name_key=name,
+        domain_id=DEFAULT_DOMAIN,
+        password_hash=password_hash,
+        password_changed_at=now,
+        created_at=now,
+    )
+
+
+def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) -> None:
+    """Back in with a password that the operator knows, whatever became of the account."""
+    conn.execute(
+        update(users)
+        .where(users.c.id == user_id)
+        .values(
+            password_hash=password_hash,
+            password_changed_at=now,
+            password_expires_at=None,
+            enabled=True,
+            failures=0,
+            failed_at=None,
+            active_at=now,
+        )
+    )
+    revocation.revoke_user(conn, user_id, now)
+
+
+def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: str) -> None:
+    _put(
+        conn,
+        assignments,
+        actor_kind="user",
+        actor_id=user_id,
+        target_kind=kind,
+        target_id=target_id,
+        role_id=role_id,
+        inherited=0,
+    )
+
+
+def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
+    _ensure(conn, regions, regions.c.id == seed.region, id=seed.region, created_at=now)
+    for position, (type, name, url) in enumerate(CATALOG):
+        if type in seed.without:
+            continue
+        # Lists are in the order of creation, and their times must tell it.
+        now += timedelta(microseconds=position)
+        where = services.c.type == type
+        service_id = _ensure(conn, services, where, type=type, name=name, created_at=now)
+        for interface in INTERFACES:
+            _ensure(
+                conn,
+                endpoints,
+                (endpoints.c.service_id == service_id)
+                & (endpoints.c.interface == interface)
+                & (endpoints.c.region_id == seed.region),
+                service_id=service_id,
+                interface=interface,
+                region_id=seed.region,
+                url=url,
+                created_at=now,
+            )
+
+
+def _ensure(conn: Connection, table: Table, where: ColumnElement[bool], **values: Any) -> str:
+    """The id of the row that there is, or of a new one."""
+    found = conn.execute(select(table.c.id).where(where)).scalar()
+    if found is not None:
+        return str(found)
+    values = {"id": new_hex_id(), **values}
+    conn.execute(insert(table).values(values))
+    return str(values["id"])
+
+
+def _put(conn: Connection, table: Table, **key: Any) -> None:
+    """A row that is all key."""
+    where = [table.c[name] == value for name, value in key.items()]
+    if conn.execute(select(*table.primary_key.columns).where(*where)).first() is None:
+        conn.execute(insert(table).values(key))

@@ -1,0 +1,112 @@
+"""The service catalog of a token. Reference: discovery.md, section 3.
+
+An endpoint's URL is a template: `{base_url}` and `{instance_ha_url}` are where this request reached the cloud, so that
+a catalog is right behind any name; `$(project_id)s` and `$(user_id)s` come from the token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from sqlalchemy import Connection, select
+from twisted.logger import Logger
+
+from cloudctl.identity import endpoint_filters
+from cloudctl.identity.tables import endpoints, services
+
+log = Logger()
+
+HA_PORT = 15868
+INTERFACES = ("public", "internal", "admin")
+SUBSTITUTION = re.compile(r"[$%]\(([^)]*)\)s|\{([a-z_]*)\}")
+PROJECT_NAMES = ("project_id", "tenant_id")
+NAMES = (*PROJECT_NAMES, "user_id", "base_url", "instance_ha_url")
+
+
+class Malformed(ValueError):
+    """A template names something that no token and no request has."""
+
+
+class NeedsProject(ValueError):
+    """A template names the project, and the token has none."""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The URL. Raises Malformed or NeedsProject."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] if match[1] is not None else match[2]
+        if name not in NAMES:
+            raise Malformed(f"{template!r} names {name!r}")
+        if name in PROJECT_NAMES and not values.get(name):
+            raise NeedsProject
+        return values.get(name, "")
+
+    filled = SUBSTITUTION.sub(value, template)
+    if re.search(r"[$%]\(|[{}]", filled):
+        raise Malformed(f"{template!r} holds an incomplete substitution")
+    return filled
+
+
+def shown(template: str, base_url: str, ha_url: str) -> str:
+    """As the administrator's list shows it: where this cloud is, with what tokens will fill in left as it is."""
+    return template.replace("{base_url}", base_url).replace("{instance_ha_url}", ha_url)
+
+
+def check(template: str) -> None:
+    """Raises Malformed if no URL can be made of it."""
+    fill(template, dict.fromkeys(NAMES, "x"))
+
+
+def instance_ha_url(base_url: str, configured: str) -> str:
+    """Where the instance-HA API listens: as configured, else the same host on its own port."""
+    if configured:
+        return configured.rstrip("/")
+    parts = urlsplit(base_url)
+    host = parts.hostname or "localhost"
+    return urlunsplit((parts.scheme, f"[{host}]:{HA_PORT}" if ":" in host else f"{host}:{HA_PORT}", "", "", ""))
+
+
+def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url: str) -> list[dict[str, Any]]:
+    """As `token.catalog` shows it: enabled services in the order of their creation, endpoints by interface.
+
+    `project_id` is empty for a token without a project.
+    """
+    values = {
+        "base_url": base_url,
+        "instance_ha_url": ha_url,
+        "project_id": project_id,
+        "tenant_id": project_id,
+        "user_id": user_id,
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    query = select(endpoints).where(endpoints.c.enabled).order_by(endpoints.c.created_at, endpoints.c.id)
+    chosen = endpoint_filters.of_project(conn, project_id) if project_id else None
+    if chosen is not None:
+        query = query.where(chosen)
+    for row in sorted(conn.execute(query), key=lambda row: INTERFACES.index(row.interface)):
+        try:
+            url = fill(row.url, values)
+        except NeedsProject:
+            continue
+        except Malformed as error:
+            log.warn("endpoint {id} is left out of the catalog: {error}", id=row.id, error=error)
+            continue
+        found.setdefault(row.service_id, []).append(
+            {
+                "id": row.id,
+                "interface": row.interface,
+                "region": row.region_id,
+                "region_id": row.region_id,
+                "url": url,
+            }
+        )
+    ordered = select(services).where(services.c.enabled).order_by(services.c.created_at, services.c.id)
+    return [
+        {"id": row.id, "type": row.type, "name": row.name, "endpoints": found[row.id]}
+        for row in conn.execute(ordered)
+        if row.id in found
+    ]

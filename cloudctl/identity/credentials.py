@@ -1,0 +1,163 @@
+"""Credentials of users: EC2 key pairs, certificates, and whatever else is kept for them.
+
+Blobs are sealed with keys of their own, which are not rotated with those of the tokens. Reference: identity.md,
+section 8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from cryptography.fernet import InvalidToken
+from sqlalchemy import Connection, Row, delete, func, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Forbidden, Invalid
+from cloudctl.identity import projects, records, users
+from cloudctl.identity.payload import Keys
+from cloudctl.identity.records import own_attributes
+from cloudctl.identity.tables import credentials
+from cloudctl.rest.listing import Listing, equals
+
+EC2 = "ec2"
+FIXED = ("type", "user_id", "project_id")
+
+LISTING = Listing(
+    credentials,
+    sort_keys={"id": credentials.c.id, "type": credentials.c.type, "created_at": credentials.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={"user_id": equals(credentials.c.user_id), "type": equals(credentials.c.type)},
+)
+
+
+@frozen
+class Delegated:
+    """What made an EC2 credential: it reaches no further than that token. Both may be empty."""
+
+    application_credential_id: str = ""
+    trust_id: str = ""
+
+
+def get(conn: Connection, credential_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, credentials, credential_id, "credential")
+
+
+def blob(row: Row[Any], keys: Keys) -> str:
+    """Raises ValueError if the key that sealed it is gone."""
+    try:
+        return keys.fernet().decrypt(bytes(row.blob)).decode()
+    except InvalidToken:
+        raise ValueError(f"credential {row.id} cannot be opened with the keys that there are") from None
+
+
+def create(
+    conn: Connection, values: dict[str, Any], keys: Keys, made_by: Delegated, now: datetime, most: int
+) -> Row[Any]:
+    """`values`: type, blob (text), user_id, project_id or None, extra.
+
+    Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
+    """
+    users.get(conn, values["user_id"])
+    if values.get("project_id"):
+        projects.get(conn, values["project_id"])
+    held = conn.execute(select(func.count()).where(credentials.c.user_id == values["user_id"])).scalar_one()
+    if most and held >= most:
+        raise Forbidden(f"A user has at most {most} credentials.")
+    access_hash = _access_hash(values)
+    row = {
+        **values,
+        "id": access_hash or new_hex_id(),
+        "access_hash": access_hash,
+        "blob": keys.fernet().encrypt(values["blob"].encode()),
+        "extra": own_attributes(values.get("extra", {})),
+        "application_credential_id": made_by.application_credential_id or None,
+        "trust_id": made_by.trust_id or None,
+        "created_at": now,
+    }
+    records.insert_unique(conn, credentials, row, Conflict("There is a credential with this access key already."))
+    return get(conn, row["id"])
+
+
+def _access_hash(values: dict[str, Any]) -> str | None:
+    """An EC2 credential is found by its access key."""
+    if values["type"] != EC2:
+        return None
+    if not values.get("project_id"):
+        raise Invalid("A credential of type ec2 needs project_id.")
+    return ec2_id(_ec2_blob(values["blob"])["access"])
+
+
+def ec2_id(access: str) -> str:
+    return hashlib.sha256(access.encode()).hexdigest()
+
+
+def _ec2_blob(text: str) -> dict[str, Any]:
+    """Raises Invalid unless it is a JSON object with `access` and `secret`."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("access", "secret")):
+        raise Invalid("The blob of an ec2 credential is a JSON object with access and secret.")
+    return found
+
+
+def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: Keys) -> Row[Any]:
+    """Whose it is and what for stays as it was made. Raises NotFound, Invalid, Conflict (access key)."""
+    before = get(conn, credential_id)
+    for name in FIXED:
+        if changes.get(name, getattr(before, name)) != getattr(before, name):
+            raise Invalid(f"The {name} of a credential cannot be changed.")
+    values = {name: value for name, value in changes.items() if name not in FIXED}
+    if "blob" in values:
+        if before.type == EC2:
+            values["access_hash"] = ec2_id(_ec2_blob(values["blob"])["access"])
+        values["blob"] = keys.fernet().encrypt(values["blob"].encode())
+    if "extra" in values:
+        values["extra"] = own_attributes(values["extra"], before.extra)
+    taken = Conflict("There is a credential with this access key already.")
+    records.update_unique(conn, credentials, credential_id, values, taken)
+    return get(conn, credential_id)
+
+
+def remove(conn: Connection, credential_id: str) -> None:
+    """Raises NotFound."""
+    get(conn, credential_id)
+    conn.execute(delete(credentials).where(credentials.c.id == credential_id))
+
+
+# -- EC2
+
+
+def create_ec2(
+    conn: Connection, user_id: str, project_id: str, keys: Keys, made_by: Delegated, now: datetime, most: int
+) -> Row[Any]:
+    """With a new access key and secret. Raises NotFound, Forbidden."""
+    pair = {"access": secrets.token_hex(16), "secret": secrets.token_hex(16)}
+    values = {"type": EC2, "user_id": user_id, "project_id": project_id, "blob": json.dumps(pair)}
+    return create(conn, values, keys, made_by, now, most)
+
+
+def get_ec2(conn: Connection, user_id: str, access: str) -> Row[Any]:
+    """Raises NotFound; so is another user's."""
+    row = find_ec2(conn, access)
+    if row is None or row.user_id != user_id:
+        raise records.not_found("credential", access)
+    return row
+
+
+def find_ec2(conn: Connection, access: str) -> Row[Any] | None:
+    query = select(credentials).where(credentials.c.access_hash == ec2_id(access))
+    return conn.execute(query).first()
+
+
+def pair(row: Row[Any], keys: Keys) -> tuple[str, str]:
+    """Access key and secret."""
+    found = _ec2_blob(blob(row, keys))
+    return found["access"], found["secret"]

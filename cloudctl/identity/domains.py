@@ -1,0 +1,107 @@
+"""Domains: the roots of the trees of projects, and the namespaces of users and groups.
+
+A domain is kept as a project with `is_domain`. Reference: identity.md, section 4.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Forbidden
+from cloudctl.identity import cascade, epoch, revocation
+from cloudctl.identity.records import (
+    check_mutable,
+    flag,
+    folded,
+    insert_unique,
+    merged_options,
+    not_found,
+    own_attributes,
+    text_filters,
+    update_unique,
+)
+from cloudctl.identity.tables import groups, projects, roles, users
+from cloudctl.rest.listing import Listing
+
+DEFAULT = "default"
+
+LISTING = Listing(
+    projects,
+    sort_keys={"id": projects.c.id, "name": projects.c.name, "created_at": projects.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={**text_filters("name", projects.c.name), "enabled": flag(projects.c.enabled)},
+)
+
+
+def get(conn: Connection, domain_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = conn.execute(select(projects).where(projects.c.id == domain_id, projects.c.is_domain)).first()
+    if row is None:
+        raise not_found("domain", domain_id)
+    return row
+
+
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: name, description, enabled, options, extra, and perhaps an id. Raises Conflict, Invalid."""
+    row = {
+        "id": new_hex_id(),
+        **values,
+        "name_key": folded(values["name"]),
+        "extra": own_attributes(values.get("extra", {})),
+        "is_domain": True,
+        "created_at": now,
+    }
+    taken = Conflict(f"It is not permitted to have two domains with the name or id: {values['name']}.")
+    insert_unique(conn, projects, row, taken)
+    return get(conn, row["id"])
+
+
+def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datetime) -> Row[Any]:
+    """Raises NotFound, Conflict, Invalid, Forbidden (immutable)."""
+    before = get(conn, domain_id)
+    check_mutable(before.options, changes, "domain", domain_id)
+    values = with_merged(before, changes)
+    taken = Conflict(f"It is not permitted to have two domains with the name: {changes.get('name')}.")
+    update_unique(conn, projects, domain_id, values, taken)
+    if before.enabled and changes.get("enabled") is False:
+        revocation.revoke_domain(conn, domain_id, now)
+    epoch.changed(conn)
+    return get(conn, domain_id)
+
+
+def with_merged(before: Row[Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The columns of an update: options and attributes of the client's own are merged into those that there are."""
+    values = dict(changes)
+    if "name" in values:
+        values["name_key"] = folded(values["name"])
+    if "options" in values:
+        values["options"] = merged_options(before.options, values["options"])
+    if "extra" in values:
+        values["extra"] = own_attributes(values["extra"], before.extra)
+    return values
+
+
+def remove(conn: Connection, domain_id: str) -> None:
+    """With its users, groups, projects and roles. Raises NotFound, Forbidden (enabled, immutable, the default one)."""
+    domain = get(conn, domain_id)
+    check_mutable(domain.options, None, "domain", domain_id)
+    if domain_id == DEFAULT:
+        raise Forbidden("The default domain cannot be deleted.")
+    if domain.enabled:
+        raise Forbidden("Cannot delete a domain that is enabled, please disable it first.")
+    for user_id in conn.execute(select(users.c.id).where(users.c.domain_id == domain_id)).scalars().all():
+        cascade.of_user(conn, user_id)
+    for group_id in conn.execute(select(groups.c.id).where(groups.c.domain_id == domain_id)).scalars().all():
+        cascade.of_group(conn, group_id)
+    for project_id in conn.execute(select(projects.c.id).where(projects.c.domain_id == domain_id)).scalars().all():
+        cascade.of_project(conn, project_id)
+    for role_id in conn.execute(select(roles.c.id).where(roles.c.domain_id == domain_id)).scalars().all():
+        cascade.of_role(conn, role_id)
+    cascade.of_project(conn, domain_id)
+    for table in (users, groups, roles, projects):
+        conn.execute(delete(table).where(table.c.domain_id == domain_id))
+    conn.execute(delete(projects).where(projects.c.id == domain_id))

@@ -1,0 +1,105 @@
+"""Which endpoints a project sees: those associated with it, directly or by groups; all if there are none.
+
+Reference: identity.md, section 9 (OS-EP-FILTER).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, or_, select, update
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.identity import records
+from cloudctl.identity.tables import endpoint_groups, endpoints, project_endpoint_groups, project_endpoints, projects
+from cloudctl.rest.listing import Condition, Listing, equals
+
+LISTING = Listing(
+    endpoint_groups,
+    sort_keys={"id": endpoint_groups.c.id, "name": endpoint_groups.c.name, "created_at": endpoint_groups.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={"name": equals(endpoint_groups.c.name)},
+)
+
+
+def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
+    """The endpoints that a project sees; None: all."""
+    direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == project_id)
+    groups = conn.execute(select(endpoint_groups).where(in_project(project_id))).all()
+    conditions = [meets(group.filters) for group in groups]
+    if conn.execute(direct).first() is not None:
+        conditions.append(endpoints.c.id.in_(direct))
+    return or_(*conditions) if conditions else None
+
+
+def meets(filters: Mapping[str, Any]) -> ColumnElement[bool]:
+    """All of the filters of a group."""
+    return and_(endpoints.c.id.is_not(None), *(endpoints.c[name] == value for name, value in filters.items()))
+
+
+def in_project(project_id: str) -> Condition:
+    """The endpoint groups of a project."""
+    table = project_endpoint_groups.c
+    return endpoint_groups.c.id.in_(select(table.group_id).where(table.project_id == project_id))
+
+
+def with_endpoint(endpoint_id: str) -> Condition:
+    """The projects with which an endpoint is associated."""
+    table = project_endpoints.c
+    return projects.c.id.in_(select(table.project_id).where(table.endpoint_id == endpoint_id))
+
+
+def with_group(group_id: str) -> Condition:
+    """The projects of an endpoint group."""
+    table = project_endpoint_groups.c
+    return projects.c.id.in_(select(table.project_id).where(table.group_id == group_id))
+
+
+# -- groups
+
+
+def get(conn: Connection, group_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, endpoint_groups, group_id, "endpoint group")
+
+
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: name, description, filters."""
+    row = {"id": new_hex_id(), **values, "created_at": now}
+    conn.execute(insert(endpoint_groups).values(row))
+    return get(conn, row["id"])
+
+
+def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]:
+    """Raises NotFound."""
+    get(conn, group_id)
+    if changes:
+        conn.execute(update(endpoint_groups).where(endpoint_groups.c.id == group_id).values(changes))
+    return get(conn, group_id)
+
+
+def remove(conn: Connection, group_id: str) -> None:
+    """Raises NotFound."""
+    get(conn, group_id)
+    conn.execute(delete(project_endpoint_groups).where(project_endpoint_groups.c.group_id == group_id))
+    conn.execute(delete(endpoint_groups).where(endpoint_groups.c.id == group_id))
+
+
+# -- associations: `table` is project_endpoints or project_endpoint_groups
+
+
+def associate(conn: Connection, table: Table, **key: str) -> None:
+    """Repeating it does nothing."""
+    records.put(conn, table, **key)
+
+
+def is_associated(conn: Connection, table: Table, **key: str) -> bool:
+    where = [table.c[name] == value for name, value in key.items()]
+    return conn.execute(select(table.c.project_id).where(*where)).first() is not None
+
+
+def dissociate(conn: Connection, table: Table, **key: str) -> bool:
+    """Whether they were associated."""
+    return conn.execute(delete(table).where(*(table.c[name] == value for name, value in key.items()))).rowcount > 0

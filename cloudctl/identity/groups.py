@@ -1,0 +1,94 @@
+"""Groups and who is in them. Reference: identity.md, section 5."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.identity import assignments, cascade, domains, epoch, records, users
+from cloudctl.identity.records import folded, own_attributes, text_filters
+from cloudctl.identity.tables import groups, memberships
+from cloudctl.rest.listing import Condition, Listing, equals
+
+LISTING = Listing(
+    groups,
+    sort_keys={"id": groups.c.id, "name": groups.c.name, "created_at": groups.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={**text_filters("name", groups.c.name), "domain_id": equals(groups.c.domain_id)},
+)
+
+
+def get(conn: Connection, group_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, groups, group_id, "group")
+
+
+def of_user(user_id: str) -> Condition:
+    return groups.c.id.in_(select(memberships.c.group_id).where(memberships.c.user_id == user_id))
+
+
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: name, domain_id, description, extra. Raises NotFound (domain), Conflict (name), Invalid."""
+    domains.get(conn, values["domain_id"])
+    row = {
+        "id": new_hex_id(),
+        **values,
+        "name_key": folded(values["name"]),
+        "extra": own_attributes(values.get("extra", {})),
+        "created_at": now,
+    }
+    taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values['name']}.")
+    records.insert_unique(conn, groups, row, taken)
+    return get(conn, row["id"])
+
+
+def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]:
+    """Raises NotFound, Conflict, Invalid."""
+    before = get(conn, group_id)
+    values = dict(changes)
+    if "domain_id" in values and values.pop("domain_id") != before.domain_id:
+        raise Invalid("The domain of a group cannot be changed.")
+    if "name" in values:
+        values["name_key"] = folded(values["name"])
+    if "extra" in values:
+        values["extra"] = own_attributes(values["extra"], before.extra)
+    taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values.get('name')}.")
+    records.update_unique(conn, groups, group_id, values, taken)
+    return get(conn, group_id)
+
+
+def remove(conn: Connection, group_id: str) -> None:
+    """With its grants; its members lose the roles that they had through it. Raises NotFound."""
+    get(conn, group_id)
+    for user_id in cascade.of_group(conn, group_id):
+        assignments.drop_what_lost_its_roles(conn, user_id)
+    conn.execute(delete(groups).where(groups.c.id == group_id))
+
+
+def add(conn: Connection, group_id: str, user_id: str) -> None:
+    """Repeating it does nothing. Raises NotFound."""
+    get(conn, group_id)
+    users.get(conn, user_id)
+    records.put(conn, memberships, group_id=group_id, user_id=user_id)
+    epoch.changed(conn)
+
+
+def has(conn: Connection, group_id: str, user_id: str) -> bool:
+    """Raises NotFound for a group or a user that does not exist."""
+    get(conn, group_id)
+    users.get(conn, user_id)
+    mine = (memberships.c.group_id == group_id, memberships.c.user_id == user_id)
+    return conn.execute(select(memberships.c.user_id).where(*mine)).first() is not None
+
+
+def take_out(conn: Connection, group_id: str, user_id: str) -> None:
+    """Raises NotFound if the user is not in it."""
+    if not has(conn, group_id, user_id):
+        raise records.not_found("user in group", user_id)
+    conn.execute(delete(memberships).where(memberships.c.group_id == group_id, memberships.c.user_id == user_id))
+    assignments.drop_what_lost_its_roles(conn, user_id)
+    epoch.changed(conn)

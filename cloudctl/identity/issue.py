@@ -1,0 +1,204 @@
+"""From proofs to a token: its scope, its lifetime, its chain. Reference: identity.md, «Scope resolution».
+
+Everything that is wrong with the wanted scope is answered in the wording of bad credentials, so that nobody learns
+which projects and domains exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from attrs import define
+from sqlalchemy import Connection, select
+
+from cloudctl.db.columns import utc
+from cloudctl.errors import Forbidden, Unauthorized
+from cloudctl.identity import epoch, payload, records, subject, trusts
+from cloudctl.identity.auth_request import (
+    DomainName,
+    ProjectName,
+    Proof,
+    SystemWide,
+    TrustName,
+    Unscoped,
+    Wish,
+)
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.payload import SYSTEM, UNSCOPED, Delegation, Scope, ScopeKind, Token
+from cloudctl.identity.subject import Subject, invalid
+from cloudctl.identity.tables import application_credentials, projects, users
+from cloudctl.identity.tables import trusts as trust_table
+
+
+@define
+class Draft:
+    """A token in the making. Times are seconds since the epoch."""
+
+    user_id: str
+    methods: tuple[str, ...]
+    expires_at: int
+    audit_ids: tuple[str, ...]
+    delegation: Delegation = Delegation.NONE
+    delegation_id: str = ""
+    scope: Scope = UNSCOPED
+
+    def ends_by(self, when: datetime | None) -> None:
+        if when is not None:
+            self.expires_at = min(self.expires_at, int((when - utc(0)).total_seconds()))
+
+
+def issue(conn: Connection, proofs: Sequence[Proof], wish: Wish, options: IdentityOptions, seconds: int) -> Subject:
+    """A token for proofs of one user.
+
+    Raises Unauthorized, Forbidden (a delegation that goes too far), NotFound (a trust).
+
+    A wish for a trust takes one of its uses, so it needs a transaction that writes.
+    """
+    # The epoch first: a revocation that commits after this line is newer than the token.
+    value = epoch.current(conn)
+    now = utc(seconds)
+    for proof in proofs:
+        check_unchanged(conn, proof, now)
+    draft = Draft(
+        user_id=proofs[0].user_id,
+        methods=tuple(dict.fromkeys(proof.method for proof in proofs)),
+        expires_at=seconds + options.token_lifetime,
+        audit_ids=(payload.new_audit_id(),),
+    )
+    for proof in proofs:
+        if proof.token is not None:
+            _continue(draft, subject.read(conn, proof.token, now), wish)
+        if proof.credential_id:
+            draft.delegation, draft.delegation_id = Delegation.APPLICATION_CREDENTIAL, proof.credential_id
+        if proof.trust_id:
+            draft.delegation, draft.delegation_id = Delegation.TRUST, proof.trust_id
+    if draft.delegation is Delegation.APPLICATION_CREDENTIAL:
+        _scope_of_credential(conn, draft, wish)
+    elif draft.delegation is Delegation.TRUST:
+        _scope_of_trust(conn, draft, draft.delegation_id, now)
+    elif isinstance(wish, TrustName):
+        _take_trust(conn, draft, wish, now)
+    else:
+        draft.scope = _scope(conn, draft.user_id, wish, options)
+    token = Token(
+        draft.user_id,
+        draft.methods,
+        draft.scope,
+        seconds,
+        draft.expires_at,
+        value,
+        draft.audit_ids,
+        draft.delegation,
+        draft.delegation_id,
+    )
+    return subject.read(conn, token, now)
+
+
+def check_unchanged(conn: Connection, proof: Proof, now: datetime) -> None:
+    """The secret was checked in another thread, and may have been changed since. Raises Unauthorized."""
+    if proof.method == "application_credential":
+        table = application_credentials.c
+        stored = conn.execute(select(table.secret_hash).where(table.id == proof.credential_id)).scalar()
+        if stored != proof.stored_hash:
+            raise invalid()
+    if proof.method == "password":
+        columns = (users.c.password_hash, users.c.password_expires_at, users.c.options)
+        row = conn.execute(select(*columns).where(users.c.id == proof.user_id)).first()
+        if row is None or row.password_hash != proof.stored_hash:
+            raise invalid()
+        expired = row.password_expires_at is not None and row.password_expires_at <= now
+        if expired and not row.options.get("ignore_password_expiry"):
+            raise Unauthorized(f"The password is expired and needs to be changed for user: {proof.user_id}.")
+
+
+def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
+    """Exchange a token: same end, same chain, same delegation. Raises Forbidden."""
+    delegation = origin.token.delegation
+    if delegation is Delegation.TRUST:
+        raise Forbidden("A token of a trust cannot be exchanged.")
+    if delegation is Delegation.APPLICATION_CREDENTIAL and wish is not None:
+        raise Forbidden("A token of an application credential cannot be given another scope.")
+    if origin.token.scope.kind is ScopeKind.SYSTEM and isinstance(wish, ProjectName | DomainName | TrustName):
+        raise Forbidden("A token with system scope cannot be exchanged for one with another scope.")
+    draft.methods = tuple(dict.fromkeys((*origin.token.methods, *draft.methods)))
+    draft.audit_ids += (origin.token.audit_ids[-1],)
+    draft.expires_at = origin.token.expires_at
+    draft.delegation, draft.delegation_id = delegation, origin.token.delegation_id
+
+
+# -- scope
+
+
+def _scope_of_credential(conn: Connection, draft: Draft, wish: Wish) -> None:
+    """An application credential has one scope; another wish is refused."""
+    table = application_credentials.c
+    query = select(table.project_id, table.expires_at).where(table.id == draft.delegation_id)
+    row = conn.execute(query).first()
+    if row is None:
+        raise invalid()
+    if wish is not None and not (isinstance(wish, ProjectName) and project_id(conn, wish) == row.project_id):
+        raise invalid()
+    draft.scope = Scope(ScopeKind.PROJECT, row.project_id)
+    draft.ends_by(row.expires_at)
+
+
+def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) -> None:
+    row = conn.execute(select(trust_table).where(trust_table.c.id == wish.id)).first()
+    if row is None or trusts.has_expired(row, now):
+        raise records.not_found("trust", wish.id)
+    if row.trustee_user_id != draft.user_id:
+        raise Forbidden("You are not the trustee of this trust.")
+    if not trusts.use(conn, wish.id):
+        raise Forbidden("The trust has been used up.")
+    _scope_of_trust(conn, draft, wish.id, now)
+
+
+def _scope_of_trust(conn: Connection, draft: Draft, trust_id: str, now: datetime) -> None:
+    row = conn.execute(select(trust_table).where(trust_table.c.id == trust_id)).first()
+    if row is None or trusts.has_expired(row, now):
+        raise invalid()
+    draft.delegation, draft.delegation_id = Delegation.TRUST, trust_id
+    draft.user_id = row.trustor_user_id if row.impersonation else row.trustee_user_id
+    draft.scope = Scope(ScopeKind.PROJECT, row.project_id)
+    draft.ends_by(row.expires_at)
+
+
+def _scope(conn: Connection, user_id: str, wish: Wish, options: IdentityOptions) -> Scope:
+    if isinstance(wish, Unscoped):
+        return UNSCOPED
+    if isinstance(wish, SystemWide):
+        return SYSTEM
+    if isinstance(wish, ProjectName):
+        return Scope(ScopeKind.PROJECT, project_id(conn, wish))
+    if isinstance(wish, DomainName):
+        return Scope(ScopeKind.DOMAIN, domain_id(conn, wish))
+    if options.honour_default_project:
+        chosen = conn.execute(select(users.c.default_project_id).where(users.c.id == user_id)).scalar()
+        scope = Scope(ScopeKind.PROJECT, chosen or "")
+        if chosen and subject.may_have(conn, user_id, scope):
+            return scope
+    return UNSCOPED
+
+
+def project_id(conn: Connection, name: ProjectName) -> str:
+    """Raises Unauthorized for a name that there is not; an id is taken as it is."""
+    if name.id is not None:
+        return name.id
+    domain = domain_id(conn, name.domain)
+    key = records.folded(name.name or "")
+    query = select(projects.c.id).where(projects.c.domain_id == domain, projects.c.name_key == key)
+    found = conn.execute(query).scalar()
+    if found is None:
+        raise invalid()
+    return str(found)
+
+
+def domain_id(conn: Connection, name: DomainName) -> str:
+    """Raises Unauthorized."""
+    key = projects.c.name_key == records.folded(name.name or "")
+    where = projects.c.id == name.id if name.id is not None else key
+    found = conn.execute(select(projects.c.id).where(projects.c.is_domain, projects.c.domain_id == "", where)).scalar()
+    if found is None:
+        raise invalid()
+    return str(found)

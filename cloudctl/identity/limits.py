@@ -1,0 +1,139 @@
+"""Unified limits: the default of a resource, and limits of single projects. Reference: identity.md, section 10."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select, update
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Forbidden, Invalid
+from cloudctl.identity import projects, records, services
+from cloudctl.identity.tables import limits, registered_limits
+from cloudctl.rest.listing import Listing, equals
+
+MODEL = {"name": "flat", "description": "Each project has its own limits, whatever those above and below it have."}
+
+KEY = ("service_id", "region_id", "resource_name")
+
+REGISTERED = Listing(
+    registered_limits,
+    sort_keys={"id": registered_limits.c.id, "created_at": registered_limits.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={name: equals(registered_limits.c[name]) for name in KEY},
+)
+
+
+def _of_registered(name: str) -> Any:
+    def test(values: Any) -> Any:
+        matching = select(registered_limits.c.id).where(registered_limits.c[name] == values[-1])
+        return limits.c.registered_limit_id.in_(matching)
+
+    return test
+
+
+LIMITS = Listing(
+    limits,
+    sort_keys={"id": limits.c.id, "created_at": limits.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={
+        **{name: _of_registered(name) for name in KEY},
+        "project_id": equals(limits.c.project_id),
+        "domain_id": equals(limits.c.domain_id),
+    },
+)
+
+# -- registered limits
+
+
+def get_registered(conn: Connection, id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, registered_limits, id, "registered limit")
+
+
+def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: service_id, region_id (or ""), resource_name, default_limit, description. Raises Invalid, Conflict."""
+    _check_place(conn, values)
+    row = {"id": new_hex_id(), **values, "created_at": now}
+    records.insert_unique(conn, registered_limits, row, Conflict("There is such a registered limit already."))
+    return get_registered(conn, row["id"])
+
+
+def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> Row[Any]:
+    """What it limits stays while there are limits of it. Raises NotFound, Forbidden, Invalid, Conflict."""
+    get_registered(conn, id)
+    if any(name in changes for name in KEY) and _is_used(conn, id):
+        raise Forbidden("The registered limit is in use: only its default and description can be changed.")
+    _check_place(conn, changes)
+    records.update_unique(conn, registered_limits, id, changes, Conflict("There is such a registered limit already."))
+    return get_registered(conn, id)
+
+
+def remove_registered(conn: Connection, id: str) -> None:
+    """Raises NotFound, Forbidden (in use)."""
+    get_registered(conn, id)
+    if _is_used(conn, id):
+        raise Forbidden("The registered limit is in use by a limit.")
+    conn.execute(delete(registered_limits).where(registered_limits.c.id == id))
+
+
+def _is_used(conn: Connection, id: str) -> bool:
+    return conn.execute(select(limits.c.id).where(limits.c.registered_limit_id == id)).first() is not None
+
+
+def _check_place(conn: Connection, values: dict[str, Any]) -> None:
+    if "service_id" in values and not services.has_service(conn, values["service_id"]):
+        raise Invalid(f"There is no service {values['service_id'][:64]}.")
+    if values.get("region_id") and not services.has_region(conn, values["region_id"]):
+        raise Invalid(f"There is no region {values['region_id'][:64]}.")
+
+
+# -- limits
+
+
+def get(conn: Connection, id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, limits, id, "limit")
+
+
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: those of the registered limit's key, project_id or domain_id (the other empty), resource_limit,
+    description. Raises NotFound (project or domain), Forbidden (nothing registered), Conflict.
+    """
+    key = {name: values[name] for name in KEY}
+    query = select(registered_limits.c.id).where(*(registered_limits.c[name] == key[name] for name in KEY))
+    registered = conn.execute(query).scalar()
+    if registered is None:
+        raise Forbidden("There is no registered limit for this service, region and resource.")
+    owner = projects.get(conn, values["project_id"] or values["domain_id"])
+    if owner.is_domain is not bool(values["domain_id"]):
+        raise records.not_found("project" if values["project_id"] else "domain", owner.id)
+    row = {
+        "id": new_hex_id(),
+        "registered_limit_id": registered,
+        **{name: value for name, value in values.items() if name not in KEY},
+        "created_at": now,
+    }
+    records.insert_unique(conn, limits, row, Conflict("There is such a limit already."))
+    return get(conn, str(row["id"]))
+
+
+def change(conn: Connection, id: str, changes: dict[str, Any]) -> Row[Any]:
+    """Raises NotFound."""
+    get(conn, id)
+    if changes:
+        conn.execute(update(limits).where(limits.c.id == id).values(changes))
+    return get(conn, id)
+
+
+def remove(conn: Connection, id: str) -> None:
+    """Raises NotFound."""
+    get(conn, id)
+    conn.execute(delete(limits).where(limits.c.id == id))
+
+
+def registered_of(conn: Connection, rows: Any) -> dict[str, Row[Any]]:
+    """Registered limit id → its row, for the limits given."""
+    ids = {row.registered_limit_id for row in rows}
+    return {row.id: row for row in conn.execute(select(registered_limits).where(registered_limits.c.id.in_(ids)))}

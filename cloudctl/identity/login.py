@@ -1,0 +1,164 @@
+"""How a token is obtained: every method is proved, then `issue` decides on the scope.
+
+Everything that is wrong with credentials is answered in one wording and at the same cost, so that nobody learns which
+users there are. Reference: identity.md, «POST /auth/tokens».
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, select, update
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.errors import Unauthorized
+from cloudctl.identity import credentials, lockout, records
+from cloudctl.identity.auth_request import (
+    ByApplicationCredential,
+    ByPassword,
+    Method,
+    ProjectName,
+    Proof,
+    TrustName,
+    UserName,
+    Wish,
+)
+from cloudctl.identity.issue import domain_id, issue
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.passwords import Hasher
+from cloudctl.identity.payload import Keys
+from cloudctl.identity.subject import Subject, invalid
+from cloudctl.identity.tables import application_credentials, users
+from cloudctl.identity.tokens import Tokens
+
+
+class Logins:
+    """Issues tokens."""
+
+    def __init__(self, db: Database, tokens: Tokens, hasher: Hasher, options: IdentityOptions) -> None:
+        self.db = db
+        self.tokens = tokens
+        self.hasher = hasher
+        self.options = options
+
+    async def login(self, methods: Sequence[Method], wish: Wish) -> tuple[str, Subject]:
+        """The token string and what it stands for. Raises Unauthorized, Forbidden (a delegation that goes too far)."""
+        proofs = [await self._prove(method) for method in methods]
+        if len({proof.user_id for proof in proofs}) != 1:
+            raise invalid()
+        transaction = self.db.run if isinstance(wish, TrustName) else self.db.read
+        issued = await transaction(self._issue, proofs, wish)
+        return self.tokens.seal(issued.token), issued
+
+    async def login_by_ec2(self, access: str, keys: Keys, check: Callable[[str], None]) -> tuple[str, Subject]:
+        """A token for a request that was signed with an EC2 secret; `check(secret)` raises Unauthorized.
+
+        Raises NotFound for an access key that there is not.
+        """
+        issued = await self.db.read(self._issue_by_ec2, access, keys, check)
+        return self.tokens.seal(issued.token), issued
+
+    async def prove_password(self, user: UserName, password: str) -> Proof:
+        """Raises Unauthorized, after the cost of one hash whatever the reason."""
+        row = await self.db.read(self._user, user)
+        too_long = len(password) > self.options.passwords.maximum_length
+        stored = None if row is None or too_long or self._is_locked(row) else row.password_hash
+        if not await self.hasher.verify(stored, "" if too_long else password):
+            # Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
+            if row is not None and self.options.passwords.lockout_failure_attempts and not self._is_locked(row):
+                await self.db.run(lockout.failed, row.id, self.options.passwords, self._now())
+            raise invalid()
+        assert row is not None
+        return Proof("password", row.id, await self._succeeded(row, password))
+
+    async def _prove(self, method: Method) -> Proof:
+        if isinstance(method, ByPassword):
+            return await self.prove_password(method.user, method.password)
+        if isinstance(method, ByApplicationCredential):
+            return await self._prove_credential(method)
+        token = self.tokens.unseal(method.id)
+        return Proof("token", token.user_id, token=token)
+
+    async def _prove_credential(self, method: ByApplicationCredential) -> Proof:
+        row = await self.db.read(self._credential, method)
+        too_long = len(method.secret) > self.options.passwords.maximum_length
+        stored = None if row is None or too_long else row.secret_hash
+        if not await self.hasher.verify(stored, "" if too_long else method.secret):
+            raise invalid()
+        assert row is not None
+        return Proof("application_credential", row.user_id, row.secret_hash, row.id)
+
+    # -- lookups
+
+    def _user(self, conn: Connection, name: UserName) -> Row[Any] | None:
+        return conn.execute(select(users).where(*_named_user(conn, name))).first()
+
+    def _credential(self, conn: Connection, method: ByApplicationCredential) -> Row[Any] | None:
+        table = application_credentials.c
+        if method.id is not None:
+            where = [table.id == method.id]
+        else:
+            owner = self._user(conn, method.user)
+            if owner is None or method.name is None:
+                return None
+            where = [table.user_id == owner.id, table.name_key == method.name.casefold()]
+        return conn.execute(select(application_credentials).where(*where)).first()
+
+    # -- bookkeeping
+
+    def _now(self) -> datetime:
+        return utc(self.db.clock.seconds())
+
+    def _is_locked(self, user: Row[Any]) -> bool:
+        rules, now = self.options.passwords, self._now()
+        return lockout.is_locked(user, rules, now) or lockout.is_inactive(user, rules, now)
+
+    async def _succeeded(self, user: Row[Any], password: str) -> str:
+        """Write down what a good password changes; most logins write nothing. The hash that is stored now."""
+        changes: dict[str, Any] = {}
+        if user.failures:
+            changes |= {"failures": 0, "failed_at": None}
+        now = self._now()
+        if self.options.passwords.disable_days_inactive and (user.active_at is None or user.active_at < now):
+            changes["active_at"] = now
+        if self.hasher.hashing.is_outdated(user.password_hash):
+            changes["password_hash"] = await self.hasher.hash(password)
+        if changes:
+            await self.db.run(self._write, user.id, user.password_hash, changes)
+        return str(changes.get("password_hash", user.password_hash))
+
+    def _write(self, conn: Connection, user_id: str, password_hash: str, changes: dict[str, Any]) -> None:
+        same = (users.c.id == user_id, users.c.password_hash == password_hash)
+        conn.execute(update(users).where(*same).values(changes))
+
+    # -- issue
+
+    def _issue(self, conn: Connection, proofs: Sequence[Proof], wish: Wish) -> Subject:
+        return issue(conn, proofs, wish, self.options, int(self.db.now(conn)))
+
+    def _issue_by_ec2(self, conn: Connection, access: str, keys: Keys, check: Callable[[str], None]) -> Subject:
+        row = credentials.find_ec2(conn, access)
+        if row is None:
+            raise records.not_found("credential", access)
+        check(credentials.pair(row, keys)[1])
+        proof = Proof(
+            "ec2credential",
+            row.user_id,
+            credential_id=row.application_credential_id or "",
+            trust_id=row.trust_id or "",
+        )
+        return self._issue(conn, [proof], None if proof.trust_id else ProjectName(id=row.project_id))
+
+
+def _named_user(conn: Connection, name: UserName) -> list[ColumnElement[bool]]:
+    if name.id is not None:
+        return [users.c.id == name.id]
+    try:
+        domain = domain_id(conn, name.domain)
+    except Unauthorized:
+        # Looked up all the same, to no avail: it takes as long.
+        domain = ""
+    return [users.c.domain_id == domain, users.c.name_key == records.folded(name.name or "")]

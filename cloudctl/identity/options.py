@@ -1,0 +1,64 @@
+"""What an operator may choose about identity."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, gt, le
+
+WEEK = 604_800  # seconds
+
+
+@frozen
+class Argon2:
+    """[identity.argon2]: the cost of one password hash. The defaults are OWASP's: 19 MiB, two passes, one lane."""
+
+    time_cost: int = 2
+    memory_cost: int = 19_456  # KiB
+    parallelism: int = 1
+
+
+@frozen
+class PasswordOptions:
+    """[identity.passwords]: all off by default. Reference: identity.md, «Password rules and lockout»."""
+
+    # Failed logins after which a user is locked out; 0: never.
+    lockout_failure_attempts: int = 0
+    lockout_duration: int = 1800  # seconds
+    # A regular expression that the whole of a new password must match, and its explanation for users.
+    regex: str = ""
+    regex_description: str = ""
+    expires_days: int = 0  # 0: never
+    # How many passwords, the present one among them, may not be used again.
+    unique_last_count: int = 0
+    minimum_age_days: int = 0  # before a user may change it again
+    change_upon_first_use: bool = False
+    # Users that did not log in for so many days are shown and treated as disabled; 0: never.
+    disable_days_inactive: int = 0
+    maximum_length: int = field(default=4096, validator=gt(0))
+
+
+@frozen
+class IdentityOptions:
+    """[identity]: tokens, passwords and delegation."""
+
+    token_lifetime: int = field(default=3600, validator=and_(gt(0), le(WEEK)))  # seconds
+    # How long after its expiry a service may still have a token validated, for work that it began in time.
+    allow_expired_window: int = field(default=172_800, validator=and_(ge(0), le(WEEK)))  # seconds
+    # Validated tokens that are kept in memory, and for how long; changes are seen at once all the same.
+    cache_size: int = field(default=10_000, validator=ge(0))
+    cache_seconds: float = field(default=30.0, validator=ge(0))
+    # Whether a login without a scope is scoped to the user's default project.
+    honour_default_project: bool = True
+    fernet_max_keys: int = field(default=3, validator=ge(2))
+    argon2: Argon2 = Argon2()
+    # Hashes computed at once, and logins that may wait for one; further ones are answered 503.
+    hash_threads: int = field(default=2, validator=gt(0))
+    hash_queue: int = field(default=256, validator=gt(0))
+    passwords: PasswordOptions = PasswordOptions()
+    # Application credentials and EC2 credentials of one user; 0: no limit.
+    application_credential_limit: int = field(default=0, validator=ge(0))
+    credential_limit: int = field(default=0, validator=ge(0))
+    # How many times a trust may be passed on; 0: never.
+    trust_redelegations: int = field(default=0, validator=and_(ge(0), le(3)))
+    maximum_project_depth: int = 5  # below the domain
+    region: str = "RegionOne"

@@ -1,0 +1,103 @@
+"""Passwords and secrets: argon2id, in threads of its own, so that a login never stalls another request.
+
+Every check costs one hash: an unknown user, a user without a password and a password that is too long are checked
+against a hash that nothing matches.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from cloudctl.db.database import Inline, Threads
+from cloudctl.errors import Unavailable
+from cloudctl.identity.options import Argon2
+
+T = TypeVar("T")
+
+SALT = 16
+DIGEST = 32
+
+
+class Hashing:
+    """The hash function, in the calling thread."""
+
+    def __init__(self, parameters: Argon2) -> None:
+        self._hasher = PasswordHasher(
+            parameters.time_cost, parameters.memory_cost, parameters.parallelism, hash_len=DIGEST, salt_len=SALT
+        )
+        cost = f"m={parameters.memory_cost},t={parameters.time_cost},p={parameters.parallelism}"
+        self._nothing = f"$argon2id$v=19${cost}${_random(SALT)}${_random(DIGEST)}"
+
+    def hash(self, secret: str) -> str:
+        return self._hasher.hash(secret)
+
+    def verify(self, stored: str | None, secret: str) -> bool:
+        """Whether `secret` is the one that was hashed. None matches nothing, at the same cost."""
+        try:
+            return self._hasher.verify(stored or self._nothing, secret) and stored is not None
+        except (VerificationError, InvalidHashError):
+            return False
+
+    def is_outdated(self, stored: str) -> bool:
+        """Whether it was made with other parameters than today's."""
+        return self._hasher.check_needs_rehash(stored)
+
+
+class Hasher(Service):
+    """The same, in threads; logins beyond `queue` that wait for one are refused rather than kept waiting."""
+
+    def __init__(self, hashing: Hashing, threads: Threads, reactor: IReactorFromThreads, queue: int) -> None:
+        self.hashing = hashing
+        self._threads = threads
+        self._reactor = reactor
+        self._queue = queue
+        self._waiting = 0
+
+    @classmethod
+    def open(cls, parameters: Argon2, reactor: IReactorFromThreads, threads: int, queue: int) -> Hasher:
+        return cls(Hashing(parameters), ThreadPool(0, threads, name="passwords"), reactor, queue)
+
+    @classmethod
+    def inline(cls, parameters: Argon2) -> Hasher:
+        """For a cloud in memory: everything happens at once."""
+        threads = Inline()
+        return cls(Hashing(parameters), threads, cast(IReactorFromThreads, threads), 1)
+
+    def startService(self) -> None:
+        super().startService()
+        self._threads.start()
+
+    def stopService(self) -> None:
+        super().stopService()
+        self._threads.stop()
+
+    async def hash(self, secret: str) -> str:
+        """Raises Unavailable."""
+        return await self._in_thread(self.hashing.hash, secret)
+
+    async def verify(self, stored: str | None, secret: str) -> bool:
+        """Raises Unavailable."""
+        return await self._in_thread(self.hashing.verify, stored, secret)
+
+    async def _in_thread(self, fn: Callable[..., T], *args: Any) -> T:
+        if self._waiting >= self._queue:
+            raise Unavailable("Too many logins at once; try again.", headers={"Retry-After": "1"})
+        self._waiting += 1
+        try:
+            return await deferToThreadPool(self._reactor, cast(ThreadPool, self._threads), fn, *args)
+        finally:
+            self._waiting -= 1
+
+
+def _random(size: int) -> str:
+    return base64.b64encode(os.urandom(size)).decode().rstrip("=")

@@ -1,0 +1,159 @@
+"""What identity's records have in common: folded names, attributes of the client's own, filters, unique names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, Row, Table, func, insert, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.errors import CloudError, Forbidden, Invalid, NotFound
+from cloudctl.rest import listing
+from cloudctl.rest.listing import Condition, Filter, Limits
+
+EXTRA_SIZE = 65_536  # bytes of JSON
+EXTRA_DEPTH = 32
+# Shown by every view, so never an attribute of the client's own.
+RESERVED = ("id", "links")
+LIMITS = Limits(most=1000, default=1000, zero="most")
+
+
+def folded(name: str) -> str:
+    """The form in which names are compared."""
+    return name.casefold()
+
+
+def not_found(kind: str, id: str) -> NotFound:
+    return NotFound(f"Could not find {kind}: {id[:64]}.")
+
+
+def get(conn: Connection, table: Table, id: str, kind: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = conn.execute(select(table).where(table.c.id == id)).first()
+    if row is None:
+        raise not_found(kind, id)
+    return row
+
+
+def insert_unique(conn: Connection, table: Table, values: Mapping[str, Any], conflict: CloudError) -> None:
+    """Raises `conflict` if a unique constraint is in the way."""
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(table).values(values))
+    except IntegrityError:
+        raise conflict from None
+
+
+def update_unique(conn: Connection, table: Table, id: str, values: Mapping[str, Any], conflict: CloudError) -> None:
+    """Raises `conflict` if a unique constraint is in the way."""
+    if not values:
+        return
+    try:
+        with conn.begin_nested():
+            conn.execute(update(table).where(table.c.id == id).values(values))
+    except IntegrityError:
+        raise conflict from None
+
+
+def put(conn: Connection, table: Table, **key: Any) -> bool:
+    """Insert a row that is all key; whether it was not there before."""
+    where = [table.c[name] == value for name, value in key.items()]
+    if conn.execute(select(true()).where(*where)).first() is not None:
+        return False
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(table).values(key))
+    except IntegrityError:
+        return False
+    return True
+
+
+def own_attributes(sent: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The attributes that a client stores on a record, after an update if `kept` are those it has. Raises Invalid."""
+    merged = {**(kept or {}), **{name: value for name, value in sent.items() if name not in RESERVED}}
+    if depth(merged) > EXTRA_DEPTH:
+        raise Invalid(f"Additional attributes are nested more than {EXTRA_DEPTH} deep.")
+    try:
+        size = len(json.dumps(merged, allow_nan=False))
+    except ValueError:
+        raise Invalid("Additional attributes hold a number that is out of range.") from None
+    if size > EXTRA_SIZE:
+        raise Invalid(f"Additional attributes take {size} bytes; at most {EXTRA_SIZE} are stored.")
+    return merged
+
+
+def depth(value: Any) -> int:
+    """How deep arrays and objects are nested, without recursion."""
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        level = inner
+    return deepest - 1
+
+
+def check_id(sent: Mapping[str, Any], id: str) -> None:
+    """An update may repeat the record's id and no other. Raises Invalid."""
+    if "id" in sent and sent["id"] != id:
+        raise Invalid("The id in the body does not match the one in the path.")
+
+
+def check_mutable(options: Mapping[str, Any], wanted: Mapping[str, Any] | None, kind: str, id: str) -> None:
+    """An immutable record may only be made mutable. Raises Forbidden; `wanted` None: it is to be deleted."""
+    if not options.get("immutable"):
+        return
+    changes = dict(wanted or {})
+    new_options = changes.pop("options", None)
+    clears = isinstance(new_options, dict) and set(new_options) == {"immutable"} and not new_options["immutable"]
+    if wanted is None or changes or not clears:
+        raise Forbidden(f"Cannot change or delete the {kind} {id[:64]}: it is immutable.")
+
+
+def merged_options(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Options after an update: null takes one away."""
+    return {name: value for name, value in {**kept, **sent}.items() if value is not None}
+
+
+# -- filters
+
+
+def text_filters(name: str, column: Column[Any]) -> dict[str, Filter]:
+    """`name=x` and the inexact forms `name__contains`, `name__icontains`, …"""
+    lower = func.lower(column)
+    return {
+        name: listing.equals(column),
+        f"{name}__equals": listing.equals(column),
+        f"{name}__iequals": lambda values: lower == values[-1].lower(),
+        f"{name}__contains": lambda values: _case_sensitive(column, values[-1]),
+        f"{name}__icontains": lambda values: lower.contains(values[-1].lower(), autoescape=True),
+        f"{name}__startswith": lambda values: _case_sensitive(column, values[-1], at_start=True),
+        f"{name}__istartswith": lambda values: lower.startswith(values[-1].lower(), autoescape=True),
+        f"{name}__endswith": lambda values: _case_sensitive(column, values[-1], at_end=True),
+        f"{name}__iendswith": lambda values: lower.endswith(values[-1].lower(), autoescape=True),
+    }
+
+
+def _case_sensitive(column: Column[Any], value: str, *, at_start: bool = False, at_end: bool = False) -> Condition:
+    """LIKE ignores case on SQLite, so the text is cut and compared."""
+    if not value:
+        return true()
+    if at_start:
+        return func.substr(column, 1, len(value)) == value
+    if at_end:
+        return (func.length(column) >= len(value)) & (
+            func.substr(column, func.length(column) - len(value) + 1, len(value)) == value
+        )
+    return func.replace(column, value, "") != column
+
+
+def flag(column: Column[bool]) -> Filter:
+    """A truth value; a bare `?enabled` is true."""
+    test = listing.flag(column)
+    return lambda values: test([values[-1] or "true"])

@@ -1,0 +1,76 @@
+"""Tokens that end before their time. Reference: identity.md, «What revokes tokens».
+
+Only what cannot be read from the records needs an event: a token that was revoked by itself, and tokens that must stay
+invalid after the user, project or domain is enabled again. Roles are looked up whenever a token is validated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select
+
+from cloudctl.db.columns import utc
+from cloudctl.identity import epoch
+from cloudctl.identity.payload import ScopeKind, Token
+from cloudctl.identity.tables import revocations
+
+# Longer than any token can be validated: IdentityOptions bounds its lifetime and the window after it.
+KEPT = timedelta(days=15)
+
+
+def revoke_token(conn: Connection, token: Token, now: datetime) -> None:
+    """This token, not the others of its chain."""
+    _revoke(conn, now, audit_id=token.audit_ids[0], expires_at=utc(token.expires_at))
+
+
+def revoke_user(conn: Connection, user_id: str, now: datetime) -> None:
+    """All tokens of a user that were issued before this transaction."""
+    _revoke(conn, now, user_id=user_id, issued_before=now)
+
+
+def revoke_project(conn: Connection, project_id: str, now: datetime) -> None:
+    """All tokens scoped to a project."""
+    _revoke(conn, now, project_id=project_id, issued_before=now)
+
+
+def revoke_domain(conn: Connection, domain_id: str, now: datetime) -> None:
+    """All tokens of the domain's users, and those scoped to it or to its projects."""
+    _revoke(conn, now, domain_id=domain_id, issued_before=now)
+    _revoke(conn, now, domain_scope_id=domain_id, issued_before=now)
+
+
+def is_revoked(conn: Connection, token: Token, user_ids: Iterable[str], domain_ids: Iterable[str]) -> bool:
+    """`user_ids`: the token's user, and those that delegated to it; `domain_ids`: theirs and that of the project."""
+    table = revocations.c
+    conditions = [
+        table.audit_id == token.audit_ids[0],
+        table.audit_chain_id == token.audit_ids[-1],
+        table.user_id.in_(set(user_ids)),
+        table.domain_id.in_(set(domain_ids)),
+    ]
+    if token.scope.kind is ScopeKind.PROJECT:
+        conditions.append(table.project_id == token.scope.id)
+    if token.scope.kind is ScopeKind.DOMAIN:
+        conditions.append(table.domain_scope_id == token.scope.id)
+    query = select(table.id).where(table.epoch > token.epoch, or_(*conditions)).limit(1)
+    return conn.execute(query).first() is not None
+
+
+def events(conn: Connection, since: datetime | None) -> list[Row[Any]]:
+    """All revocations, oldest first; only those made since then if a time is given."""
+    query = select(revocations).order_by(revocations.c.id)
+    return list(conn.execute(query if since is None else query.where(revocations.c.revoked_at >= since)))
+
+
+def revoked_tokens(conn: Connection, now: datetime) -> list[Row[Any]]:
+    """Tokens that were revoked one by one and have not expired yet, oldest first."""
+    query = select(revocations).where(revocations.c.audit_id.is_not(None), revocations.c.expires_at > now)
+    return list(conn.execute(query.order_by(revocations.c.id)))
+
+
+def _revoke(conn: Connection, now: datetime, **values: Any) -> None:
+    conn.execute(delete(revocations).where(revocations.c.revoked_at < now - KEPT))
+    conn.execute(insert(revocations).values(epoch=epoch.changed(conn), revoked_at=now, **values))

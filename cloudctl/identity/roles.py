@@ -1,0 +1,119 @@
+"""Roles, and which imply which. Reference: identity.md, section 6."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Forbidden, Invalid
+from cloudctl.identity import cascade, domains, effective, epoch, records
+from cloudctl.identity.domains import with_merged
+from cloudctl.identity.records import check_mutable, folded, own_attributes, text_filters
+from cloudctl.identity.tables import implied_roles, roles
+from cloudctl.rest.listing import Listing
+
+# What a domain's manager may give away.
+MANAGEABLE = ("manager", "member", "reader")
+ADMIN = "admin"
+
+LISTING = Listing(
+    roles,
+    sort_keys={"id": roles.c.id, "name": roles.c.name, "created_at": roles.c.created_at},
+    order=(("created_at", "asc"),),
+    filters=text_filters("name", roles.c.name),
+)
+
+
+def get(conn: Connection, role_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, roles, role_id, "role")
+
+
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+    """`values`: name, domain_id ("": of the whole cloud), description, options, extra. Raises NotFound, Conflict."""
+    if values["domain_id"]:
+        domains.get(conn, values["domain_id"])
+    row = {
+        "id": new_hex_id(),
+        **values,
+        "name_key": folded(values["name"]),
+        "extra": own_attributes(values.get("extra", {})),
+        "created_at": now,
+    }
+    taken = Conflict(f"It is not permitted to have two roles with the same name in a domain: {values['name']}.")
+    records.insert_unique(conn, roles, row, taken)
+    return get(conn, row["id"])
+
+
+def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Row[Any]:
+    """Raises NotFound, Conflict, Forbidden (immutable), Invalid."""
+    before = get(conn, role_id)
+    check_mutable(before.options, changes, "role", role_id)
+    values = dict(changes)
+    if "domain_id" in values and (values.pop("domain_id") or "") != before.domain_id:
+        raise Invalid("The domain of a role cannot be changed.")
+    taken = Conflict("It is not permitted to have two roles with the same name in a domain.")
+    records.update_unique(conn, roles, role_id, with_merged(before, values), taken)
+    epoch.changed(conn)
+    return get(conn, role_id)
+
+
+def remove(conn: Connection, role_id: str) -> None:
+    """With its grants. Raises NotFound, Forbidden (immutable)."""
+    check_mutable(get(conn, role_id).options, None, "role", role_id)
+    cascade.of_role(conn, role_id)
+    conn.execute(delete(roles).where(roles.c.id == role_id))
+
+
+# -- implications
+
+
+def implies(conn: Connection, prior_id: str) -> list[Row[Any]]:
+    """The roles that `prior_id` implies directly, by name. Raises NotFound."""
+    get(conn, prior_id)
+    direct = select(implied_roles.c.implied_id).where(implied_roles.c.prior_id == prior_id)
+    return list(conn.execute(select(roles).where(roles.c.id.in_(direct)).order_by(roles.c.name)))
+
+
+def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], Row[Any]]:
+    """Both roles. Raises NotFound if the one does not imply the other."""
+    prior, implied = get(conn, prior_id), get(conn, implied_id)
+    if implied_id not in effective.implications(conn).get(prior_id, ()):
+        raise records.not_found("implied role", implied_id)
+    return prior, implied
+
+
+def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], Row[Any]]:
+    """Raises NotFound, Forbidden (admin, a domain's role by one of the cloud), Invalid (a loop)."""
+    prior, implied = get(conn, prior_id), get(conn, implied_id)
+    if not implied.domain_id and implied.name == ADMIN:
+        raise Forbidden(f"The role {ADMIN} cannot be an implied role.")
+    if implied.domain_id and not prior.domain_id:
+        raise Forbidden("A role of the whole cloud cannot imply one of a domain.")
+    if prior_id in effective.closure(conn, [implied_id]):
+        raise Invalid("A role cannot imply itself, directly or through others.")
+    records.put(conn, implied_roles, prior_id=prior_id, implied_id=implied_id)
+    epoch.changed(conn)
+    return prior, implied
+
+
+def no_longer_imply(conn: Connection, prior_id: str, implied_id: str) -> None:
+    """Raises NotFound."""
+    inference(conn, prior_id, implied_id)
+    mine = (implied_roles.c.prior_id == prior_id, implied_roles.c.implied_id == implied_id)
+    conn.execute(delete(implied_roles).where(*mine))
+    epoch.changed(conn)
+
+
+def inferences(conn: Connection) -> list[tuple[Row[Any], list[Row[Any]]]]:
+    """Every role that implies others, with those, by name."""
+    by_id = {row.id: row for row in conn.execute(select(roles).order_by(roles.c.name))}
+    found = effective.implications(conn)
+    return [
+        (row, sorted((by_id[id] for id in found[row.id] if id in by_id), key=lambda role: role.name))
+        for row in by_id.values()
+        if row.id in found
+    ]

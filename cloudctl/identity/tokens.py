@@ -1,0 +1,93 @@
+"""The tokens of this cloud, as the pipeline of every API uses them: a token string → the Identity behind it.
+
+What a token was found to stand for is remembered. With SQLite, where one process serves, a commit that changes the
+epoch makes it forget; with PostgreSQL the epoch is read for each request, so that the change of another process is seen
+by the very next one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.identity import epoch, payload, subject
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.payload import Keys, Token, Unreadable
+from cloudctl.identity.subject import Subject
+from cloudctl.rest.identity import Identity
+
+
+@frozen
+class Remembered:
+    identity: Identity
+    epoch: int
+    until: float  # seconds since the epoch of time
+
+
+class Tokens:
+    """Implements `rest.identity.Authenticator`."""
+
+    def __init__(self, db: Database, keys: Keys, options: IdentityOptions) -> None:
+        self.db = db
+        self.keys = keys
+        self.options = options
+        self._remembered: OrderedDict[str, Remembered] = OrderedDict()
+        # Raised whenever everything is forgotten: what was read before that may be old already.
+        self._generation = 0
+        db.on_commit(epoch.CHANNEL, self.forget)
+
+    async def authenticate(self, token: str) -> Identity:
+        """The identity behind a token. Raises Unauthorized."""
+        found = self._remembered.get(token)
+        if found is not None and found.until > self.db.clock.seconds() and await self._is_current(found):
+            # Another request may have made it forget in the meantime.
+            if token in self._remembered:
+                self._remembered.move_to_end(token)
+            return found.identity
+        unsealed = self.unseal(token)
+        generation = self._generation
+        read, value = await self.db.read(self._read, unsealed)
+        identity = read.identity
+        if generation == self._generation:
+            self._remember(token, read, identity, value)
+        return identity
+
+    def unseal(self, token: str) -> Token:
+        """Raises Unauthorized if it is not a token of this cloud. Whether it is still valid is not looked at."""
+        try:
+            return payload.unseal(token, self.keys)
+        except Unreadable:
+            raise subject.invalid() from None
+
+    def seal(self, token: Token) -> str:
+        return payload.seal(token, self.keys)
+
+    def decodable(self, token: str) -> bool:
+        """Whether it is a token of this cloud that has not expired. The database is not asked, so it may be revoked."""
+        try:
+            return payload.unseal(token, self.keys).expires_at > self.db.clock.seconds()
+        except Unreadable:
+            return False
+
+    def forget(self) -> None:
+        self._remembered.clear()
+        self._generation += 1
+
+    async def _is_current(self, found: Remembered) -> bool:
+        return self.db.is_sqlite or found.epoch == await self.db.read(epoch.current)
+
+    def _read(self, conn: Connection, token: Token) -> tuple[Subject, int]:
+        # The epoch first: a change that commits after it makes what is remembered outdated.
+        value = epoch.current(conn)
+        return subject.read(conn, token, utc(self.db.now(conn))), value
+
+    def _remember(self, token: str, read: Subject, identity: Identity, value: int) -> None:
+        ends = (read.ends_at - utc(0)).total_seconds()
+        until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
+        self._remembered[token] = Remembered(identity, value, until)
+        while len(self._remembered) > self.options.cache_size:
+            self._remembered.popitem(last=False)

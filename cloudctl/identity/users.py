@@ -1,0 +1,168 @@
+"""Users and their passwords. Reference: identity.md, section 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, or_, select
+
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.identity import cascade, domains, epoch, password_rules, records, revocation
+from cloudctl.identity.options import PasswordOptions
+from cloudctl.identity.records import flag, folded, merged_options, own_attributes, text_filters
+from cloudctl.identity.tables import memberships, projects, users
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.listing import Condition, Filter, Listing, equals
+
+COMPARE: Mapping[str, Any] = {
+    "lt": lambda column, when: column < when,
+    "lte": lambda column, when: column <= when,
+    "gt": lambda column, when: column > when,
+    "gte": lambda column, when: column >= when,
+    "eq": lambda column, when: column == when,
+    # A password that never expires does not expire at that time either.
+    "neq": lambda column, when: or_(column != when, column.is_(None)),
+}
+
+
+def expires(values: Any) -> Condition:
+    """`lt:2026-01-01T00:00:00Z`. Raises Invalid."""
+    operator, _, text = values[-1].partition(":")
+    if operator not in COMPARE:
+        operator, text = "eq", values[-1]
+    try:
+        when = parse_time(text)
+    except (ValueError, OverflowError):
+        raise Invalid(f"{text[:64]!r} in the filter 'password_expires_at' is not a time.") from None
+    found: Condition = COMPARE[operator](users.c.password_expires_at, when)
+    return found
+
+
+def federated_only(values: Any) -> Condition:
+    """No user here comes from an identity provider."""
+    return users.c.id.is_(None)
+
+
+FILTERS: dict[str, Filter] = {
+    **text_filters("name", users.c.name),
+    "domain_id": equals(users.c.domain_id),
+    "enabled": flag(users.c.enabled),
+    "default_project_id": equals(users.c.default_project_id),
+    "password_expires_at": expires,
+    "idp_id": federated_only,
+    "protocol_id": federated_only,
+    "unique_id": federated_only,
+}
+
+LISTING = Listing(
+    users,
+    sort_keys={"id": users.c.id, "name": users.c.name, "created_at": users.c.created_at},
+    order=(("created_at", "asc"),),
+    filters=FILTERS,
+)
+
+
+def get(conn: Connection, user_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, users, user_id, "user")
+
+
+def in_group(group_id: str) -> Condition:
+    return users.c.id.in_(select(memberships.c.user_id).where(memberships.c.group_id == group_id))
+
+
+def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now: datetime) -> Row[Any]:
+    """`values`: name, domain_id, enabled, default_project_id, description, options, extra, password_hash (or None).
+
+    Raises NotFound (domain), Conflict (name), Invalid.
+    """
+    domains.get(conn, values["domain_id"])
+    _check_default_project(conn, values.get("default_project_id"))
+    options = merged_options({}, values.get("options", {}))
+    row = {
+        "id": new_hex_id(),
+        **values,
+        "name_key": folded(values["name"]),
+        "options": options,
+        "extra": own_attributes(values.get("extra", {})),
+        "created_at": now,
+    }
+    if values.get("password_hash"):
+        row |= {
+            "password_changed_at": now,
+            "password_expires_at": password_rules.expiry(rules, options, now, by_admin=True),
+        }
+    taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values['name']}.")
+    records.insert_unique(conn, users, row, taken)
+    return get(conn, row["id"])
+
+
+def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: PasswordOptions, now: datetime) -> Row[Any]:
+    """As an administrator does it. Raises NotFound, Conflict, Invalid."""
+    before = get(conn, user_id)
+    values = dict(changes)
+    if "domain_id" in values and values.pop("domain_id") != before.domain_id:
+        raise Invalid("The domain of a user cannot be changed.")
+    _check_default_project(conn, values.get("default_project_id"))
+    if "name" in values:
+        values["name_key"] = folded(values["name"])
+    if "options" in values:
+        values["options"] = merged_options(before.options, values["options"])
+    if "extra" in values:
+        values["extra"] = own_attributes(values["extra"], before.extra)
+    if "password_hash" in values:
+        password_rules.remember(conn, user_id, before.password_hash, rules)
+        expires_at = password_rules.expiry(rules, values.get("options", before.options), now, by_admin=True)
+        has_password = values["password_hash"] is not None
+        values |= {"password_changed_at": now, "password_expires_at": expires_at if has_password else None}
+    if "password_hash" in values or values.get("enabled"):
+        values |= {"failures": 0, "failed_at": None}
+    if values.get("enabled"):
+        values["active_at"] = now
+    taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values.get('name')}.")
+    records.update_unique(conn, users, user_id, values, taken)
+    if "password_hash" in values or (before.enabled and values.get("enabled") is False):
+        revocation.revoke_user(conn, user_id, now)
+    epoch.changed(conn)
+    return get(conn, user_id)
+
+
+def change_own_password(
+    conn: Connection, user_id: str, proved_hash: str, new_hash: str, rules: PasswordOptions, now: datetime
+) -> bool:
+    """Whether the password was still the one that was proved. Raises Invalid (locked, changed too lately)."""
+    before = get(conn, user_id)
+    if before.password_hash != proved_hash or not before.enabled:
+        return False
+    if before.options.get("lock_password"):
+        raise Invalid("The password is locked: only an administrator can change it.")
+    password_rules.check_age(before.password_changed_at, before.password_expires_at, rules, now)
+    password_rules.remember(conn, user_id, proved_hash, rules)
+    values = {
+        "password_hash": new_hash,
+        "password_changed_at": now,
+        "password_expires_at": password_rules.expiry(rules, before.options, now, by_admin=False),
+        "failures": 0,
+        "failed_at": None,
+    }
+    records.update_unique(conn, users, user_id, values, Conflict("The password cannot be changed now."))
+    revocation.revoke_user(conn, user_id, now)
+    return True
+
+
+def remove(conn: Connection, user_id: str) -> None:
+    """With everything that is only the user's. Raises NotFound."""
+    get(conn, user_id)
+    cascade.of_user(conn, user_id)
+    conn.execute(delete(users).where(users.c.id == user_id))
+
+
+def _check_default_project(conn: Connection, project_id: str | None) -> None:
+    if project_id is None:
+        return
+    query = select(projects.c.is_domain).where(projects.c.id == project_id)
+    if conn.execute(query).scalar():
+        raise Invalid("A user's default project cannot be a domain.")

@@ -1,0 +1,40 @@
+"""The image API as one Klein tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudctl.db import Database
+from cloudctl.db.database import Threads
+from cloudctl.image.api.data import Data
+from cloudctl.image.api.images import Images
+from cloudctl.image.api.imports import Imports, Tasks
+from cloudctl.image.api.info import Info
+from cloudctl.image.api.members import Members
+from cloudctl.image.api.schemas import Schemas
+from cloudctl.image.api.tags import Tags
+from cloudctl.image.api.versions import Versions
+from cloudctl.image.data import ImageData
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import ImageStore
+from cloudctl.image.uploads import Intake
+from cloudctl.image.web import permits
+from cloudctl.rest import faults
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+
+
+def build(http: Http, db: Database, store: ImageStore, threads: Threads, reactor: Any, options: ImageOptions) -> ApiApp:
+    """`threads` read and write the data; `reactor` is where their results come back."""
+    data = ImageData(store, threads, reactor, options.require_format_match)
+    resources: tuple[Any, ...] = (
+        Images(db, options),
+        Data(db, data, Intake(db, data, options.max_size)),
+        Members(db, options),
+        Tags(db, options),
+        Imports(db, options, permits(options)),
+        Tasks(db, options),
+        Info(db),
+        Schemas(),
+    )
+    return ApiApp(Pipeline(http, "image", faults.IMAGE), [("", Versions()), *(("/v2", each) for each in resources)])

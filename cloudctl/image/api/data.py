@@ -1,0 +1,107 @@
+"""The data of images: upload, staging, download."""
+
+from __future__ import annotations
+
+import re
+
+from cloudctl.db import Database
+from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
+from cloudctl.image import images as domain
+from cloudctl.image.api.images import IMPORT_METHODS
+from cloudctl.image.data import ImageData
+from cloudctl.image.imports import STORE
+from cloudctl.image.uploads import Intake
+from cloudctl.rest.call import Call, Download, Reply
+from cloudctl.rest.route import Routes
+
+DATA_TYPE = "application/octet-stream"
+SIZE_HEADERS = ("x-openstack-image-size", "x-image-meta-size")
+
+ONE_RANGE = re.compile(r"bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})", re.ASCII)
+# The older form, as a request header Content-Range.
+OLD_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(?:\*|\d{1,19})", re.ASCII)
+
+
+def byte_range(text: str, form: re.Pattern[str], size: int) -> tuple[int, int]:
+    """(offset, length) of the one range that a header asks for. Raises RangeNotSatisfiable."""
+    wrong = RangeNotSatisfiable(
+        f"The range is not one within the {size} bytes of the data.", headers={"Content-Range": f"bytes */{size}"}
+    )
+    match = form.fullmatch(text.strip())
+    if match is None or match.groups() == ("", ""):
+        raise wrong
+    first, last = match.groups()
+    if first == "":
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(int(last) + 1, size) if last else size
+    if start >= stop:
+        raise wrong
+    return start, stop - start
+
+
+def announced_size(call: Call) -> int | None:
+    """The size that the client says its data has. Raises Invalid."""
+    for name in SIZE_HEADERS:
+        value = call.header(name)
+        if value is not None:
+            if re.fullmatch(r"\d{1,19}", value.strip(), re.ASCII) is None:
+                raise Invalid(f"The header {name} is not a number of bytes.")
+            return int(value)
+    return None
+
+
+def check_upload(call: Call) -> None:
+    """Raises UnsupportedMediaType, Invalid."""
+    media = (call.header("content-type") or "").partition(";")[0].strip().lower()
+    if media != DATA_TYPE:
+        raise UnsupportedMediaType(f"The content type {media[:64]!r} is not supported; use {DATA_TYPE}.")
+    store = call.header("x-image-meta-store")
+    if store not in (None, "", STORE):
+        raise Invalid(f"There is no store {store[:64]!r}.")
+
+
+class Data:
+    routes = Routes("Image data")
+
+    def __init__(self, db: Database, data: ImageData, intake: Intake) -> None:
+        self.db = db
+        self.data = data
+        self.intake = intake
+
+    @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204)
+    async def upload(self, call: Call, image_id: str) -> Reply:
+        """Give an image its data."""
+        check_upload(call)
+        await self.intake.save(call, image_id, announced_size(call))
+        return Reply(None, headers=(IMPORT_METHODS,))
+
+    @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204)
+    async def stage(self, call: Call, image_id: str) -> Reply:
+        """Bring data that an import will take."""
+        check_upload(call)
+        await self.intake.stage(call, image_id, announced_size(call))
+        return Reply(None, headers=(IMPORT_METHODS,))
+
+    @routes.get("/images/<image_id>/file", policy="image:images:download")
+    async def download(self, call: Call, image_id: str) -> Reply:
+        """Get the data of an image, or one range of it."""
+        image = await self.db.read(domain.visible, call, image_id)
+        if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
+            raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
+        if image.status not in domain.STORED:
+            return Reply(None, 204)
+        path = self.data.store.path(image.id)
+        if not await self.data.run(path.exists):
+            # Deleted since the record was read, or lost: in both cases it cannot be had.
+            raise Unavailable(f"The data of the image {image.id} cannot be read now.")
+        headers = [("Content-Type", DATA_TYPE), ("Accept-Ranges", "bytes")]
+        for name, form in (("range", ONE_RANGE), ("content-range", OLD_RANGE)):
+            text = call.header(name)
+            if text is not None:
+                offset, length = byte_range(text, form, image.size)
+                headers.append(("Content-Range", f"bytes {offset}-{offset + length - 1}/{image.size}"))
+                return Reply(Download(path, offset, length), 206, tuple(headers))
+        if image.checksum is not None:
+            headers.append(("Content-MD5", image.checksum))
+        return Reply(Download(path, 0, image.size), 200, tuple(headers))

@@ -1,0 +1,175 @@
+"""Imports of images, and the tasks that tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from attrs import asdict, evolve, frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.image import imports as domain
+from cloudctl.image.api.images import IMPORT_METHODS, CreateImage, new_image
+from cloudctl.image.images import NewImage
+from cloudctl.image.imports import GLANCE_DIRECT, STORE, URI_LENGTH
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.patching import DiskFormat
+from cloudctl.image.web import Permitted
+from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.formats import zulu
+from cloudctl.rest.route import Routes
+
+Uri = Annotated[str, Length(1, URI_LENGTH)]
+
+
+@frozen
+class Method:
+    name: str
+    uri: Uri | Missing | None = MISSING
+
+
+@frozen
+class ImportImage:
+    method: Method
+    stores: Annotated[list[str], Items(0, 10)] | Missing | None = MISSING
+    all_stores: bool | Missing | None = MISSING
+    all_stores_must_succeed: bool | Missing | None = MISSING
+
+
+@frozen
+class TaskInput:
+    import_from: Uri
+    import_from_format: DiskFormat | Missing = MISSING
+    image_properties: dict[str, Any] | Missing = MISSING
+
+
+@frozen
+class CreateTask:
+    type: Literal["import"]
+    input: TaskInput
+
+
+def view(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "type": row.type,
+        "status": row.status,
+        "owner": row.owner,
+        "image_id": row.image_id,
+        "request_id": row.request_id,
+        "user_id": row.user_id,
+        "input": row.input,
+        "result": None if row.result is None else {"image_id": row.result},
+        "message": row.message,
+        "expires_at": zulu(row.expires_at),
+        "created_at": zulu(row.created_at),
+        "updated_at": zulu(row.updated_at),
+    }
+
+
+def task_view(row: Row[Any]) -> dict[str, Any]:
+    return {**view(row), "self": f"/v2/tasks/{row.id}", "schema": "/v2/schemas/task"}
+
+
+def summary(row: Row[Any]) -> dict[str, Any]:
+    left_out = ("input", "result", "message")
+    return {name: value for name, value in task_view(row).items() if name not in left_out}
+
+
+def wish(body: ImportImage, options: ImageOptions, permitted: Permitted) -> dict[str, Any]:
+    """What a body asks for, once it is known to be possible at all. Raises Invalid."""
+    name = body.method.name
+    uri = None if body.method.uri is MISSING else body.method.uri
+    if name not in domain.METHODS:
+        raise Invalid(f"The import method {name[:64]!r} is not one of {', '.join(domain.METHODS)}.")
+    if (name == GLANCE_DIRECT) != (uri is None):
+        raise Invalid("A uri is needed for web-download, and for nothing else.")
+    stores = () if body.stores is MISSING else body.stores or ()
+    if unknown := [store for store in stores if store != STORE]:
+        raise Invalid(f"There is no store {unknown[0][:64]!r}.")
+    if uri is not None:
+        domain.check(uri, options, permitted)
+        return {"method": {"name": name, "uri": uri}}
+    return {"method": {"name": name}}
+
+
+def start(
+    conn: Connection, call: Call, image_id: str, wanted: Mapping[str, Any], options: ImageOptions, db: Database
+) -> None:
+    domain.start(conn, call, image_id, wanted, options, db.now(conn))
+
+
+def start_task(
+    conn: Connection, call: Call, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, db: Database
+) -> Row[Any]:
+    return domain.start_task(conn, call, new, told, uri, options, db.now(conn))
+
+
+class Imports:
+    routes = Routes("Imports")
+
+    def __init__(self, db: Database, options: ImageOptions, permitted: Permitted) -> None:
+        self.db = db
+        self.options = options
+        self.permitted = permitted
+
+    @routes.post("/images/<image_id>/import", policy="image:images:import", body=Body(ImportImage), status=202)
+    async def start(self, call: Call, image_id: str, body: ImportImage) -> Reply:
+        """Import staged data, or what an address gives, in the background."""
+        wanted = wish(body, self.options, self.permitted)
+        await self.db.run(start, call, image_id, wanted, self.options, self.db)
+        return Reply(None, headers=(IMPORT_METHODS,))
+
+    @routes.get("/images/<image_id>/tasks", policy="image:images:tasks")
+    async def of_image(self, call: Call, image_id: str) -> dict[str, Any]:
+        """List the imports of an image."""
+        rows = await self.db.read(domain.of_image, call, image_id)
+        return {"tasks": [view(row) for row in rows]}
+
+
+class Tasks:
+    """The older way to import, for administrators."""
+
+    routes = Routes("Tasks")
+
+    def __init__(self, db: Database, options: ImageOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/tasks", policy="image:tasks:list")
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List the imports of all images."""
+        page = await self.db.read(domain.listed, call)
+        first = call.query.having(marker=None)
+        answer: dict[str, Any] = {
+            "tasks": [summary(row) for row in page.rows],
+            "schema": "/v2/schemas/tasks",
+            "first": f"/v2/tasks?{first}" if first else "/v2/tasks",
+        }
+        if page.more and page.rows:
+            answer["next"] = f"/v2/tasks?{call.query.having(marker=page.rows[-1].id)}"
+        return answer
+
+    @routes.post("/tasks", policy="image:tasks:create", body=Body(CreateTask), status=201)
+    async def create(self, call: Call, body: CreateTask) -> Reply:
+        """Make an image from what an address gives; what is wrong with the address is told by the task."""
+        wanted = body.input
+        made = structure(wanted.image_properties or {}, CreateImage, "$.input.image_properties")
+        if wanted.import_from_format and made.disk_format is MISSING:
+            made = evolve(made, disk_format=wanted.import_from_format)
+        if made.container_format is MISSING:
+            made = evolve(made, container_format="bare")
+        new = new_image(call, made, self.options)
+        if not (new.disk_format and new.container_format):
+            raise Invalid("An import needs a disk_format and a container_format.")
+        told = {name: value for name, value in asdict(wanted).items() if value is not MISSING}
+        row = await self.db.run(start_task, call, new, told, wanted.import_from, self.options, self.db)
+        return Reply(task_view(row), headers=(("Location", f"{call.root_url}/v2/tasks/{row.id}"),))
+
+    @routes.get("/tasks/<task_id>", policy="image:tasks:show")
+    async def show(self, call: Call, task_id: str) -> dict[str, Any]:
+        """Show an import."""
+        return task_view(await self.db.read(domain.get, task_id))

@@ -1,0 +1,71 @@
+"""Members: projects that an image is shared with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Row
+
+from cloudctl.db import Database
+from cloudctl.image import members as domain
+from cloudctl.image.options import ImageOptions
+from cloudctl.rest.body import Body, Length
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import zulu
+from cloudctl.rest.route import Routes
+
+
+@frozen
+class CreateMember:
+    member: Annotated[str, Length(1, 255, blank=False)]
+
+
+@frozen
+class UpdateMember:
+    status: Literal["accepted", "pending", "rejected"]
+
+
+def view(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "image_id": row.image_id,
+        "member_id": row.member_id,
+        "status": row.status,
+        "created_at": zulu(row.created_at),
+        "updated_at": zulu(row.updated_at),
+        "schema": "/v2/schemas/member",
+    }
+
+
+class Members:
+    routes = Routes("Members")
+
+    def __init__(self, db: Database, options: ImageOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/images/<image_id>/members", policy="image:members:list")
+    async def list(self, call: Call, image_id: str) -> dict[str, Any]:
+        """List the members; a member sees itself."""
+        rows = await self.db.read(domain.listed, call, image_id)
+        return {"members": [view(row) for row in rows], "schema": "/v2/schemas/members"}
+
+    @routes.post("/images/<image_id>/members", policy="image:members:create", body=Body(CreateMember))
+    async def create(self, call: Call, image_id: str, body: CreateMember) -> dict[str, Any]:
+        """Share an image with a project."""
+        return view(await self.db.run(domain.add, call, image_id, body.member, self.options.max_members))
+
+    @routes.get("/images/<image_id>/members/<member_id>", policy="image:members:show")
+    async def show(self, call: Call, image_id: str, member_id: str) -> dict[str, Any]:
+        """Show a membership."""
+        return view(await self.db.read(domain.show, call, image_id, member_id))
+
+    @routes.put("/images/<image_id>/members/<member_id>", policy="image:members:update", body=Body(UpdateMember))
+    async def update(self, call: Call, image_id: str, member_id: str, body: UpdateMember) -> dict[str, Any]:
+        """Accept or reject an image that is shared with one's project."""
+        return view(await self.db.run(domain.answer, call, image_id, member_id, body.status))
+
+    @routes.delete("/images/<image_id>/members/<member_id>", policy="image:members:delete")
+    async def remove(self, call: Call, image_id: str, member_id: str) -> None:
+        """Stop sharing an image with a project."""
+        await self.db.run(domain.remove, call, image_id, member_id)

@@ -1,0 +1,40 @@
+"""Version documents of the image API. Reference: discovery.md, section 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+# The newest first. Each says that its features are here: 2.16 import tasks, 2.15 stores, 2.9 hidden images and so on.
+MINORS = (17, 16, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+
+
+def versions(call: Call) -> dict[str, Any]:
+    links = [{"rel": "self", "href": f"{call.root_url}/v2/"}]
+    return {
+        "versions": [
+            {"id": f"v2.{minor}", "status": "CURRENT" if minor == MINORS[0] else "SUPPORTED", "links": links}
+            for minor in MINORS
+        ]
+    }
+
+
+class Versions:
+    routes = Routes("Versions")
+
+    @routes.get("/", policy=None, status=300)
+    async def choices(self, call: Call) -> dict[str, Any]:
+        """The versions of this API."""
+        return versions(call)
+
+    @routes.get("/versions", policy=None)
+    async def list(self, call: Call) -> dict[str, Any]:
+        """The versions of this API."""
+        return versions(call)
+
+    @routes.get("/v2", policy=None)
+    async def show(self, call: Call) -> dict[str, Any]:
+        """The versions of this API."""
+        return versions(call)

@@ -1,0 +1,85 @@
+"""The work on images' data: keeping, hashing and inspecting files, in threads of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextvars import copy_context
+from pathlib import Path
+from typing import IO, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from cloudctl.db.database import Threads
+from cloudctl.errors import UnsupportedMediaType
+from cloudctl.image import inspection
+from cloudctl.image.store import CHUNK, ImageStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HASH = "sha512"
+
+
+@frozen
+class Measured:
+    """What is known of an image's data once it was read. Sizes in bytes."""
+
+    size: int
+    virtual_size: int
+    checksum: str  # MD5, hex
+    os_hash_value: str  # HASH, hex
+
+
+@frozen
+class ImageData:
+    """A store and the threads in which its files are read and written."""
+
+    store: ImageStore
+    threads: Threads
+    reactor: IReactorFromThreads
+    require_format_match: bool = True
+
+    def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        """`fn` in a thread."""
+        pool = cast(ThreadPool, self.threads)
+        run: Any = copy_context().run
+        return deferToThreadPool(self.reactor, pool, run, fn, *args, **kwargs)
+
+    def measure(self, path: Path, disk_format: str, container_format: str) -> Deferred[Measured]:
+        """Hash the file and see that its format is the image's. Fails with UnsupportedMediaType."""
+        return self.run(measure, path, disk_format, container_format, self.require_format_match)
+
+    def changed(self, fn: Callable[Concatenate[ImageStore, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        """`fn(store, …)`, for example `ImageStore.settle`, in a thread."""
+        return self.run(fn, self.store, *args, **kwargs)
+
+
+def measure(path: Path, disk_format: str, container_format: str, require_match: bool = True) -> Measured:
+    """Read the whole file once. Raises UnsupportedMediaType if the data is not what the image says, or unsafe.
+
+    For files that a driver wrote and start-up; requests use `ImageData.measure`.
+    """
+    md5, sha512 = hashlib.md5(usedforsecurity=False), hashlib.new(HASH)
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            size += len(chunk)
+            md5.update(chunk)
+            sha512.update(chunk)
+        found = inspected(file, size, disk_format, container_format, require_match)
+    return Measured(size, found.virtual_size, md5.hexdigest(), sha512.hexdigest())
+
+
+def inspected(
+    file: IO[bytes], size: int, disk_format: str, container_format: str, require_match: bool
+) -> inspection.Inspected:
+    found = inspection.inspect(file, size)
+    why = inspection.refusal(disk_format, container_format, found)
+    if why and (require_match or found.unsafe):
+        raise UnsupportedMediaType(why)
+    return found

@@ -1,0 +1,263 @@
+"""One image: its states, who sees it, making, changing and removing it. Reference: image.md, sections 1 to 3.
+
+Functions that change an image take its row as `visible` or `get` gave it with `lock=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, false, insert, or_, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl import tasks
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Forbidden, NotFound
+from cloudctl.image import properties
+from cloudctl.image.data import HASH, Measured
+from cloudctl.image.quotas import QUOTAS
+from cloudctl.image.tables import deleted_images, image_members, images
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+
+QUEUED, SAVING, UPLOADING, IMPORTING = "queued", "saving", "uploading", "importing"
+ACTIVE, DEACTIVATED = "active", "deactivated"
+STATUSES = (QUEUED, SAVING, UPLOADING, IMPORTING, ACTIVE, DEACTIVATED)
+
+# Status → where it may go. Every image may be deleted at any time; then there is no record.
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    QUEUED: frozenset({SAVING, UPLOADING, IMPORTING, ACTIVE}),
+    SAVING: frozenset({ACTIVE, QUEUED}),
+    UPLOADING: frozenset({IMPORTING, QUEUED}),
+    IMPORTING: frozenset({ACTIVE, QUEUED, UPLOADING}),
+    ACTIVE: frozenset({DEACTIVATED}),
+    DEACTIVATED: frozenset({ACTIVE}),
+}
+# The images that have data.
+STORED = (ACTIVE, DEACTIVATED)
+
+PUBLIC, PRIVATE, SHARED, COMMUNITY = "public", "private", "shared", "community"
+VISIBILITIES = (PUBLIC, PRIVATE, SHARED, COMMUNITY)
+ACCEPTED, PENDING, REJECTED = "accepted", "pending", "rejected"
+MEMBER_STATUSES = (ACCEPTED, PENDING, REJECTED)
+
+CONTAINER_FORMATS = ("ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed")
+DISK_FORMATS = ("ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop")
+
+DELETE, ACTIVATE = "image.image.delete", "image.image.activate"
+RESOURCE = "image"
+
+
+@frozen
+class NewImage:
+    """What one says of an image before it has data. `owner`: a project id."""
+
+    owner: str | None
+    name: str | None = None
+    id: str = field(factory=new_id)
+    visibility: str = SHARED
+    protected: bool = False
+    os_hidden: bool = False
+    container_format: str | None = None
+    disk_format: str | None = None
+    min_disk: int = 0  # GiB
+    min_ram: int = 0  # MiB
+    tags: Sequence[str] = ()
+    properties: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class Image:
+    """A row of `images` with its custom properties and tags."""
+
+    row: Row[Any]
+    properties: Mapping[str, str]
+    tags: Sequence[str]
+
+
+# -- who sees what
+
+
+def shared_with(project_id: str, *statuses: str) -> ColumnElement[bool]:
+    """Images that are shared with the project, and that it has answered with one of these statuses."""
+    if not project_id:
+        return false()
+    mine = select(image_members.c.image_id).where(
+        image_members.c.member_id == project_id, image_members.c.status.in_(statuses)
+    )
+    return and_(images.c.visibility == SHARED, images.c.id.in_(mine))
+
+
+def owned_by(project_id: str) -> ColumnElement[bool]:
+    return images.c.owner == project_id if project_id else false()
+
+
+def sees_all(call: Call) -> bool:
+    return call.may("image:images:all")
+
+
+def seen_by(call: Call) -> ColumnElement[bool]:
+    """Which images the caller may know by their ids."""
+    if sees_all(call):
+        return true()
+    return or_(
+        owned_by(call.project_id),
+        images.c.visibility.in_((PUBLIC, COMMUNITY)),
+        shared_with(call.project_id, ACCEPTED, PENDING),
+    )
+
+
+def not_found(image_id: str) -> NotFound:
+    return NotFound(f"No image found with ID {image_id[:64]}")
+
+
+def visible(conn: Connection, call: Call, image_id: str, *, lock: bool = False) -> Row[Any]:
+    """The row of an image that the caller may see. `lock`: it will be changed. Raises NotFound."""
+    query = select(images).where(images.c.id == image_id, seen_by(call))
+    row = conn.execute(query.with_for_update(of=images) if lock else query).first()
+    if row is None:
+        raise not_found(image_id)
+    return row
+
+
+def named(conn: Connection, call: Call, name: str) -> list[Row[Any]]:
+    """The rows of the images with this name that the caller may see, the newest first; two at most."""
+    query = select(images).where(images.c.name == name, seen_by(call)).order_by(images.c.created_at.desc()).limit(2)
+    return list(conn.execute(query).all())
+
+
+def own(conn: Connection, call: Call, image_id: str) -> Row[Any]:
+    """The same, locked, once the Operation's rule has let the caller change it. Raises NotFound, Forbidden."""
+    row = visible(conn, call, image_id, lock=True)
+    call.require(project_id=row.owner or "")
+    return row
+
+
+def get(conn: Connection, image_id: str, *, lock: bool = False) -> Row[Any]:
+    """The row of an image, whoever asks. Raises NotFound."""
+    query = select(images).where(images.c.id == image_id)
+    row = conn.execute(query.with_for_update() if lock else query).first()
+    if row is None:
+        raise not_found(image_id)
+    return row
+
+
+def full(conn: Connection, rows: Sequence[Row[Any]]) -> list[Image]:
+    """The rows with what belongs to them."""
+    ids = [row.id for row in rows]
+    given, tags = properties.of(conn, ids), properties.tags_of(conn, ids)
+    return [Image(row, given[row.id], tags.get(row.id, [])) for row in rows]
+
+
+# -- making
+
+
+def create(conn: Connection, new: NewImage, now: datetime, *, status: str = QUEUED) -> str:
+    """Register an image without data; its id.
+
+    SAVING is for those who write the data to the store themselves and have `image.image.activate` take it from there.
+    Raises Conflict if the id is or was in use, OverQuota.
+    """
+    quota.take(conn, QUOTAS, new.owner or "", {"image_count_total": 1})
+    _insert(conn, new, now, status=status)
+    return new.id
+
+
+def create_stored(conn: Connection, new: NewImage, measured: Measured, now: datetime) -> str:
+    """Register an image whose data is at `ImageStore.path(new.id)` already (see `data.measure`); its id."""
+    _insert(conn, new, now, status=ACTIVE, **_data(measured))
+    return new.id
+
+
+def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> None:
+    taken = Conflict(f"An image with the identifier {new.id} already exists.")
+    if conn.execute(select(deleted_images).where(deleted_images.c.id == new.id)).first() is not None:
+        raise taken
+    try:
+        with conn.begin_nested():
+            conn.execute(
+                insert(images).values(
+                    id=new.id,
+                    owner=new.owner,
+                    name=new.name,
+                    visibility=new.visibility,
+                    protected=new.protected,
+                    os_hidden=new.os_hidden,
+                    container_format=new.container_format,
+                    disk_format=new.disk_format,
+                    min_disk=new.min_disk,
+                    min_ram=new.min_ram,
+                    created_at=now,
+                    updated_at=now,
+                    **values,
+                )
+            )
+    except IntegrityError:
+        raise taken from None
+    properties.change(conn, new.id, new.properties)
+    properties.set_tags(conn, new.id, new.tags)
+
+
+def _data(measured: Measured) -> dict[str, Any]:
+    return {
+        "size": measured.size,
+        "virtual_size": measured.virtual_size,
+        "checksum": measured.checksum,
+        "os_hash_algo": HASH,
+        "os_hash_value": measured.os_hash_value,
+    }
+
+
+# -- changing
+
+
+def move(
+    conn: Connection, image_id: str, before: str, after: str, now: datetime, *where: ColumnElement[bool], **values: Any
+) -> bool:
+    """Change the status if it is `before` (and `where` holds); whether it was."""
+    assert after in TRANSITIONS[before], f"{before} → {after} is no transition"
+    mine = and_(images.c.id == image_id, images.c.status == before, *where)
+    changed = conn.execute(update(images).where(mine).values(status=after, updated_at=now, **values))
+    return changed.rowcount == 1
+
+
+def activate(
+    conn: Connection, image_id: str, before: str, measured: Measured, now: datetime, *where: ColumnElement[bool]
+) -> bool:
+    """The data is in its place; False if the image is not in the status `before` any more (or `where` fails)."""
+    return move(conn, image_id, before, ACTIVE, now, *where, upload_id=None, staged_size=None, **_data(measured))
+
+
+def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None:
+    """Change columns that are no part of the states."""
+    conn.execute(update(images).where(images.c.id == image_id).values(updated_at=now, **values))
+
+
+def block(conn: Connection, row: Row[Any], now: datetime, *, blocked: bool) -> None:
+    """Deactivate or reactivate an image; nothing happens if it is so already. Raises Forbidden without data."""
+    before, after = (ACTIVE, DEACTIVATED) if blocked else (DEACTIVATED, ACTIVE)
+    if row.status == after or move(conn, row.id, before, after, now):
+        return
+    verb = "deactivated" if blocked else "reactivated"
+    raise Forbidden(f"The image {row.id} is {row.status}; only an image with data can be {verb}.")
+
+
+# -- removing
+
+
+def remove(conn: Connection, row: Row[Any], at: float, *, user_id: str = "", project_id: str = "") -> None:
+    """Forget an image at once and have its data removed by a task; whatever was being done with it stops.
+
+    `at` is the database's time in seconds. Raises Forbidden if the image is protected.
+    """
+    if row.protected:
+        raise Forbidden(f"Image {row.id} is protected and cannot be deleted.")
+    conn.execute(delete(image_members).where(image_members.c.image_id == row.id))
+    properties.remove_all(conn, row.id)
+    conn.execute(delete(images).where(images.c.id == row.id))
+    conn.execute(insert(deleted_images).values(id=row.id))
+    tasks.cancel_open(conn, RESOURCE, row.id, at)
+    tasks.submit(conn, DELETE, row.id, resource_type=RESOURCE, now=at, user_id=user_id, project_id=project_id)

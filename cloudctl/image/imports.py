@@ -1,0 +1,215 @@
+"""Imports: staged data, or what an address gives → the image's data, in the background. Reference: image.md, section 9.
+
+The engine's task does the work; a row of `image_tasks` tells users of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+
+from cloudctl import tasks
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Gone, Invalid, NotFound
+from cloudctl.image import images as domain
+from cloudctl.image.data import Measured
+from cloudctl.image.images import IMPORTING, QUEUED, RESOURCE, UPLOADING, NewImage
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.tables import image_tasks, images
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Limits, Listing, Page, conditions, equals, page, paging
+
+IMPORT = "image.image.import"
+GLANCE_DIRECT, WEB_DOWNLOAD = "glance-direct", "web-download"
+METHODS = (GLANCE_DIRECT, WEB_DOWNLOAD)
+STORE = "default"
+
+PENDING_TASK, PROCESSING, SUCCESS, FAILURE = "pending", "processing", "success", "failure"
+BY_METHOD, BY_TASK = "api_image_import", "import"  # types: POST /images/{id}/import, and POST /tasks
+
+URI_LENGTH = 2048
+
+
+@frozen
+class Address:
+    """Where a download comes from."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def address(uri: str, ports: tuple[int, ...]) -> Address:
+    """Raises Invalid unless it is http or https, without credentials, to one of `ports`."""
+    wrong = Invalid(f"The uri {uri[:128]!r} is not allowed: http or https to the ports {', '.join(map(str, ports))}.")
+    if len(uri) > URI_LENGTH or not uri.isascii() or any(c.isspace() or not c.isprintable() for c in uri):
+        raise wrong
+    try:
+        parts = urlsplit(uri)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or port not in ports:
+        raise wrong
+    return Address(parts.scheme, parts.hostname, port)
+
+
+def check(uri: str, options: ImageOptions, permitted: Any) -> None:
+    """That an import may fetch this; names are resolved, and looked at again, when it does. Raises Invalid."""
+    host = address(uri, options.import_ports).host
+    try:
+        literal = ip_address(host)
+    except ValueError:
+        literal = None
+    if host == "localhost" or host.endswith(".localhost") or (literal is not None and not permitted(literal)):
+        raise Invalid(f"The uri {uri[:128]!r} is not allowed: its host is not a public one.")
+
+
+# -- beginning
+
+
+def start(
+    conn: Connection, call: Call, image_id: str, wish: Mapping[str, Any], options: ImageOptions, at: float
+) -> None:
+    """Import by `wish["method"]`. Raises NotFound, Forbidden, Conflict, OverQuota."""
+    image = domain.own(conn, call, image_id)
+    method = wish["method"]["name"]
+    before = UPLOADING if method == GLANCE_DIRECT else QUEUED
+    if image.status != before or image.upload_id is not None:
+        raise Conflict(f"The image {image.id} is {image.status}; {method} imports an image that is {before}.")
+    if not (image.disk_format and image.container_format):
+        raise Conflict("'disk_format' and 'container_format' must be set before an image is imported.")
+    wanted = {"image_size_total": mebibytes(image.staged_size or 0), "image_count_uploading": 0}
+    if before == QUEUED:
+        wanted["image_count_uploading"] = 1
+    quota.take(conn, QUOTAS, image.owner or "", wanted)
+    if not domain.move(conn, image.id, before, IMPORTING, call.now):
+        raise Conflict(f"The image {image.id} is not {before} any more.")
+    told = {"image_id": image.id, "import_req": dict(wish), "backend": [STORE]}
+    _submit(conn, call, BY_METHOD, image, told, wish["method"].get("uri"), options, at)
+
+
+def start_task(
+    conn: Connection, call: Call, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, at: float
+) -> Row[Any]:
+    """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
+    domain.create(conn, new, call.now)
+    quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
+    domain.move(conn, new.id, QUEUED, IMPORTING, call.now)
+    task_id = _submit(conn, call, BY_TASK, domain.get(conn, new.id), told, uri, options, at)
+    return get(conn, task_id)
+
+
+def _submit(
+    conn: Connection, call: Call, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
+    options: ImageOptions, at: float,
+) -> str:  # fmt: skip
+    conn.execute(delete(image_tasks).where(image_tasks.c.expires_at < call.now))
+    task_id = new_id()
+    conn.execute(
+        insert(image_tasks).values(
+            id=task_id,
+            type=type,
+            status=PENDING_TASK,
+            owner=image.owner,
+            image_id=image.id,
+            request_id=call.request_id,
+            user_id=call.user_id,
+            input=dict(told),
+            created_at=call.now,
+            updated_at=call.now,
+        )
+    )
+    tasks.submit(
+        conn,
+        IMPORT,
+        image.id,
+        resource_type=RESOURCE,
+        now=at,
+        args={"task_id": task_id, "uri": uri},
+        user_id=call.user_id,
+        project_id=call.project_id,
+        deadline=options.import_deadline,
+    )
+    return task_id
+
+
+# -- its end, for the workflow
+
+
+def processing(conn: Connection, task_id: str, image_id: str, now: datetime) -> Row[Any]:
+    """Work begins; the image. Raises Gone."""
+    _tell(conn, task_id, now, status=PROCESSING)
+    return importing(conn, image_id)
+
+
+def importing(conn: Connection, image_id: str) -> Row[Any]:
+    """The image while it is being imported. Raises Gone."""
+    row = conn.execute(select(images).where(images.c.id == image_id, images.c.status == IMPORTING)).first()
+    if row is None:
+        raise Gone(f"The image {image_id} is not being imported any more.")
+    return row
+
+
+def finish(conn: Connection, task_id: str, image: Row[Any], measured: Measured, now: datetime, kept: float) -> None:
+    """The data is in its place. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
+    if image.staged_size is None:
+        quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
+    if not domain.activate(conn, image.id, IMPORTING, measured, now):
+        raise Gone(f"The image {image.id} is not being imported any more.")
+    _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
+
+
+def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime, kept: float, at: float) -> None:
+    """The image is queued again, without data; one that was made for this import is removed."""
+    image = conn.execute(select(images).where(images.c.id == image_id, images.c.status == IMPORTING)).first()
+    if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
+        domain.remove(conn, image, at)
+    elif image is not None:
+        domain.move(conn, image_id, IMPORTING, QUEUED, now, staged_size=None)
+    _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))
+
+
+def _tell(conn: Connection, task_id: str, now: datetime, **values: Any) -> None:
+    conn.execute(update(image_tasks).where(image_tasks.c.id == task_id).values(updated_at=now, **values))
+
+
+# -- reading
+
+LISTING = Listing(
+    image_tasks,
+    sort_keys={name: image_tasks.c[name] for name in ("created_at", "updated_at", "id", "status", "type")},
+    filters={"type": equals(image_tasks.c.type), "status": equals(image_tasks.c.status)},
+)
+LIMITS = Limits(most=1000, default=25)
+
+
+def get(conn: Connection, task_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    row = conn.execute(select(image_tasks).where(image_tasks.c.id == task_id)).first()
+    if row is None:
+        raise NotFound(f"No task found with ID {task_id[:64]}")
+    return row
+
+
+def of_image(conn: Connection, call: Call, image_id: str) -> list[Row[Any]]:
+    """The imports of an image of one's own, the newest first. Raises NotFound, Forbidden."""
+    image = domain.visible(conn, call, image_id)
+    call.require(project_id=image.owner or "")
+    kept = or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= call.now)
+    query = select(image_tasks).where(image_tasks.c.image_id == image.id, kept)
+    return list(conn.execute(query.order_by(image_tasks.c.created_at.desc(), image_tasks.c.id).limit(1000)))
+
+
+def listed(conn: Connection, call: Call) -> Page:
+    """All imports of the cloud, page by page, for administrators."""
+    kept = or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= call.now)
+    return page(conn, LISTING, paging(call, LIMITS), kept, *conditions(LISTING, call))

@@ -1,0 +1,45 @@
+"""Activate: data that a driver wrote to the store (a snapshot, a volume's content) becomes the image's."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.errors import Conflict, Gone
+from cloudctl.image import images as domain
+from cloudctl.image.data import ImageData, Measured
+from cloudctl.image.images import ACTIVATE, QUEUED, RESOURCE, SAVING
+from cloudctl.image.store import ImageStore
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Task
+
+
+def activation(db: Database, data: ImageData) -> Workflow:
+    """A child for those who made an image with `images.create(…, status=SAVING)`."""
+
+    async def keep(ctx: Context) -> None:
+        image = await ctx.read(domain.get, ctx.resource_id)
+        if image.status != SAVING:
+            raise Conflict(f"The image {image.id} is {image.status}, not {SAVING}.")
+        path = data.store.path(image.id)
+        try:
+            measured = await data.measure(path, image.disk_format or "raw", image.container_format or "bare")
+        except FileNotFoundError:
+            raise Gone(f"The image {image.id} has no data to keep.") from None
+        except OSError as error:
+            raise Transient(f"the data cannot be read: {error}") from error
+        await ctx.commit(_active, image, measured, ctx.now)
+
+    async def drop(ctx: Context) -> None:
+        await data.changed(ImageStore.remove_all, ctx.resource_id)
+
+    def failed(conn: Connection, task: Task, why: str) -> None:
+        domain.move(conn, task.resource_id, SAVING, QUEUED, utc(db.now(conn)))
+
+    return Workflow(ACTIVATE, RESOURCE, (Step("keep", keep, undo=drop),), deadline=None, on_failure=failed)
+
+
+def _active(conn: Connection, image: Row[object], measured: Measured, now: float) -> None:
+    if not domain.activate(conn, image.id, SAVING, measured, utc(now)):
+        raise Gone(f"The image {image.id} was deleted.")

@@ -1,0 +1,21 @@
+"""Delete: the record is gone, and its data follows. What was being done with the image has stopped before."""
+
+from __future__ import annotations
+
+from cloudctl.image.data import ImageData
+from cloudctl.image.images import DELETE, RESOURCE
+from cloudctl.image.store import ImageStore
+from cloudctl.tasks import Context, Step, Transient, Workflow
+
+# With the longest back-off between them: most of a day.
+ATTEMPTS = 1000
+
+
+def deletion(data: ImageData) -> Workflow:
+    async def ensure_absent(ctx: Context) -> None:
+        try:
+            await data.changed(ImageStore.remove_all, ctx.resource_id)
+        except OSError as error:
+            raise Transient(f"the data cannot be removed: {error}") from error
+
+    return Workflow(DELETE, RESOURCE, (Step("data", ensure_absent, attempts=ATTEMPTS),), deadline=None)

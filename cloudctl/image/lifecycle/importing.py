@@ -1,0 +1,70 @@
+"""Import: fetch the data unless it is staged, look at it, put it in its place. Reference: image.md, section 9."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.image import imports
+from cloudctl.image.data import ImageData
+from cloudctl.image.images import RESOURCE
+from cloudctl.image.imports import IMPORT
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import ImageStore
+from cloudctl.image.web import Unreached
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Task
+
+# A user waits for the outcome: a name that does not resolve is told soon.
+ATTEMPTS = 3
+
+
+def importing(
+    db: Database, data: ImageData, options: ImageOptions, fetch: Callable[[str, Path], Awaitable[None]]
+) -> Workflow:
+    store, kept = data.store, options.import_kept
+
+    async def ensure_fetched(ctx: Context) -> None:
+        await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, utc(ctx.now))
+        uri = ctx.args["uri"]
+        if uri is None:
+            return
+        try:
+            await fetch(uri, store.staged(ctx.resource_id))
+        except (Unreached, OSError) as error:
+            raise Transient(str(error)) from error
+
+    async def ensure_kept(ctx: Context) -> None:
+        image = await ctx.read(imports.importing, ctx.resource_id)
+        staged, path = store.staged(image.id), store.path(image.id)
+        # An earlier run may have come as far as here.
+        source = staged if await data.run(staged.exists) else path
+        try:
+            measured = await data.measure(source, image.disk_format, image.container_format)
+            if source == staged:
+                await data.changed(ImageStore.settle, staged, path)
+        except OSError as error:
+            raise Transient(f"the image store does not work: {error}") from error
+        now = utc(ctx.now)
+        await ctx.commit(imports.finish, ctx.args["task_id"], image, measured, now, kept)
+
+    async def drop(ctx: Context) -> None:
+        await data.changed(ImageStore.remove_all, ctx.resource_id)
+
+    def ended(conn: Connection, task: Task, why: str) -> None:
+        at = db.now(conn)
+        imports.fail(conn, task.args["task_id"], task.resource_id, why, utc(at), kept, at)
+
+    def cancelled(conn: Connection, task: Task) -> None:
+        ended(conn, task, "The image was deleted.")
+
+    steps: tuple[Any, ...] = (
+        Step("fetch", ensure_fetched, undo=drop, attempts=ATTEMPTS),
+        Step("keep", ensure_kept, undo=drop),
+    )
+    return Workflow(IMPORT, RESOURCE, steps, deadline=options.import_deadline, on_failure=ended, on_cancel=cancelled)

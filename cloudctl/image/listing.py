@@ -1,0 +1,226 @@
+"""Lists of images: filters, sort keys, and which images a list shows. Reference: image.md, section 4."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, and_, false, func, or_, select, true
+
+from cloudctl.errors import Invalid
+from cloudctl.image import images as domain
+from cloudctl.image.images import COMMUNITY, MEMBER_STATUSES, PRIVATE, PUBLIC, SHARED, VISIBILITIES, Image
+from cloudctl.image.tables import image_properties, image_tags, images
+from cloudctl.rest import listing
+from cloudctl.rest.body import INTEGER_MOST
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Paging
+
+LIMITS = Limits(most=1000, default=25)
+MOST_VALUES = 200  # of one `in:` list
+BIGGEST = 2**63 - 1
+
+
+# -- filters
+
+
+def _listed(column: Column[Any]) -> Filter:
+    """Equality, or any of `in:a,"b,c"`."""
+
+    def test(values: Sequence[str]) -> Condition:
+        value = values[-1]
+        if not value.startswith("in:"):
+            return column == value
+        return column.in_(split(value.removeprefix("in:"), column.name))
+
+    return test
+
+
+def split(text: str, name: str) -> list[str]:
+    """Values between commas; one that holds a comma is in quotes. Raises Invalid."""
+    wrong = Invalid(f"Invalid list of values for the filter {name!r}.")
+    try:
+        (found,) = csv.reader([text], strict=True)
+    except (csv.Error, ValueError):
+        raise wrong from None
+    if len(found) > MOST_VALUES:
+        raise Invalid(f"The filter {name!r} has {len(found)} values; at most {MOST_VALUES} are taken.")
+    return found
+
+
+def _size(column: Column[Any], compare: Callable[[Any, int], ColumnElement[bool]]) -> Filter:
+    def test(values: Sequence[str]) -> Condition:
+        return compare(column, natural(column.name, values[-1]))
+
+    return test
+
+
+def _count(column: Column[int]) -> Filter:
+    """Equality with an integer column, which holds less than a client may ask for."""
+
+    def test(values: Sequence[str]) -> Condition:
+        number = natural(column.name, values[-1])
+        return column == number if number <= INTEGER_MOST else false()
+
+    return test
+
+
+def natural(name: str, text: str) -> int:
+    """An integer of 0 or more. Raises Invalid."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= BIGGEST):
+        raise Invalid(f"Invalid value {text[:64]!r} for the filter {name!r}: an integer of 0 or more is expected.")
+    return int(text)
+
+
+TIME_OPERATORS: Mapping[str, Callable[[Any, datetime], ColumnElement[bool]]] = {
+    "gt": lambda column, when: column > when,
+    "gte": lambda column, when: column >= when,
+    "lt": lambda column, when: column < when,
+    "lte": lambda column, when: column <= when,
+    "eq": lambda column, when: column == when,
+    "neq": lambda column, when: column != when,
+}
+
+
+def _time(column: Column[datetime]) -> Filter:
+    """`gt:2026-01-02T03:04:05Z` and so on; without an operator equality. Every value must hold."""
+
+    def test(values: Sequence[str]) -> Condition:
+        return and_(*(one(value) for value in values))
+
+    def one(value: str) -> Condition:
+        operator, _, rest = value.partition(":")
+        compare = TIME_OPERATORS.get(operator)
+        try:
+            when = parse_time(rest if compare else value)
+        except (ValueError, OverflowError):
+            raise Invalid(f"Invalid value {value[:64]!r} for the filter {column.name!r}: a time is expected.") from None
+        return (compare or TIME_OPERATORS["eq"])(column, when)
+
+    return test
+
+
+def _flag(column: Column[bool]) -> Filter:
+    """`true` or `false`; clients written in Python send `True`."""
+
+    def test(values: Sequence[str]) -> Condition:
+        wanted = {"true": True, "false": False}.get(values[-1].lower())
+        if wanted is None:
+            raise Invalid(f"Invalid value {values[-1][:64]!r} for the filter {column.name!r}: it is true or false.")
+        return column.is_(wanted)
+
+    return test
+
+
+def _tags(values: Sequence[str]) -> Condition:
+    """All of them."""
+    having = (select(image_tags.c.image_id).where(image_tags.c.tag == tag) for tag in dict.fromkeys(values))
+    return and_(*(images.c.id.in_(each) for each in having))
+
+
+def _refused(values: Sequence[str]) -> Condition:
+    raise Invalid("The filter 'changes-since' is not supported.")
+
+
+FILTERS: Mapping[str, Filter] = {
+    **{name: _listed(images.c[name]) for name in ("id", "name", "status", "container_format", "disk_format")},
+    **{name: listing.equals(images.c[name]) for name in ("owner", "checksum", "os_hash_algo", "os_hash_value")},
+    **{name: _size(images.c[name], lambda column, size: column == size) for name in ("size", "virtual_size")},
+    **{name: _count(images.c[name]) for name in ("min_disk", "min_ram")},
+    "size_min": _size(images.c.size, lambda column, size: column >= size),
+    "size_max": _size(images.c.size, lambda column, size: column <= size),
+    "created_at": _time(images.c.created_at),
+    "updated_at": _time(images.c.updated_at),
+    "protected": _flag(images.c.protected),
+    "os_hidden": _flag(images.c.os_hidden),
+    "tag": _tags,
+    "changes-since": _refused,
+}
+# Read by `shown` and by paging.
+OTHERS = ("visibility", "member_status", "limit", "marker", "sort", "sort_key", "sort_dir")
+
+LISTING = Listing(
+    images,
+    sort_keys={
+        **{name: func.coalesce(images.c[name], "") for name in ("name", "container_format", "disk_format")},
+        "size": func.coalesce(images.c.size, 0),
+        **{name: images.c[name] for name in ("status", "id", "created_at", "updated_at")},
+    },
+    filters=FILTERS,
+)
+
+
+def _property(name: str, value: str) -> Condition:
+    mine = and_(image_properties.c.image_id == images.c.id, image_properties.c.name == name)
+    return select(image_properties.c.image_id).where(mine, image_properties.c.value == value).exists()
+
+
+# -- which images a list shows
+
+
+def shown(call: Call) -> Condition:
+    """By `visibility` and `member_status`: what the caller is shown unless it names an id. Raises Invalid.
+
+    Without `visibility`: one's own, the public ones, and those shared with one; of community images only one's own.
+    """
+    visibility = call.query.get("visibility")
+    if visibility not in (None, "all", *VISIBILITIES):
+        raise Invalid(f"Invalid visibility value: {visibility[:64]}.")
+    answered = call.query.get("member_status") or domain.ACCEPTED
+    if answered not in ("all", *MEMBER_STATUSES):
+        raise Invalid(f"Invalid status value: {answered[:64]}.")
+    if domain.sees_all(call):
+        return images.c.visibility == visibility if visibility in VISIBILITIES else true()
+    statuses = MEMBER_STATUSES if answered == "all" else (answered,)
+    own = domain.owned_by(call.project_id)
+    shared = domain.shared_with(call.project_id, *statuses)
+    by_visibility = {
+        PUBLIC: images.c.visibility == PUBLIC,
+        PRIVATE: and_(images.c.visibility == PRIVATE, own),
+        SHARED: or_(shared, and_(images.c.visibility == SHARED, own)),
+        COMMUNITY: images.c.visibility == COMMUNITY,
+        "all": or_(own, images.c.visibility.in_((PUBLIC, COMMUNITY)), shared),
+        None: or_(own, images.c.visibility == PUBLIC, shared),
+    }
+    return by_visibility[visibility]
+
+
+def conditions(call: Call) -> list[Condition]:
+    """All that the query asks for. Raises Invalid."""
+    found = [shown(call), *listing.conditions(LISTING, call)]
+    if "os_hidden" not in call.query:
+        found.append(images.c.os_hidden.is_(False))
+    known = {*FILTERS, *OTHERS}
+    found += [_property(name, call.query.get(name) or "") for name in call.query if name not in known]
+    return found
+
+
+def order(call: Call) -> tuple[tuple[str, str], ...]:
+    """`sort`, or `sort_key` and `sort_dir`, as pairs. Raises Invalid."""
+    keys, directions = call.query.all("sort_key"), call.query.all("sort_dir")
+    if "sort" in call.query:
+        if keys or directions:
+            raise Invalid("Old and new sorting syntax cannot be combined.")
+        pairs = [part.strip().partition(":") for part in (call.query.get("sort") or "").split(",")]
+        keys, directions = [key for key, _, _ in pairs], [direction or "desc" for _, _, direction in pairs]
+    if len(directions) <= 1:
+        directions = (directions or ["desc"]) * max(1, len(keys))
+    keys = keys or ["created_at"]
+    if len(keys) != len(directions):
+        raise Invalid("There must be one sort_dir, or as many as there are sort_key parameters.")
+    for direction in directions:
+        if direction not in ("asc", "desc"):
+            raise Invalid(f"Invalid sort direction: {direction[:64]}. It is asc or desc.")
+    # A key that comes again orders nothing; dropping it bounds the statement.
+    pairs_of = dict(reversed([*zip(keys, directions, strict=True)]))
+    return tuple((key, pairs_of[key]) for key in dict.fromkeys(keys))
+
+
+def page(conn: Connection, call: Call) -> tuple[list[Image], bool]:
+    """The images that the query asks for, and whether others follow. Raises Invalid."""
+    asked: Paging = listing.paging(call, LIMITS, order=order(call))
+    found = listing.page(conn, LISTING, asked, *conditions(call))
+    return domain.full(conn, found.rows), found.more

@@ -1,0 +1,97 @@
+"""Projects that an image is shared with. Reference: image.md, section 10.
+
+Members count while the image's visibility is `shared`; of an image that no longer is they are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+
+from cloudctl.errors import Conflict, Forbidden, NotFound, OverQuota
+from cloudctl.image import images as domain
+from cloudctl.image.images import MEMBER_STATUSES, PENDING, SHARED
+from cloudctl.image.tables import image_members, images
+from cloudctl.rest.call import Call
+
+
+def _known(conn: Connection, call: Call, image_id: str, *, lock: bool = False) -> Row[Any]:
+    """The image, for those who see it and for its members whatever they answered. Raises NotFound."""
+    member = domain.shared_with(call.project_id, *MEMBER_STATUSES)
+    query = select(images).where(images.c.id == image_id, or_(domain.seen_by(call), member))
+    row = conn.execute(query.with_for_update(of=images) if lock else query).first()
+    if row is None:
+        raise domain.not_found(image_id)
+    return row
+
+
+def _manages(call: Call, image: Row[Any]) -> bool:
+    return domain.sees_all(call) or (bool(image.owner) and image.owner == call.project_id)
+
+
+def _find(conn: Connection, image_id: str, member_id: str) -> Row[Any] | None:
+    mine = and_(image_members.c.image_id == image_id, image_members.c.member_id == member_id)
+    return conn.execute(select(image_members).where(mine)).first()
+
+
+def _get(conn: Connection, call: Call, image: Row[Any], member_id: str) -> Row[Any]:
+    """A membership that the caller may know: the owner all, a member its own. Raises NotFound."""
+    row = _find(conn, image.id, member_id)
+    if row is None or not (_manages(call, image) or member_id == call.project_id):
+        raise NotFound(f"{member_id[:64]} not found in the member list of the image {image.id}.")
+    return row
+
+
+def listed(conn: Connection, call: Call, image_id: str) -> list[Row[Any]]:
+    """All members for the owner, its own membership for a member. Raises NotFound, Forbidden."""
+    image = _known(conn, call, image_id)
+    query = select(image_members).where(image_members.c.image_id == image.id)
+    if not _manages(call, image):
+        if image.visibility != SHARED:
+            raise Forbidden("Only shared images have members.")
+        query = query.where(image_members.c.member_id == call.project_id)
+    elif image.visibility != SHARED:
+        return []
+    return list(conn.execute(query.order_by(image_members.c.created_at, image_members.c.member_id)))
+
+
+def show(conn: Connection, call: Call, image_id: str, member_id: str) -> Row[Any]:
+    return _get(conn, call, _known(conn, call, image_id), member_id)
+
+
+def add(conn: Connection, call: Call, image_id: str, member_id: str, most: int) -> Row[Any]:
+    """Share an image. Raises NotFound, Forbidden, Conflict for a member, OverQuota beyond `most`."""
+    image = domain.own(conn, call, image_id)
+    if image.visibility != SHARED:
+        raise Forbidden("Only shared images have members.")
+    if _find(conn, image.id, member_id) is not None:
+        raise Conflict(f"The image {image.id} is shared with {member_id[:64]} already.")
+    count = select(func.count()).select_from(image_members).where(image_members.c.image_id == image.id)
+    if conn.execute(count).scalar_one() >= most:
+        raise OverQuota(f"The limit of {most} members of an image has been reached.")
+    conn.execute(
+        insert(image_members).values(
+            image_id=image.id, member_id=member_id, status=PENDING, created_at=call.now, updated_at=call.now
+        )
+    )
+    return _get(conn, call, image, member_id)
+
+
+def answer(conn: Connection, call: Call, image_id: str, member_id: str, status: str) -> Row[Any]:
+    """Accept, reject or leave open what was shared: for the member. Raises NotFound, Forbidden for the owner."""
+    image = _known(conn, call, image_id, lock=True)
+    row = _get(conn, call, image, member_id)
+    call.require(project_id=row.member_id)
+    mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == member_id)
+    conn.execute(update(image_members).where(mine).values(status=status, updated_at=call.now))
+    return _get(conn, call, image, member_id)
+
+
+def remove(conn: Connection, call: Call, image_id: str, member_id: str) -> None:
+    """Stop sharing. Raises NotFound, Forbidden for all but the owner."""
+    image = _known(conn, call, image_id, lock=True)
+    call.require(project_id=image.owner or "")
+    row = _get(conn, call, image, member_id)
+    mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == row.member_id)
+    conn.execute(delete(image_members).where(mine))

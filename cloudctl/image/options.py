@@ -1,0 +1,44 @@
+"""`[image]` of the configuration."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+from attrs import field, frozen
+
+MAX_SIZE = 2**40
+
+
+def _positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def _networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:
+    for text in value:
+        ip_network(text)
+
+
+@frozen
+class ImageOptions:
+    """What an operator may choose about images."""
+
+    # Bytes that the data of one image may have.
+    max_size: int = field(default=MAX_SIZE, validator=_positive)
+    # Refuse data that is not in the image's disk format.
+    require_format_match: bool = True
+    # Per image.
+    max_properties: int = 128
+    max_tags: int = 128
+    max_members: int = 128
+    # Threads that hash and copy data.
+    threads: int = field(default=2, validator=_positive)
+    # Where imports may fetch from: ports, and networks beside the public addresses, such as 10.0.0.0/8.
+    import_ports: tuple[int, ...] = (80, 443)
+    import_networks: tuple[str, ...] = field(default=(), validator=_networks)
+    # Seconds after which an import is given up, and without a byte after which a download is.
+    import_deadline: float = field(default=6 * 3600.0, validator=_positive)
+    import_silence: float = field(default=60.0, validator=_positive)
+    # Seconds for which the record of an import that ended is kept.
+    import_kept: float = field(default=48 * 3600.0, validator=_positive)

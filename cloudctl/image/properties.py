@@ -1,0 +1,52 @@
+"""Custom properties and tags of images, for any number of images in one query each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Connection, delete, insert, select
+
+from cloudctl.image.tables import image_properties, image_tags
+
+
+def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Image id → property → value; every id is there."""
+    found: dict[str, dict[str, str]] = {image_id: {} for image_id in image_ids}
+    query = select(image_properties).where(image_properties.c.image_id.in_(image_ids))
+    for row in conn.execute(query.order_by(image_properties.c.name)):
+        found[row.image_id][row.name] = row.value
+    return found
+
+
+def tags_of(conn: Connection, image_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Image id → tags in the order of the alphabet."""
+    found: dict[str, list[str]] = defaultdict(list)
+    query = select(image_tags).where(image_tags.c.image_id.in_(image_ids)).order_by(image_tags.c.tag)
+    for row in conn.execute(query):
+        found[row.image_id].append(row.tag)
+    return found
+
+
+def change(conn: Connection, image_id: str, given: Mapping[str, str], removed: Iterable[str] = ()) -> None:
+    """Set the properties in `given` and drop those in `removed`. The caller holds the image's row."""
+    gone = {*given, *removed}
+    if gone:
+        mine = image_properties.c.image_id == image_id
+        conn.execute(delete(image_properties).where(mine, image_properties.c.name.in_(gone)))
+    if given:
+        rows = [{"image_id": image_id, "name": name, "value": value} for name, value in given.items()]
+        conn.execute(insert(image_properties), rows)
+
+
+def set_tags(conn: Connection, image_id: str, tags: Iterable[str]) -> None:
+    """These tags and no others. The caller holds the image's row."""
+    conn.execute(delete(image_tags).where(image_tags.c.image_id == image_id))
+    rows = [{"image_id": image_id, "tag": tag} for tag in sorted(set(tags))]
+    if rows:
+        conn.execute(insert(image_tags), rows)
+
+
+def remove_all(conn: Connection, image_id: str) -> None:
+    conn.execute(delete(image_properties).where(image_properties.c.image_id == image_id))
+    conn.execute(delete(image_tags).where(image_tags.c.image_id == image_id))

@@ -1,0 +1,55 @@
+"""What a project may keep in the image service. Without a limit of its own a project has none: image.md, section 12."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, select
+
+from cloudctl.image.tables import images
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
+
+MIB = 2**20
+# Images whose data is on its way.
+BUSY = ("saving", "uploading", "importing")
+
+
+def mebibytes(size: int) -> int:
+    """Whole MiB that `size` bytes begin."""
+    return -(-size // MIB)
+
+
+def _stored(conn: Connection, project_id: str) -> int:
+    query = select(func.coalesce(func.sum(images.c.size), 0)).where(images.c.owner == project_id)
+    return mebibytes(int(conn.execute(query).scalar_one()))
+
+
+def _staged(conn: Connection, project_id: str) -> int:
+    query = select(func.coalesce(func.sum(images.c.staged_size), 0)).where(images.c.owner == project_id)
+    return mebibytes(int(conn.execute(query).scalar_one()))
+
+
+def _count(conn: Connection, project_id: str) -> int:
+    query = select(func.count()).select_from(images).where(images.c.owner == project_id)
+    return int(conn.execute(query).scalar_one())
+
+
+def _uploading(conn: Connection, project_id: str) -> int:
+    query = select(func.count()).select_from(images)
+    query = query.where(images.c.owner == project_id, images.c.status.in_(BUSY))
+    return int(conn.execute(query).scalar_one())
+
+
+def _told(resource: str, asked: int, used: int, limit: int) -> str:
+    return f"The limit {resource} of the project is {limit}; {used} are used and {asked} more were asked for."
+
+
+# The first two in MiB.
+QUOTAS = Quotas(
+    "image",
+    (
+        Limited("image_size_total", UNLIMITED, _stored),
+        Limited("image_stage_total", UNLIMITED, _staged),
+        Limited("image_count_total", UNLIMITED, _count),
+        Limited("image_count_uploading", UNLIMITED, _uploading),
+    ),
+    told=_told,
+)

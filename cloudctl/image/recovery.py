@@ -1,0 +1,73 @@
+"""What a killed process left behind: uploads nobody does, files of no record. Reference: image.md, section 14.
+
+Call `recover` at start. It spares what another living process works on, so it is safe at any other time, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+from twisted.logger import Logger
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.image import uploads
+from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING
+from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
+from cloudctl.image.tables import images
+
+log = Logger()
+
+IMAGE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+BATCH = 500
+
+
+def recover(db: Database, store: ImageStore) -> None:
+    """Uploads that died are queued again, and files that belong to no image are removed."""
+    for row in db.transact(True, _uploading):
+        alive = any(map(is_held, (store.incoming(row.upload_id), store.path(row.id), store.staged(row.id))))
+        if not alive and db.transact(False, _abandon, row, utc(db.clock.seconds())):
+            log.info("image {id}: its upload died with its process; it is queued again", id=row.id)
+    names = [name for name in store.names() if name.startswith(INCOMING) or IMAGE_ID.fullmatch(_image_of(name))]
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        statuses = db.transact(True, _statuses, [_image_of(name) for name in batch])
+        _sweep(store, [name for name in batch if not _belongs(name, statuses.get(_image_of(name)))])
+
+
+def _uploading(conn: Connection) -> Sequence[Any]:
+    return conn.execute(select(images.c.id, images.c.upload_id).where(images.c.upload_id.is_not(None))).all()
+
+
+def _abandon(conn: Connection, row: Row[Any], now: datetime) -> bool:
+    return uploads.abandon(conn, row.id, row.upload_id, now)
+
+
+def _image_of(name: str) -> str:
+    return name.removeprefix(STAGED)
+
+
+def _statuses(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
+    rows = conn.execute(select(images.c.id, images.c.status).where(images.c.id.in_(set(ids))))
+    return {row.id: row.status for row in rows}
+
+
+def _belongs(name: str, status: str | None) -> bool:
+    """Whether a file of this name belongs to an image in this status (None: there is no such image)."""
+    if name.startswith(INCOMING) or status is None:
+        return False
+    if name.startswith(STAGED):
+        return status in (UPLOADING, IMPORTING)
+    return status not in (QUEUED, UPLOADING)
+
+
+def _sweep(store: ImageStore, names: Iterable[str]) -> None:
+    for name in names:
+        path = store.directory / name
+        if not is_held(path):
+            log.info("{path}: no image has this data; it is removed", path=str(path))
+            store.remove(path)

@@ -1,0 +1,107 @@
+"""The files of one directory: an image's data is `<image id>`, and what is on its way there has a name of its own.
+
+    <image id>            the data
+    staged-<image id>     data that waits for an import
+    incoming-<upload id>  an upload that is being looked at
+
+Whoever works on a file holds a lock on it (flock, which ends with the process), so that `is_held` tells a file in use,
+also by another process, from one that a killed process left behind. All functions here block: see `data`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from attrs import frozen
+
+INCOMING, STAGED = "incoming-", "staged-"
+CHUNK = 2**20  # bytes that are in memory at once
+
+
+@frozen
+class ImageStore:
+    directory: Path
+
+    def prepare(self) -> None:
+        """Make the directory. Call it once, before the listener starts."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, image_id: str) -> Path:
+        """Where the data of the image is, if it has any."""
+        return self.directory / image_id
+
+    def staged(self, image_id: str) -> Path:
+        return self.directory / f"{STAGED}{image_id}"
+
+    def incoming(self, upload_id: str) -> Path:
+        return self.directory / f"{INCOMING}{upload_id}"
+
+    def take(self, content: IO[bytes], upload_id: str) -> bool:
+        """Keep the file behind `content` as this upload by a hard link; False if it is no file of this directory."""
+        name = getattr(content, "name", None)
+        if not isinstance(name, str) or Path(name).parent != self.directory:
+            return False
+        content.flush()
+        try:
+            os.link(name, self.incoming(upload_id))
+        except OSError:
+            # Somebody else removed the name, or the file system has no hard links: a copy will do.
+            return False
+        return True
+
+    def copy(self, content: IO[bytes], upload_id: str) -> None:
+        """Keep the bytes of `content` as this upload."""
+        content.seek(0)
+        with self.incoming(upload_id).open("wb") as target:
+            while chunk := content.read(CHUNK):
+                target.write(chunk)
+
+    def settle(self, source: Path, target: Path) -> None:
+        """Rename a file; it is there under its new name after a power cut, too."""
+        with source.open("rb") as file:
+            os.fsync(file.fileno())
+        source.replace(target)
+        directory = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def remove(self, *paths: Path) -> None:
+        """What a power cut brings back is found by `recovery`."""
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    def remove_all(self, image_id: str) -> None:
+        """Whatever there is of this image."""
+        self.remove(self.path(image_id), self.staged(image_id))
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.directory))
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """The file is being worked on, under whatever name it has by the end. Raises FileNotFoundError."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody works on this file; False if there is none."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,175 @@
+"""An upload's way: a body that has arrived → data that is checked, in its place, and the image active.
+
+The file is held (see `store`) from before the image says that an upload is under way until it says how that ended, so a
+record whose upload died with its process is known by a file that nobody holds. Reference: image.md, sections 7 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from typing import Any, TypeVar
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cloudctl.db import Database
+from cloudctl.db.columns import new_id
+from cloudctl.errors import CloudError, Conflict, Gone, Invalid, TooLarge, Unavailable
+from cloudctl.image import images as domain
+from cloudctl.image.data import ImageData
+from cloudctl.image.images import QUEUED, SAVING, UPLOADING
+from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.store import ImageStore, held
+from cloudctl.image.tables import images
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+
+log = Logger()
+
+T = TypeVar("T")
+
+Work = Callable[[Call, str, str, int | None], Awaitable[None]]
+
+
+def begin(conn: Connection, call: Call, image_id: str, upload_id: str, size: int, status: str) -> Row[Any]:
+    """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
+    image = domain.own(conn, call, image_id)
+    if image.status != QUEUED:
+        raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
+    if status == SAVING and not (image.disk_format and image.container_format):
+        raise Invalid("Properties disk_format, container_format must be set prior to saving data.")
+    total = "image_size_total" if status == SAVING else "image_stage_total"
+    quota.take(conn, QUOTAS, image.owner or "", {total: mebibytes(size), "image_count_uploading": 1})
+    if not domain.move(conn, image.id, QUEUED, status, call.now, upload_id=upload_id):
+        raise Conflict(f"The image {image.id} is not queued any more.")
+    return image
+
+
+def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now: datetime) -> bool:
+    """The staged data is in its place; False if the image is gone."""
+    row = _mine(conn, image_id, upload_id)
+    if row is not None:
+        domain.touch(conn, image_id, now, upload_id=None, staged_size=size)
+    return row is not None
+
+
+def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
+    """Back to queued, without data; False if the upload has ended already, or the image is gone."""
+    row = _mine(conn, image_id, upload_id)
+    return row is not None and domain.move(conn, image_id, row.status, QUEUED, now, upload_id=None)
+
+
+def _mine(conn: Connection, image_id: str, upload_id: str) -> Row[Any] | None:
+    query = images.select().where(images.c.id == image_id, images.c.upload_id == upload_id)
+    return conn.execute(query.with_for_update()).first()
+
+
+@frozen
+class Intake:
+    """Takes the bodies of requests into the store."""
+
+    db: Database
+    data: ImageData
+    max_size: int  # bytes
+
+    async def save(self, call: Call, image_id: str, expected: int | None) -> None:
+        """The body becomes the image's data. `expected`: its size as the client said it.
+
+        Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge, UnsupportedMediaType, Gone, Unavailable.
+        """
+        upload_id = await self._take(call)
+        await finished(self._run(self._save, call, image_id, upload_id, expected))
+
+    async def stage(self, call: Call, image_id: str, expected: int | None) -> None:
+        """The body waits for an import. Raises as `save`."""
+        upload_id = await self._take(call)
+        await finished(self._run(self._stage, call, image_id, upload_id, expected))
+
+    async def _take(self, call: Call) -> str:
+        """Once this is over nothing depends on the request any more."""
+        upload_id = new_id()
+        try:
+            if not self.data.store.take(call.content, upload_id):
+                await self.data.changed(ImageStore.copy, call.content, upload_id)
+        except BaseException as error:
+            await self.data.changed(ImageStore.remove, self.data.store.incoming(upload_id))
+            if isinstance(error, OSError):
+                raise unwritable(error) from error
+            raise
+        return upload_id
+
+    async def _run(self, work: Work, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+        path = self.data.store.incoming(upload_id)
+        try:
+            try:
+                with held(path):
+                    await work(call, image_id, upload_id, expected)
+            finally:
+                await self.data.changed(ImageStore.remove, path)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    def _size(self, upload_id: str, expected: int | None) -> int:
+        size = self.data.store.incoming(upload_id).stat().st_size
+        if size > self.max_size:
+            raise TooLarge(f"The data has {size} bytes; an image has at most {self.max_size}.")
+        if expected is not None and size != expected:
+            raise Invalid(f"The data has {size} bytes; {expected} were announced.")
+        return size
+
+    async def _save(self, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+        size = self._size(upload_id, expected)
+        image = await self.db.run(begin, call, image_id, upload_id, size, SAVING)
+        source, target = self.data.store.incoming(upload_id), self.data.store.path(image.id)
+        try:
+            measured = await self.data.measure(source, image.disk_format, image.container_format)
+            await self.data.changed(ImageStore.settle, source, target)
+            same = images.c.upload_id == upload_id
+            kept = await self.db.run(domain.activate, image.id, SAVING, measured, call.now, same)
+        except BaseException:
+            if await self.db.run(abandon, image.id, upload_id, call.now):
+                await self.data.changed(ImageStore.remove, target)
+            raise
+        await self._unless_gone(kept, image.id)
+
+    async def _stage(self, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+        size = self._size(upload_id, expected)
+        image = await self.db.run(begin, call, image_id, upload_id, size, UPLOADING)
+        source, target = self.data.store.incoming(upload_id), self.data.store.staged(image.id)
+        try:
+            await self.data.changed(ImageStore.settle, source, target)
+            kept = await self.db.run(end_staging, image.id, upload_id, size, call.now)
+        except BaseException:
+            if await self.db.run(abandon, image.id, upload_id, call.now):
+                await self.data.changed(ImageStore.remove, target)
+            raise
+        await self._unless_gone(kept, image.id)
+
+    async def _unless_gone(self, kept: bool, image_id: str) -> None:
+        if not kept:
+            # The task that removes the data of a deleted image may have run before the data was in its place.
+            await self.data.changed(ImageStore.remove_all, image_id)
+            raise Gone(f"The image {image_id} was deleted while its data was uploaded.")
+
+
+def unwritable(error: OSError) -> Unavailable:
+    log.error("the image store cannot be written: {error}", error=str(error))
+    return Unavailable("The image store cannot be written now.")
+
+
+def finished(work: Coroutine[Any, Any, T]) -> Deferred[T]:
+    """Fires with the outcome of `work`, which goes on to its end even if the one who waits hangs up."""
+    waiting: Deferred[T] = Deferred()
+
+    def ended(outcome: T | Failure) -> None:
+        if not waiting.called:
+            waiting.callback(outcome)
+        elif isinstance(outcome, Failure) and not outcome.check(CloudError):
+            log.failure("an upload failed after its client had hung up", failure=outcome)
+
+    ensureDeferred(work).addBoth(ended)
+    return waiting

@@ -1,0 +1,229 @@
+"""Downloads from addresses that a user names, which must not lead into the operator's own networks.
+
+Names are resolved here, and the connection goes to an address that was looked at, for the first request and for every
+redirect: a name that resolves to another address the second time gains nothing. Reference: image.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import IO, Any
+
+from attrs import frozen
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IHostResolution,
+    IReactorPluggableNameResolver,
+    IReactorTCP,
+    IReactorTime,
+    IResolutionReceiver,
+    IStreamClientEndpoint,
+)
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.ssl import optionsForClientTLS
+from twisted.python.failure import Failure
+from twisted.web.client import URI, Agent, BrowserLikeRedirectAgent, ResponseDone, ResponseFailed
+from twisted.web.error import InfiniteRedirection, RedirectWithNoLocation
+from twisted.web.iweb import IAgentEndpointFactory, IResponse
+from zope.interface import implementer
+
+from cloudctl.errors import CloudError, Invalid
+from cloudctl.image.imports import address
+from cloudctl.image.options import ImageOptions
+
+Ip = IPv4Address | IPv6Address
+Permitted = Callable[[Ip], bool]
+
+# What a reactor must have to fetch; a Clock has nothing of it.
+NETWORK = (IReactorTCP, IReactorPluggableNameResolver)
+
+REDIRECTS = 5
+CONNECT_TIMEOUT = 30.0
+
+
+class FetchError(CloudError):
+    """The data cannot be had from there."""
+
+    status = 502
+
+
+class Unreached(FetchError):
+    """Nobody answered; it may work later."""
+
+
+def permits(options: ImageOptions) -> Permitted:
+    """Whether imports may connect to an address: a public one, or one of the operator's networks."""
+    networks = [ip_network(text) for text in options.import_networks]
+
+    def permitted(ip: Ip) -> bool:
+        if isinstance(ip, IPv6Address):
+            # ::ffff:10.0.0.1 is 10.0.0.1.
+            ip = ip.ipv4_mapped or ip
+        return any(ip in network for network in networks) or (ip.is_global and not ip.is_multicast)
+
+    return permitted
+
+
+@implementer(IResolutionReceiver)
+class _Addresses:
+    """Collects what a name resolves to."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.done: Deferred[list[str]] = Deferred()
+
+    def resolutionBegan(self, resolution: IHostResolution) -> None: ...
+
+    def addressResolved(self, address: Any) -> None:
+        self.found.append(address.host)
+
+    def resolutionComplete(self) -> None:
+        if not self.done.called:
+            self.done.callback(self.found)
+
+
+@implementer(IStreamClientEndpoint)
+@frozen
+class _PublicEndpoint:
+    """Connects to a host if it is at a permitted address."""
+
+    reactor: Any
+    uri: URI
+    permitted: Permitted
+
+    def connect(self, factory: Any) -> Deferred[Any]:
+        return Deferred.fromCoroutine(self._connect(factory))
+
+    async def _connect(self, factory: Any) -> Any:
+        host = self.uri.host.decode("ascii")
+        receiver = _Addresses()
+        self.reactor.nameResolver.resolveHostName(receiver, host.strip("[]"), self.uri.port)
+        found = await receiver.done
+        if not found:
+            raise Unreached(f"{host} has no address.")
+        if not all(self.permitted(ip_address(text.partition("%")[0])) for text in found):
+            raise FetchError(f"{host} is not at a public address.")
+        for text in found[:-1]:
+            try:
+                return await self._endpoint(host, text).connect(factory)
+            except ConnectError:
+                # The next address may answer.
+                continue
+        return await self._endpoint(host, found[-1]).connect(factory)
+
+    def _endpoint(self, host: str, text: str) -> Any:
+        plain = HostnameEndpoint(self.reactor, text, self.uri.port, timeout=CONNECT_TIMEOUT)
+        return wrapClientTLS(optionsForClientTLS(host), plain) if self.uri.scheme == b"https" else plain
+
+
+@implementer(IAgentEndpointFactory)
+@frozen
+class _Endpoints:
+    reactor: Any
+    options: ImageOptions
+    permitted: Permitted
+
+    def endpointForURI(self, uri: URI) -> _PublicEndpoint:
+        try:
+            address(uri.toBytes().decode("ascii"), self.options.import_ports)
+        except Invalid as error:
+            raise FetchError(error.message) from None
+        return _PublicEndpoint(self.reactor, uri, self.permitted)
+
+
+class _Body(Protocol):
+    """Writes what arrives to a file. Hangs up over `limit` bytes, and after `silence` seconds without any."""
+
+    def __init__(self, file: IO[bytes], limit: int, silence: float, clock: IReactorTime) -> None:
+        self._file = file
+        self._left = limit
+        self._silence = silence
+        self._clock = clock
+        self._alarm: IDelayedCall = clock.callLater(silence, self._fail, Unreached("The server fell silent."))
+        self.done: Deferred[None] = Deferred(lambda _: self._hang_up())
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.done.called:
+            return
+        self._alarm.reset(self._silence)
+        self._left -= len(data)
+        if self._left < 0:
+            self._fail(FetchError("The data is larger than an image may be."))
+            return
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._fail(error)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._alarm.active():
+            self._alarm.cancel()
+        if self.done.called:
+            return
+        if reason.check(ResponseDone):
+            self.done.callback(None)
+        else:
+            # PotentialDataLoss too: a body without a length that just ends may have been cut off.
+            self.done.errback(Unreached("The connection was lost before the end of the data."))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.done.called:
+            self.done.errback(error)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._alarm.active():
+            self._alarm.cancel()
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+@frozen
+class Web:
+    """Fetches addresses into files."""
+
+    reactor: Any
+    options: ImageOptions
+    permitted: Permitted
+
+    async def fetch(self, uri: str, path: Path) -> None:
+        """Write what the address gives to `path`, anew. Raises FetchError (Unreached: it may work later), OSError."""
+        if not (all(each.providedBy(self.reactor) for each in NETWORK)):
+            raise FetchError("This cloud has no network to fetch from.")
+        response = await self._request(uri)
+        if response.code != 200:
+            wrong = Unreached if response.code >= 500 else FetchError
+            raise wrong(f"The server answered {response.code}.")
+        with path.open("wb") as file:
+            body = _Body(file, self.options.max_size, self.options.import_silence, self.reactor)
+            response.deliverBody(body)
+            await body.done
+
+    async def _request(self, uri: str) -> IResponse:
+        endpoints = _Endpoints(self.reactor, self.options, self.permitted)
+        plain = Agent.usingEndpointFactory(self.reactor, endpoints)
+        agent = BrowserLikeRedirectAgent(plain, redirectLimit=REDIRECTS)
+        try:
+            asked: Deferred[IResponse] = agent.request(b"GET", uri.encode("ascii"))
+            asked.addTimeout(self.options.import_silence + CONNECT_TIMEOUT, self.reactor)
+            return await asked
+        except FetchError:
+            raise
+        except (ConnectError, DNSLookupError, TimeoutError) as error:
+            raise Unreached(f"The server cannot be reached: {error}") from error
+        except ResponseFailed as error:
+            raise _told(error.reasons) from error
+
+
+def _told(reasons: Sequence[Failure]) -> FetchError:
+    for reason in reasons:
+        if isinstance(reason.value, FetchError):
+            return reason.value
+        if reason.check(InfiniteRedirection, RedirectWithNoLocation):
+            return FetchError("The server redirects without an end.")
+    return Unreached("The connection was lost before an answer.")

@@ -1,0 +1,76 @@
+"""What bodies and answers of all resources share: fields with their limits, and the standard attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+from cloudctl.errors import Invalid
+from cloudctl.network.tags import LENGTH, MOST
+from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, shown, uuid
+from cloudctl.rest.formats import zulu
+
+T = TypeVar("T")
+Json = dict[str, Any]
+Views = list[Json]
+Rows = Sequence[Any]
+
+Text = Annotated[str, Length(0, 255)]
+Flag = Annotated[bool, Loose()]
+
+
+def _uuid(value: str) -> str:
+    try:
+        return uuid(value)
+    except ValueProblem:
+        raise ValueProblem(f"{shown(value)} is not a valid UUID.") from None
+
+
+Id = Annotated[str, Length(0, 64), Check(_uuid)]
+Project = Annotated[str, Length(1, 64, blank=False)]
+# Parsed by the domain, which knows the error that each service's clients expect.
+IpText = Annotated[str, Length(0, 64)]
+MacText = Annotated[str, Length(0, 32)]
+Mtu = Annotated[int, Loose(), Range(0)]
+Version = Annotated[int, Loose()]
+Tag = Annotated[str, Length(1, LENGTH)]
+Tags = Annotated[list[Tag], Items(0, MOST)]
+
+
+def default(value: T | Missing, otherwise: T) -> T:
+    """The value, or what an omitted key means."""
+    return otherwise if isinstance(value, Missing) else value
+
+
+def owner_named(tenant_id: str | Missing, project_id: str | Missing) -> str | None:
+    """The project that a body names. Raises Invalid if its two names for it differ."""
+    named = {name for name in (tenant_id, project_id) if not isinstance(name, Missing)}
+    if len(named) > 1:
+        raise Invalid("'project_id' and 'tenant_id' do not match", type="HTTPBadRequest")
+    return next(iter(named), None)
+
+
+def listed(body: T | list[T]) -> list[T]:
+    """What a create body asks for, one or many. Raises Invalid for an empty list."""
+    wanted = body if isinstance(body, list) else [body]
+    if not wanted:
+        raise Invalid("Resources required", type="HTTPBadRequest")
+    return wanted
+
+
+def enveloped(body: Any, key: str, plural: str, views: Sequence[Json]) -> Json:
+    """The answer to a create: in the form in which the body came."""
+    return {plural: list(views)} if isinstance(body, list) else {key: views[0]}
+
+
+def standard(row: Any, tags: Sequence[str]) -> Json:
+    """The attributes of every record. Reference: network.md, section 1.5."""
+    return {
+        "project_id": row.project_id,
+        "tenant_id": row.project_id,
+        "description": row.description,
+        "created_at": zulu(row.created_at),
+        "updated_at": zulu(row.updated_at),
+        "revision_number": row.revision,
+        "tags": list(tags),
+    }

@@ -1,0 +1,72 @@
+"""`/extensions`: what this API offers beyond the core, no more and no less. Reference: network.md, section 18.
+
+Clients ask here before they use a feature.
+"""
+
+from __future__ import annotations
+
+from cloudctl.errors import NotFound
+from cloudctl.network.api.attributes import Json
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+# alias → (name, description)
+OFFERED = {
+    "allowed-address-pairs": ("Allowed Address Pairs", "Further addresses that a port may send from."),
+    "availability_zone": ("Availability Zone", "Lists the zones of networks."),
+    "binding": ("Port Binding", "Tells administrators where a port is."),
+    "empty-string-filtering": ("Empty String Filtering", "An empty filter finds empty values."),
+    "external-net": ("External Network", "Networks that lead out of the cloud."),
+    "filter-validation": ("Filter Validation", "Filters that are not known are refused."),
+    "ip-substring-filtering": ("IP Address Substring Filtering", "Finds ports by a part of an address."),
+    "net-mtu": ("Network MTU", "Shows a network's MTU."),
+    "net-mtu-writable": ("Network MTU (writable)", "Sets a network's MTU."),
+    "network_availability_zone": ("Network Availability Zone", "Zones that networks are asked to be in."),
+    "pagination": ("Pagination", "Pages of lists."),
+    "port-mac-address-regenerate": ("MAC Address Regenerate", "A port's MAC of null is a new one."),
+    "port-security": ("Port Security", "Filtering can be turned off."),
+    "port-security-groups-filtering": ("Port Security Groups Filtering", "Finds the ports in a security group."),
+    "project-id": ("Project ID", "project_id beside tenant_id."),
+    "provider": ("Provider Network", "Tells and lets administrators choose the wire of a network."),
+    "quota-check-limit": ("Quota Check Limit", "Limits below the present use are refused."),
+    "quota_details": ("Quota Details", "Shows limits and use."),
+    "quotas": ("Quota Management", "Limits of projects."),
+    "revision-if-match": ("If-Match on Revisions", "Changes only the revision that the client knows."),
+    "security-group": ("Security Groups", "Rules that let traffic to and from ports through."),
+    "security-groups-normalized-cidr": ("Security Groups Normalized CIDR", "Shows the network of a rule's prefix."),
+    "security-groups-rules-belongs-to-default-sg": (
+        "Security Group Rules of the Default Group",
+        "Shows whether a rule belongs to the default group.",
+    ),
+    "service-type": ("Service Type", "Lists the providers of services."),
+    "sorting": ("Sorting", "Sorted lists."),
+    "standard-attr-description": ("Standard Attribute Description", "Descriptions of all records."),
+    "standard-attr-revisions": ("Standard Attribute Revisions", "A number that grows on every change."),
+    "standard-attr-tag": ("Standard Attribute Tags", "Tags on records."),
+    "standard-attr-timestamp": ("Standard Attribute Timestamps", "When records were made and changed."),
+    "stateful-security-group": ("Stateful Security Group", "Groups whose replies need rules of their own."),
+    "tag-creation": ("Tag Creation", "Tags in the request that creates a record."),
+}
+UPDATED = "2026-01-01T00:00:00-00:00"
+
+
+def _view(alias: str) -> Json:
+    name, description = OFFERED[alias]
+    return {"alias": alias, "name": name, "description": description, "updated": UPDATED, "links": []}
+
+
+class Extensions:
+    routes = Routes("Extensions")
+
+    @routes.get("/extensions", policy="network:extensions:list")
+    async def list(self, call: Call) -> Json:
+        """List the extensions that are offered."""
+        return {"extensions": [_view(alias) for alias in OFFERED]}
+
+    @routes.get("/extensions/<alias>", policy="network:extensions:show")
+    async def show(self, call: Call, alias: str) -> Json:
+        """Show an extension."""
+        if alias not in OFFERED:
+            message = f"Extension with alias {alias[:64]} does not exist"
+            raise NotFound(message, type="ExtensionsNotFound")
+        return {"extension": _view(alias)}

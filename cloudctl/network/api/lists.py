@@ -1,0 +1,174 @@
+"""Lists as the networking API has them: filters, sorting, paging, links, fields. Reference: network.md, section 1.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Column, ColumnElement, Connection, Table, or_
+
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.network import tags
+from cloudctl.rest import listing
+from cloudctl.rest.body import truth
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page, any_of, number
+
+Json = dict[str, Any]
+
+# limit=0 is no limit, and none is the default.
+LIMITS = Limits(most=None, default=None, zero="most")
+RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
+
+
+@frozen
+class Collection:
+    """A listed resource: its key in bodies, how it is listed, and what an unknown marker raises."""
+
+    key: str
+    listing: Listing
+    not_found: Callable[[str], NotFound]
+
+
+def bad(message: str) -> Invalid:
+    """A refusal of the request's form rather than of what it says."""
+    return Invalid(message, type="HTTPBadRequest")
+
+
+# -- what a list is made of
+
+
+def truths(column: Column[bool]) -> Filter:
+    """Any of the truth values given."""
+
+    def test(values: Sequence[str]) -> Condition:
+        found = [truth(value) for value in values]
+        if None in found:
+            raise bad(f"Invalid input for {column.name}. Reason: a boolean is expected.")
+        return or_(*(column.is_(value) for value in found if value is not None))
+
+    return test
+
+
+def times(test: Callable[[datetime], Condition]) -> Filter:
+    def at(values: Sequence[str]) -> Condition:
+        try:
+            return or_(*(test(parse_time(value)) for value in values))
+        except (ValueError, OverflowError):
+            raise bad("Invalid input for a time. Reason: ISO 8601 is expected.") from None
+
+    return at
+
+
+def standard_filters(table: Table) -> dict[str, Filter]:
+    """On the attributes that all records share."""
+    c = table.c
+    return {
+        "id": any_of(c.id),
+        "project_id": any_of(c.project_id),
+        "tenant_id": any_of(c.project_id),
+        "description": any_of(c.description),
+        "revision_number": number(c.revision),
+        "created_at": times(lambda when: c.created_at == when),
+        "updated_at": times(lambda when: c.updated_at == when),
+        "changed_since": times(lambda when: c.updated_at >= when),
+        **tags.filters(c.id),
+    }
+
+
+def standard_sort_keys(table: Table) -> dict[str, ColumnElement[Any]]:
+    c = table.c
+    return {
+        "id": c.id,
+        "project_id": c.project_id,
+        "tenant_id": c.project_id,
+        "description": c.description,
+        "created_at": c.created_at,
+        "updated_at": c.updated_at,
+        "revision_number": c.revision,
+    }
+
+
+def collection(
+    key: str,
+    table: Table,
+    not_found: Callable[[str], NotFound],
+    filters: Mapping[str, Filter],
+    sort_keys: Mapping[str, ColumnElement[Any]],
+) -> Collection:
+    """A collection whose records have the standard attributes. No order is promised; the id's is the cheapest."""
+    described = Listing(
+        table,
+        sort_keys={**standard_sort_keys(table), **sort_keys},
+        order=(("id", "asc"),),
+        filters={**standard_filters(table), **filters},
+    )
+    return Collection(key, described, not_found)
+
+
+# -- one list
+
+
+def fetch(conn: Connection, call: Call, collection: Collection, *visible: Condition) -> Page:
+    """The page that the query asks for, of the rows that meet `visible`. Raises Invalid, NotFound (the marker)."""
+    described = collection.listing
+    unknown = [name for name in call.query if name not in described.filters and name not in RESERVED]
+    if unknown:
+        raise bad(f"{[name[:64] for name in unknown]} is invalid attribute for filtering")
+    _check_owner(call)
+    wanted = listing.paging(call, LIMITS, _order(call, described))
+    reverse = call.query.flag("page_reverse")
+    paging = listing.Paging(wanted.limit, wanted.marker, wanted.order, reverse)
+    conditions = listing.conditions(described, call)
+    gone = collection.not_found(wanted.marker or "")
+    return listing.page(conn, described, paging, *visible, *conditions, unknown_marker=gone)
+
+
+def _check_owner(call: Call) -> None:
+    named = set(call.query.all("project_id")), set(call.query.all("tenant_id"))
+    if all(named) and named[0] != named[1]:
+        raise bad("'project_id' and 'tenant_id' do not match")
+
+
+def _order(call: Call, described: Listing) -> list[tuple[str, str]]:
+    keys, directions = call.query.all("sort_key"), call.query.all("sort_dir")
+    if len(keys) != len(directions):
+        raise bad("The number of sort_keys and sort_dirs must be same")
+    for direction in directions:
+        if direction not in ("asc", "desc"):
+            raise bad(f"{direction[:64]!r} is invalid value for sort_dirs, valid values are 'asc' and 'desc'")
+    unknown = [key[:64] for key in keys if key not in described.sort_keys]
+    if unknown:
+        raise bad(f"{unknown} is invalid attribute for sort_keys")
+    return list(zip(keys, directions, strict=True))
+
+
+def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json]) -> Json:
+    """The body of a list: the records with the fields asked for, and the links of its page."""
+    made: Json = {collection.key: [narrowed(call, view) for view in views]}
+    links = _links(call, [row.id for row in page.rows])
+    return {**made, f"{collection.key}_links": links} if links else made
+
+
+def narrowed(call: Call, view: Json) -> Json:
+    """Only the `fields` that the query names, if it names any."""
+    wanted = call.query.all("fields")
+    return {name: value for name, value in view.items() if name in wanted} if wanted else view
+
+
+def _links(call: Call, ids: Sequence[str]) -> list[dict[str, str]]:
+    limit = call.query.integer("limit")
+    if not limit:
+        return []
+    reverse, full = call.query.flag("page_reverse"), len(ids) >= limit
+    marker = call.query.get("marker") or None
+    last, first = (ids[-1], ids[0]) if ids else (marker, marker)
+    links = []
+    if (full or reverse) and last:
+        links.append({"rel": "next", "href": listing.next_link(call, last, page_reverse=None)})
+    if (full or not reverse) and first:
+        links.append({"rel": "previous", "href": listing.next_link(call, first, page_reverse="True")})
+    return links

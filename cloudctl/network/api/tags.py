@@ -1,0 +1,116 @@
+"""`/{collection}/{id}/tags`. Reference: network.md, section 17."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Table
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.network import networks, ports, security_groups, standard, subnets, tags
+from cloudctl.network.api.attributes import Json, Tags
+from cloudctl.network.tables import networks as networks_table
+from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import security_group_rules as rules_table
+from cloudctl.network.tables import security_groups as groups_table
+from cloudctl.network.tables import subnets as subnets_table
+from cloudctl.rest.body import Body
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+
+@frozen
+class Tagged:
+    """A collection whose records have tags: `visible(conn, call, id)` raises NotFound."""
+
+    table: Table
+    visible: Callable[[Connection, Call, str], Any]
+
+
+TAGGED = {
+    "networks": Tagged(networks_table, networks.visible),
+    "subnets": Tagged(subnets_table, subnets.visible),
+    "ports": Tagged(ports_table, ports.visible),
+    "security-groups": Tagged(groups_table, security_groups.visible),
+    "security-group-rules": Tagged(rules_table, security_groups.visible_rule),
+}
+
+
+@frozen
+class ManyTags:
+    tags: Tags
+
+
+TAGS = "/<collection>/<resource_id>/tags"
+TAG = f"{TAGS}/<tag>"
+
+
+class ResourceTags:
+    routes = Routes("Tags")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.get(TAGS, policy="network:tags:list")
+    async def list(self, call: Call, collection: str, resource_id: str) -> Json:
+        """List the tags of a record."""
+        return {"tags": await self.db.read(self._of, call, collection, resource_id)}
+
+    @routes.put(TAGS, policy="network:tags:change", body=Body(ManyTags))
+    async def replace(self, call: Call, collection: str, resource_id: str, body: ManyTags) -> Json:
+        """Replace all tags of a record."""
+        return {"tags": await self.db.run(self._change, call, collection, resource_id, tags.replace, body.tags)}
+
+    @routes.post(TAGS, policy="network:tags:change", status=201, body=Body(ManyTags))
+    async def add(self, call: Call, collection: str, resource_id: str, body: ManyTags) -> Json:
+        """Add tags to a record."""
+        return {"tags": await self.db.run(self._change, call, collection, resource_id, tags.add, body.tags)}
+
+    @routes.delete(TAGS, policy="network:tags:change")
+    async def clear(self, call: Call, collection: str, resource_id: str) -> None:
+        """Remove all tags of a record."""
+        await self.db.run(self._change, call, collection, resource_id, tags.replace, [])
+
+    @routes.get(TAG, policy="network:tags:list", status=204)
+    async def has(self, call: Call, collection: str, resource_id: str, tag: str) -> None:
+        """Ask whether a record has a tag."""
+        if tag not in await self.db.read(self._of, call, collection, resource_id):
+            raise tags.not_found(tag)
+
+    @routes.put(TAG, policy="network:tags:change", status=201)
+    async def set(self, call: Call, collection: str, resource_id: str, tag: str) -> None:
+        """Add one tag to a record."""
+        if len(tag) > tags.LENGTH:
+            raise Invalid(f"Invalid input for tags. Reason: a tag has at most {tags.LENGTH} characters.")
+        await self.db.run(self._change, call, collection, resource_id, tags.add, [tag])
+
+    @routes.delete(TAG, policy="network:tags:change")
+    async def remove(self, call: Call, collection: str, resource_id: str, tag: str) -> None:
+        """Remove one tag of a record."""
+        await self.db.run(self._change, call, collection, resource_id, tags.remove, tag)
+
+    def _seen(self, conn: Connection, call: Call, collection: str, resource_id: str) -> Any:
+        tagged = TAGGED.get(collection)
+        if tagged is None:
+            raise NotFound("The resource could not be found.")
+        try:
+            return tagged.visible(conn, call, resource_id)
+        except NotFound:
+            message = f"Resource {collection} {resource_id[:64]} could not be found."
+            raise NotFound(message, type="TagResourceNotFound") from None
+
+    def _of(self, conn: Connection, call: Call, collection: str, resource_id: str) -> Any:
+        row = self._seen(conn, call, collection, resource_id)
+        return tags.of(conn, [row.id]).get(row.id, [])
+
+    def _change(
+        self, conn: Connection, call: Call, collection: str, resource_id: str, change: Callable[..., Any], value: Any
+    ) -> Any:
+        row = self._seen(conn, call, collection, resource_id)
+        call.require(project_id=row.project_id)
+        found = change(conn, row.id, value)
+        standard.change(conn, TAGGED[collection].table, row.id, self.db.now(conn))
+        return found

@@ -1,0 +1,246 @@
+"""Which addresses a port gets. Reference: network-rules.md, sections 1 and 2.
+
+What a request says becomes choices: a subnet and an address, or subnets of which the first with room gives its lowest
+free address. Choices that the port's present addresses meet keep them; the others are given back and taken anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, not_, select, update
+
+from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
+from cloudctl.network import addresses, ipam, realisation, standard
+from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
+from cloudctl.network.tables import allocations, ports, subnets
+
+ROUTERS = "network:router_"
+DHCP = "network:dhcp"
+
+
+@frozen
+class FixedIpRequest:
+    """A subnet, an address, or both. Texts are as the client sent them."""
+
+    subnet_id: str | None = None
+    ip_address: str | None = None
+
+
+@frozen
+class Choice:
+    """`address` of the only one of `subnets`; None: the lowest free one of the first of them with room."""
+
+    subnets: tuple[Any, ...]
+    address: int | None = None
+
+
+def assign(
+    conn: Connection,
+    network_id: str,
+    port_id: str,
+    mac: str,
+    owner: str,
+    wanted: Sequence[FixedIpRequest] | None,
+) -> list[str]:
+    """Give a port the addresses that were asked for (None: what a port gets by itself), and no others.
+
+    Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, or none left).
+    """
+    rows = _held(conn, network_id)
+    choices = _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, mac, owner, wanted)
+    present = ipam.of_ports(conn, [port_id]).get(port_id, [])
+    kept = _kept(choices, present)
+    by_id = {row.id: row for row in rows}
+    for old in present:
+        if all(old is not one for one in kept.values()):
+            ipam.give_back(conn, by_id[old.subnet_id], int(old.address))
+    got = []
+    for position, choice in enumerate(choices):
+        if position in kept:
+            got.append(_moved(conn, kept[position], position))
+        else:
+            got.append(_taken(conn, choice, network_id, port_id, position))
+    return got
+
+
+def release(conn: Connection, network_id: str, port_id: str) -> None:
+    """The port's addresses are free again."""
+    present = ipam.of_ports(conn, [port_id]).get(port_id, [])
+    if present:
+        by_id = {row.id: row for row in _held(conn, network_id)}
+        for row in present:
+            ipam.give_back(conn, by_id[row.subnet_id], int(row.address))
+
+
+def present_wish(conn: Connection, port_id: str) -> list[FixedIpRequest] | None:
+    """What would give a port the addresses that it has, but for those that follow from its MAC; None if it has none."""
+    rows = conn.execute(
+        select(allocations.c.subnet_id, allocations.c.ip_address, subnets.c.ipv6_address_mode)
+        .join_from(allocations, subnets, subnets.c.id == allocations.c.subnet_id)
+        .where(allocations.c.port_id == port_id)
+        .order_by(allocations.c.position)
+    ).all()
+    if not rows:
+        return None
+    return [
+        FixedIpRequest(row.subnet_id, None if is_automatic(row.ipv6_address_mode) else row.ip_address) for row in rows
+    ]
+
+
+def _held(conn: Connection, network_id: str) -> list[Row[Any]]:
+    """The network's subnets, locked, the oldest first."""
+    query = select(subnets).where(subnets.c.network_id == network_id).order_by(subnets.c.id).with_for_update()
+    return sorted(conn.execute(query).all(), key=lambda row: (row.created_at, row.id))
+
+
+# -- choices
+
+
+def _by_itself(rows: Sequence[Any], mac: str, owner: str) -> list[Choice]:
+    """One IPv4 address, one managed IPv6 address, and one on each automatic subnet."""
+    managed = [row for row in rows if not _follows_mac(row, owner)]
+    families = [tuple(row for row in managed if row.ip_version == version) for version in (4, 6)]
+    return [*(Choice(family) for family in families if family), *_automatic(rows, mac, owner)]
+
+
+def _automatic(rows: Iterable[Any], mac: str, owner: str) -> list[Choice]:
+    return [Choice((row,), _from_mac(row, mac)) for row in rows if _follows_mac(row, owner) and owner != DHCP]
+
+
+def _follows_mac(row: Any, owner: str) -> bool:
+    return is_automatic(row.ipv6_address_mode) and not owner.startswith(ROUTERS)
+
+
+def _from_mac(row: Any, mac: str) -> int:
+    return int(eui64(ip_network(row.cidr), mac))
+
+
+def _asked(
+    conn: Connection, rows: Sequence[Any], network_id: str, mac: str, owner: str, wanted: Sequence[FixedIpRequest]
+) -> list[Choice]:
+    if not wanted:
+        return []
+    if not rows:
+        raise Invalid(f"Invalid input for operation: IP address requested on network {network_id} without subnets.")
+    choices = [_choice(conn, rows, network_id, mac, owner, each) for each in wanted]
+    named = {choice.subnets[0].id for choice in choices if choice.address is not None}
+    choices += [choice for choice in _automatic(rows, mac, owner) if choice.subnets[0].id not in named]
+    exact = [(choice.subnets[0].id, choice.address) for choice in choices if choice.address is not None]
+    if len(set(exact)) < len(exact):
+        raise Invalid("Invalid input for fixed_ips. Reason: Duplicate IP address.")
+    return choices
+
+
+def _choice(
+    conn: Connection, rows: Sequence[Any], network_id: str, mac: str, owner: str, wanted: FixedIpRequest
+) -> Choice:
+    address = None if wanted.ip_address is None else parse_address(wanted.ip_address)
+    if wanted.subnet_id is not None:
+        row = next((row for row in rows if row.id == wanted.subnet_id), None)
+        if row is None:
+            raise _wrong_subnet(conn, wanted.subnet_id, network_id)
+    elif address is not None:
+        row = next((row for row in rows if address in ip_network(row.cidr)), None)
+    else:
+        raise Invalid("Invalid input for operation: IP allocation requires subnet_id or ip_address.")
+    if row is None or (address is not None and not _is_hosts(address, row)):
+        specified, kind = ("the specified subnet", "Subnet") if wanted.subnet_id else (
+            "any of the subnets on the specified network", "Network")  # fmt: skip
+        raise Invalid(f"IP address {address} is not a valid IP for {specified}.", type=f"InvalidIpFor{kind}")
+    if not _follows_mac(row, owner):
+        return Choice((row,), None if address is None else int(address))
+    if address is not None and int(address) != _from_mac(row, mac):
+        raise Invalid(
+            f"IPv6 address {address} cannot be directly assigned to a port on subnet {row.id} as the subnet is "
+            "configured for automatic addresses",
+            type="AllocationOnAutoAddressSubnet",
+        )
+    return Choice((row,), _from_mac(row, mac))
+
+
+def _is_hosts(address: addresses.Address, row: Any) -> bool:
+    return address.version == row.ip_version and int(address) in hosts(ip_network(row.cidr))
+
+
+def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str) -> CloudError:
+    if conn.execute(select(subnets.c.id).where(subnets.c.id == subnet_id)).first() is None:
+        return NotFound(f"Subnet {subnet_id} could not be found.", type="SubnetNotFound")
+    return Invalid(
+        f"Invalid input for operation: Failed to create port on network {network_id}, because fixed_ips included "
+        f"invalid subnet {subnet_id}."
+    )
+
+
+# -- from choices to addresses
+
+
+def _kept(choices: Sequence[Choice], present: Sequence[Any]) -> dict[int, Any]:
+    """Position of a choice → the present address that meets it: those for given addresses first."""
+    kept: dict[int, Any] = {}
+    for given in (True, False):
+        for position, choice in enumerate(choices):
+            if (choice.address is not None) is not given:
+                continue
+            ids = {row.id for row in choice.subnets}
+            for row in present:
+                used = any(row is one for one in kept.values())
+                if not used and row.subnet_id in ids and choice.address in (None, int(row.address)):
+                    kept[position] = row
+                    break
+    return kept
+
+
+def _moved(conn: Connection, row: Any, position: int) -> str:
+    if row.position != position:
+        this = (allocations.c.subnet_id == row.subnet_id) & (allocations.c.address == row.address)
+        conn.execute(update(allocations).where(this).values(position=position))
+    return str(row.ip_address)
+
+
+def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, position: int) -> str:
+    if choice.address is not None:
+        return ipam.take(conn, choice.subnets[0], choice.address, port_id, position)
+    for subnet in choice.subnets:
+        found = ipam.take_lowest(conn, subnet, port_id, position)
+        if found is not None:
+            return found
+    raise Conflict(f"No more IP addresses available on network {network_id}.", type="IpAddressGenerationFailure")
+
+
+# -- automatic subnets that come and go
+
+
+def give_everybody(conn: Connection, subnet: Any, now: float) -> None:
+    """A new automatic subnet: every port of its network has an address there from now on."""
+    query = select(ports).where(
+        ports.c.network_id == subnet.network_id,
+        not_(ports.c.device_owner.startswith(ROUTERS, autoescape=True)),
+        ports.c.device_owner != DHCP,
+    )
+    for port in conn.execute(query).all():
+        position = len(ipam.of_ports(conn, [port.id]).get(port.id, ()))
+        ipam.take(conn, subnet, _from_mac(subnet, port.mac_address), port.id, position)
+        _port_changed(conn, port, now)
+
+
+def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
+    """An automatic subnet that is about to go: ports lose their addresses there, routers keep theirs."""
+    query = (
+        select(ports, allocations.c.address)
+        .join_from(allocations, ports, ports.c.id == allocations.c.port_id)
+        .where(allocations.c.subnet_id == subnet.id)
+        .where(not_(ports.c.device_owner.startswith(ROUTERS, autoescape=True)))
+    )
+    for port in conn.execute(query).all():
+        ipam.give_back(conn, subnet, int(port.address))
+        _port_changed(conn, port, now)
+
+
+def _port_changed(conn: Connection, port: Any, now: float) -> None:
+    standard.change(conn, ports, port.id, now)
+    if port.realised:
+        realisation.ensure(conn, "port", port.id, now, port.project_id)

@@ -1,0 +1,165 @@
+"""Address management: which addresses of a subnet are free, who has the others.
+
+What is free within the pools is kept as ranges, so taking the lowest free address, taking a given one and giving one
+back each read one row and write one or two, however large the subnet is. Whoever takes or gives holds the subnet's row
+until the commit (`lock`); the primary key of `ip_allocations` makes two holders of one address impossible anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from cloudctl.errors import Conflict
+from cloudctl.network.addresses import Range, key, number, without, written
+from cloudctl.network.tables import allocations, free_ranges, subnets
+
+
+def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
+    """Hold these subnets until the end of the transaction, in one order for all, so that nobody waits in a circle."""
+    wanted = sorted(set(subnet_ids))
+    if wanted:
+        conn.execute(select(subnets.c.id).where(subnets.c.id.in_(wanted)).order_by(subnets.c.id).with_for_update())
+
+
+def pools_of(subnet: Any) -> list[Range]:
+    """The allocation pools of a row of `subnets`, in their order."""
+    return [Range(number(pool["start"]), number(pool["end"])) for pool in subnet.allocation_pools]
+
+
+def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
+    """Make the free ranges what these pools hold beside the allocations that there are."""
+    conn.execute(delete(free_ranges).where(free_ranges.c.subnet_id == subnet_id))
+    taken = [int(address) for address in conn.scalars(_addresses(subnet_id))]
+    rows = [
+        {"subnet_id": subnet_id, "pool": position, "first": key(each.first), "last": key(each.last)}
+        for position, pool in enumerate(pools)
+        for each in without([pool], taken)
+    ]
+    if rows:
+        conn.execute(insert(free_ranges), rows)
+
+
+def take_lowest(conn: Connection, subnet: Any, port_id: str, position: int) -> str | None:
+    """Allocate the lowest free address of the first pool with room; None if there is no room."""
+    first_free = (
+        select(free_ranges)
+        .where(free_ranges.c.subnet_id == subnet.id)
+        .order_by(free_ranges.c.pool, free_ranges.c.first)
+        .limit(1)
+    )
+    found = conn.execute(first_free).first()
+    if found is None:
+        return None
+    _cut(conn, found, int(found.first))
+    return _allocate(conn, subnet, int(found.first), port_id, position)
+
+
+def take(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
+    """Allocate a given address, in a pool or not. Raises Conflict if it is taken."""
+    holder = select(allocations.c.port_id).where(
+        allocations.c.subnet_id == subnet.id, allocations.c.address == key(address)
+    )
+    if conn.execute(holder).first() is not None:
+        shown = written(address, subnet.ip_version)
+        message = f"IP address {shown} already allocated in subnet {subnet.id}"
+        raise Conflict(message, type="IpAddressAlreadyAllocated")
+    found = _free_range(conn, subnet.id, address)
+    if found is not None:
+        _cut(conn, found, address)
+    return _allocate(conn, subnet, address, port_id, position)
+
+
+def give_back(conn: Connection, subnet: Any, address: int) -> None:
+    """The address is free again, and at once. One that was free already stays so."""
+    gone = delete(allocations).where(allocations.c.subnet_id == subnet.id, allocations.c.address == key(address))
+    if conn.execute(gone).rowcount == 0:
+        return
+    for position, pool in enumerate(pools_of(subnet)):
+        if address in pool:
+            _join(conn, subnet.id, position, address)
+
+
+def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+    """Port id → its allocations, in the order of its fixed_ips. Ports without any are missing."""
+    query = select(allocations).where(allocations.c.port_id.in_(port_ids))
+    found: dict[str, list[Row[Any]]] = {}
+    for row in conn.execute(query.order_by(allocations.c.port_id, allocations.c.position)):
+        found.setdefault(row.port_id, []).append(row)
+    return found
+
+
+def _addresses(subnet_id: str) -> Any:
+    return select(allocations.c.address).where(allocations.c.subnet_id == subnet_id)
+
+
+def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
+    shown = written(address, subnet.ip_version)
+    conn.execute(
+        insert(allocations).values(
+            subnet_id=subnet.id,
+            address=key(address),
+            ip_address=shown,
+            port_id=port_id,
+            network_id=subnet.network_id,
+            position=position,
+        )
+    )
+    return shown
+
+
+# -- ranges
+
+
+def _free_range(conn: Connection, subnet_id: str, address: int) -> Row[Any] | None:
+    """The free range that holds the address: the nearest one that begins at or below it, if it reaches so far."""
+    query = (
+        select(free_ranges)
+        .where(free_ranges.c.subnet_id == subnet_id, free_ranges.c.first <= key(address))
+        .where(free_ranges.c.last >= key(address))
+        .order_by(free_ranges.c.first.desc())
+        .limit(1)
+    )
+    return conn.execute(query).first()
+
+
+def _this(row: Any) -> Any:
+    c = free_ranges.c
+    return (c.subnet_id == row.subnet_id) & (c.pool == row.pool) & (c.first == row.first)
+
+
+def _cut(conn: Connection, found: Any, address: int) -> None:
+    """Take one address out of a free range."""
+    left, right = without([Range(int(found.first), address)], [address]), int(found.last)
+    rest = [*left, *([Range(address + 1, right)] if address < right else [])]
+    conn.execute(delete(free_ranges).where(_this(found)))
+    _add(conn, found.subnet_id, found.pool, rest)
+
+
+def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
+    """Add one address to the free ranges of a pool, one range with its neighbours."""
+    mine = (free_ranges.c.subnet_id == subnet_id) & (free_ranges.c.pool == pool)
+    above = conn.execute(select(free_ranges).where(mine, free_ranges.c.first == key(address + 1))).first()
+    below = conn.execute(
+        select(free_ranges)
+        .where(mine, free_ranges.c.first < key(address))
+        .order_by(free_ranges.c.first.desc())
+        .limit(1)
+    ).first()
+    last = key(address) if above is None else above.last
+    if above is not None:
+        conn.execute(delete(free_ranges).where(_this(above)))
+    if below is not None and int(below.last) == address - 1:
+        conn.execute(update(free_ranges).where(_this(below)).values(last=last))
+    else:
+        _add(conn, subnet_id, pool, [Range(address, int(last))])
+
+
+def _add(conn: Connection, subnet_id: str, pool: int, ranges: Sequence[Range]) -> None:
+    if ranges:
+        rows = [
+            {"subnet_id": subnet_id, "pool": pool, "first": key(each.first), "last": key(each.last)} for each in ranges
+        ]
+        conn.execute(insert(free_ranges), rows)

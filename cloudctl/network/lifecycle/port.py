@@ -1,0 +1,48 @@
+"""A port in the driver: on the host that it is bound to, with the addresses and groups that it has now."""
+
+from __future__ import annotations
+
+from cloudctl.drivers.errors import HostDown, UnknownHost
+from cloudctl.network import plugging, ports
+from cloudctl.network.lifecycle.patience import ATTEMPTS
+from cloudctl.tasks import Context, Step, Transient, Workflow
+
+
+async def ensure(ctx: Context) -> None:
+    """The driver holds the port where it is bound, and nowhere if it is not bound or gone."""
+    wanted = await ctx.read(plugging.wiring, ctx.resource_id)
+    host = "" if wanted is None else wanted.host
+    left = ctx.args.get("left")
+    if left and left != host:
+        await ctx.drivers.network.ensure_port_absent(ctx.resource_id, left)
+    if wanted is None or not host:
+        await ctx.drivers.network.ensure_port_absent(ctx.resource_id)
+        done = wanted is None or await ctx.write(ports.unplugged, ctx.resource_id, "")
+    else:
+        done = await _ensure_bound(ctx, wanted)
+    if not done:
+        raise Transient(f"port {ctx.resource_id} was bound elsewhere meanwhile")
+
+
+async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
+    try:
+        binding = await plugging.hold(ctx, wanted, wanted.host)
+    except (HostDown, UnknownHost):
+        return await ctx.write(ports.unplugged, ctx.resource_id, wanted.host, ports.BINDING_FAILED)
+    if await ctx.write(ports.plugged, ctx.resource_id, wanted.host, binding):
+        return True
+    await ctx.drivers.network.ensure_port_absent(ctx.resource_id, wanted.host)
+    return False
+
+
+async def ensure_absent(ctx: Context) -> None:
+    if await ctx.read(ports.find, ctx.resource_id) is None:
+        await ctx.drivers.network.ensure_port_absent(ctx.resource_id)
+
+
+ENSURE_PORT = Workflow(
+    "network.port.ensure", "port", steps=(Step("ensure", do=ensure, attempts=ATTEMPTS),), deadline=None
+)
+DELETE_PORT = Workflow(
+    "network.port.delete", "port", steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),), deadline=None
+)

@@ -1,0 +1,45 @@
+"""A security group in the driver, if the driver filters at all."""
+
+from __future__ import annotations
+
+from cloudctl.drivers.errors import InUse
+from cloudctl.drivers.interfaces import ISecurityGroups
+from cloudctl.network import security_groups
+from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE
+from cloudctl.tasks import Context, Step, Wait, Workflow
+
+
+async def ensure(ctx: Context) -> None:
+    """The driver's ports in the group obey its rules of now."""
+    driver = ctx.drivers.network
+    spec = await ctx.read(security_groups.driver_spec, ctx.resource_id)
+    if spec is not None and ISecurityGroups.providedBy(driver):
+        await driver.ensure_security_group(spec)
+
+
+async def ensure_absent(ctx: Context) -> Wait | None:
+    driver = ctx.drivers.network
+    if not ISecurityGroups.providedBy(driver):
+        return None
+    if await ctx.read(security_groups.driver_spec, ctx.resource_id) is not None:
+        return None
+    try:
+        await driver.ensure_security_group_absent(ctx.resource_id)
+    except InUse:
+        # Ports that were in it are about to be told.
+        return IN_USE
+    return None
+
+
+ENSURE_SECURITY_GROUP = Workflow(
+    "network.security_group.ensure",
+    "security_group",
+    steps=(Step("ensure", do=ensure, attempts=ATTEMPTS),),
+    deadline=None,
+)
+DELETE_SECURITY_GROUP = Workflow(
+    "network.security_group.delete",
+    "security_group",
+    steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),),
+    deadline=None,
+)

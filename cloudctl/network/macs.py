@@ -1,0 +1,45 @@
+"""MAC addresses of ports. Reference: network-rules.md, section 1, «MAC»."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from sqlalchemy import Connection, select
+
+from cloudctl.errors import Conflict, Invalid, Unavailable
+from cloudctl.network.tables import ports
+
+PREFIX = "fa:16:3e"
+TRIES = 16
+DIGITS = re.compile(r"[0-9a-f]{12}")
+
+
+def parse(text: str) -> str:
+    """Any notation as `fa:16:3e:00:00:01`. Raises Invalid."""
+    digits = re.sub(r"[:.\-]", "", text.strip().lower())
+    if len(text) > 32 or DIGITS.fullmatch(digits) is None:
+        raise Invalid(f"Invalid input for mac_address. Reason: {text[:64]!r} is not a valid MAC address.")
+    if int(digits[1], 16) & 1 or int(digits, 16) == 0:
+        raise Invalid(f"Invalid input for mac_address. Reason: {text[:64]!r} is not the address of one device.")
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def choose(conn: Connection, network_id: str) -> str:
+    """One that no port of the network has. Raises Unavailable."""
+    for _ in range(TRIES):
+        mac = ":".join((PREFIX, *(f"{random.randrange(256):02x}" for _ in range(3))))
+        if not is_taken(conn, network_id, mac):
+            return mac
+    message = f"Unable to generate unique mac on network {network_id}."
+    raise Unavailable(message, type="NetworkMacAddressGenerationFailure")
+
+
+def is_taken(conn: Connection, network_id: str, mac: str) -> bool:
+    query = select(ports.c.id).where(ports.c.network_id == network_id, ports.c.mac_address == mac)
+    return conn.execute(query).first() is not None
+
+
+def in_use(network_id: str, mac: str) -> Conflict:
+    message = f"Unable to complete operation for network {network_id}. The mac address {mac} is in use."
+    return Conflict(message, type="MacAddressInUse")

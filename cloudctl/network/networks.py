@@ -1,0 +1,247 @@
+"""Networks: who sees them, what may become of them. Reference: network.md, section 2; network-rules.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, true
+
+from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.network import quotas, realisation, security_groups, segments, standard, tags
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.segments import Segment
+from cloudctl.network.tables import EVERYBODYS, networks, ports, subnets
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+# The least that each family can work with, bytes.
+MTU_LEAST = {4: 68, 6: 1280}
+SHOWN_IDS = 20
+
+
+@frozen
+class NewNetwork:
+    """`mtu` 0 is the most that the segment can carry."""
+
+    name: str = ""
+    description: str = ""
+    admin_state_up: bool = True
+    shared: bool = False
+    external: bool = False
+    port_security_enabled: bool = True
+    mtu: int = 0
+    segment: Segment = field(factory=Segment)
+    availability_zone_hints: tuple[str, ...] = ()
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    """The networks that the caller sees: their own, shared and external ones; all for administrators."""
+    if standard.sees_all(call):
+        return true()
+    return or_(networks.c.project_id == call.project_id, networks.c.id.in_(_everybodys(conn)))
+
+
+def _everybodys(conn: Connection) -> list[str]:
+    """Ids of the shared and the external networks. They are few; a list lets the database use its indexes."""
+    return [*conn.scalars(select(networks.c.id).where(EVERYBODYS))]
+
+
+def visible(conn: Connection, call: Call, network_id: str, lock: bool = False) -> Row[Any]:
+    """The network, if the caller may see it. Raises NotFound.
+
+    `lock`: nobody else changes it, or makes a port or a subnet on it, before this transaction ends.
+    """
+    query = select(networks).where(networks.c.id == network_id)
+    row = conn.execute(query.with_for_update() if lock else query).first()
+    seen = row is not None and (
+        row.project_id == call.project_id or row.shared or row.external or standard.sees_all(call)
+    )
+    if row is None or not seen:
+        raise not_found(network_id)
+    return row
+
+
+def attachable(conn: Connection, call: Call, network_id: str) -> Row[Any]:
+    """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
+    row = visible(conn, call, network_id)
+    if not row.shared:
+        standard.refuse_foreign(call, row, "network:ports:create:foreign_network")
+    return row
+
+
+def usable(conn: Connection, call: Call) -> list[Row[Any]]:
+    """What a server of the caller's project can be put on unasked: its own networks and shared ones, none external."""
+    ours = or_(networks.c.project_id == call.project_id, and_(EVERYBODYS, networks.c.shared))
+    query = select(networks).where(ours, networks.c.external.is_(False))
+    return list(conn.execute(query.order_by(networks.c.created_at, networks.c.id)))
+
+
+def find(conn: Connection, network_id: str) -> Row[Any] | None:
+    return conn.execute(select(networks).where(networks.c.id == network_id)).first()
+
+
+def held(conn: Connection, network_id: str) -> Row[Any]:
+    """The network, which now cannot go before this transaction ends. Raises NotFound."""
+    query = select(networks).where(networks.c.id == network_id)
+    row = conn.execute(query.with_for_update(read=True, key_share=True)).first()
+    if row is None:
+        raise not_found(network_id)
+    return row
+
+
+def not_found(network_id: str) -> NotFound:
+    return NotFound(f"Network {network_id[:64]} could not be found.", type="NetworkNotFound")
+
+
+def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Network id → the ids of its subnets, the oldest first. Networks without any are missing."""
+    found: dict[str, list[str]] = {}
+    for some in standard.batches(network_ids):
+        query = select(subnets.c.network_id, subnets.c.id).where(subnets.c.network_id.in_(some))
+        for row in conn.execute(query.order_by(subnets.c.network_id, subnets.c.created_at, subnets.c.id)):
+            found.setdefault(row.network_id, []).append(row.id)
+    return found
+
+
+# -- changes
+
+
+def create(
+    conn: Connection, project_id: str, wanted: NewNetwork, now: float, options: NetworkOptions, user_id: str = ""
+) -> Row[Any]:
+    """Raises OverQuota, Invalid, Conflict (the segment is taken), Unavailable (all are), NotFound (a zone)."""
+    check_zones(wanted.availability_zone_hints, options)
+    segment = segments.check(wanted.segment, options)
+    mtu = checked_mtu(wanted.mtu, segment, options)
+    quota.take(conn, quotas.QUOTAS, project_id, {"network": 1})
+    security_groups.ensure_default(conn, project_id, now)
+    values = standard.new(project_id, now, wanted.description)
+    segment = segments.take(conn, segment, options, values["id"])
+    conn.execute(
+        insert(networks).values(
+            **values,
+            name=wanted.name,
+            status="ACTIVE",
+            admin_state_up=wanted.admin_state_up,
+            shared=wanted.shared,
+            external=wanted.external,
+            port_security_enabled=wanted.port_security_enabled,
+            mtu=mtu,
+            availability_zone_hints=list(wanted.availability_zone_hints),
+            network_type=segment.network_type,
+            physical_network=segment.physical_network,
+            segmentation_id=segment.segmentation_id,
+        )
+    )
+    realisation.ensure(conn, "network", values["id"], now, project_id, user_id)
+    return held(conn, values["id"])
+
+
+def change(
+    conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, options: NetworkOptions, user_id: str = ""
+) -> Row[Any]:
+    """Set columns of a locked network. Raises Invalid, Conflict."""
+    if "mtu" in changes:
+        segment = Segment(row.network_type, row.physical_network, row.segmentation_id)
+        changes["mtu"] = checked_mtu(changes["mtu"], segment, options)
+        for version in conn.scalars(select(subnets.c.ip_version).where(subnets.c.network_id == row.id)):
+            check_mtu_of_family(changes["mtu"], version, row.id)
+    if row.shared and changes.get("shared") is False:
+        _check_unsharing(conn, row)
+    standard.change(conn, networks, row.id, now, **changes)
+    realisation.ensure(conn, "network", row.id, now, row.project_id, user_id)
+    return held(conn, row.id)
+
+
+def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    """Delete a locked network with its subnets. Raises Conflict while it has ports."""
+    in_use = list(conn.scalars(select(ports.c.id).where(ports.c.network_id == row.id).limit(SHOWN_IDS)))
+    if in_use:
+        raise Conflict(
+            f"Unable to complete operation on network {row.id}. There are one or more ports still in use on the "
+            f"network, id for these ports is: {','.join(in_use)}.",
+            type="NetworkInUse",
+        )
+    for subnet_id in subnets_of(conn, [row.id]).get(row.id, ()):
+        tags.forget(conn, subnet_id)
+    conn.execute(delete(subnets).where(subnets.c.network_id == row.id))
+    segments.release(conn, row.id)
+    tags.forget(conn, row.id)
+    conn.execute(delete(networks).where(networks.c.id == row.id))
+    realisation.clean_up(conn, "network", row.id, now, row.project_id, user_id)
+
+
+def checked_mtu(mtu: int, segment: Segment, options: NetworkOptions) -> int:
+    """Raises Invalid for more than the segment carries."""
+    most = segment.mtu(options)
+    if mtu > most:
+        raise Invalid(f"Invalid input for operation: Requested MTU is too big, maximum is {most}.")
+    return mtu or most
+
+
+def check_mtu_of_family(mtu: int, ip_version: int, network_id: str) -> None:
+    """Raises Conflict if the family's packets do not fit."""
+    least = MTU_LEAST[ip_version]
+    if mtu < least:
+        message = f"The MTU {mtu} of network {network_id} is below {least}, the least that IPv{ip_version} works with."
+        raise Conflict(message, type="NetworkMTUSubnetConflict")
+
+
+def check_zones(hints: Sequence[str], options: NetworkOptions) -> None:
+    """Raises NotFound for a zone that there is not."""
+    for name in hints:
+        if name != options.availability_zone:
+            raise NotFound(f"AvailabilityZone {name} could not be found.", type="AvailabilityZoneNotFound")
+
+
+def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
+    for table in (ports, subnets):
+        foreign = select(table.c.id).where(table.c.network_id == row.id, table.c.project_id != row.project_id)
+        if conn.execute(foreign.limit(1)).first() is not None:
+            message = f"Unable to reconfigure sharing settings for network {row.id}. Multiple tenants are using it."
+            raise Conflict(message, type="InvalidSharedSetting")
+
+
+# -- the driver
+
+
+def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
+    """The network as the driver shall hold it; None if there is none."""
+    row = find(conn, network_id)
+    if row is None:
+        return None
+    query = select(subnets).where(subnets.c.network_id == network_id).order_by(subnets.c.created_at, subnets.c.id)
+    return NetworkSpec(
+        id=row.id,
+        name=row.name,
+        network_type=row.network_type,
+        physical_network=row.physical_network,
+        segmentation_id=row.segmentation_id,
+        mtu=row.mtu,
+        admin_state_up=row.admin_state_up,
+        external=row.external,
+        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(query)),
+    )
+
+
+def _subnet_spec(row: Row[Any]) -> SubnetSpec:
+    return SubnetSpec(
+        id=row.id,
+        cidr=row.cidr,
+        gateway_ip=row.gateway_ip,
+        enable_dhcp=row.enable_dhcp,
+        dns_nameservers=tuple(row.dns_nameservers),
+        host_routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.host_routes),
+    )
+
+
+def found_status(conn: Connection, network_id: str, status: str) -> None:
+    """What the driver made of it. Its revision stays: the wish has not changed."""
+    conn.execute(networks.update().where(networks.c.id == network_id).values(status=status))

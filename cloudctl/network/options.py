@@ -1,0 +1,28 @@
+"""What an operator can set of the networking service: the table `[network]` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+
+def _within(minimum: int, maximum: int) -> Any:
+    def check(_instance: object, _attribute: object, value: int) -> None:
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{value} is not within {minimum} and {maximum}")
+
+    return check
+
+
+@frozen
+class NetworkOptions:
+    """`[network]`"""
+
+    mtu: int = field(default=1500, validator=_within(1280, 65535))  # of the wire below all networks, bytes
+    vni_minimum: int = field(default=1, validator=_within(1, 2**24 - 1))  # VXLAN ids that networks are given
+    vni_maximum: int = field(default=2**24 - 1, validator=_within(1, 2**24 - 1))
+    physical_networks: tuple[str, ...] = ("public",)  # that administrators may name for flat and VLAN networks
+    availability_zone: str = "nova"
+    public_cidr: str = "172.24.4.0/24"  # of the external network that bootstrap makes
+    private_cidr: str = "10.0.0.0/24"  # of the demo project's network that bootstrap makes

@@ -1,0 +1,87 @@
+"""Ports on hosts: what steps do with the driver, for compute's workflows and for our own.
+
+A driver call cannot be taken back by the database, so each of these looks again after it: if the port was bound
+elsewhere meanwhile, or deleted, what the call made is taken away.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection
+
+from cloudctl.drivers.interfaces import ISecurityGroups
+from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
+from cloudctl.errors import Conflict
+from cloudctl.network import networks, ports, realisation, security_groups
+from cloudctl.tasks import Context
+
+
+@frozen
+class Wiring:
+    """Everything that a driver must hold for one port."""
+
+    host: str
+    port: PortSpec
+    network: NetworkSpec
+    groups: tuple[SecurityGroupSpec, ...]
+
+
+def wiring(conn: Connection, port_id: str) -> Wiring | None:
+    """None if there is no such port."""
+    row = ports.find(conn, port_id)
+    if row is None:
+        return None
+    spec = ports.driver_spec(conn, port_id)
+    network = networks.driver_spec(conn, row.network_id)
+    assert network is not None, "a port holds its network"
+    groups = (security_groups.driver_spec(conn, group) for group in spec.security_groups)
+    return Wiring(row.host, spec, network, tuple(group for group in groups if group is not None))
+
+
+async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:
+    """Have the driver hold the port on `host`, with its network and its groups. Raises the driver's errors."""
+    driver = ctx.drivers.network
+    await driver.ensure_network(wanted.network)
+    if ISecurityGroups.providedBy(driver):
+        for group in wanted.groups:
+            await driver.ensure_security_group(group)
+    binding: PortBinding = await driver.ensure_port(evolve(wanted.port, binding=None), host)
+    return binding
+
+
+async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
+    """Put the port on the host that it is bound to; its specification with the binding there.
+
+    May be repeated. Raises NotFound if it is gone, Conflict if it is bound elsewhere, and the driver's errors.
+    """
+    wanted = await ctx.read(wiring, port_id)
+    if wanted is None:
+        raise ports.not_found(port_id)
+    binding = await hold(ctx, wanted, host)
+    if not await ctx.write(ports.plugged, port_id, host, binding):
+        await ctx.drivers.network.ensure_port_absent(port_id, host)
+        await ctx.write(_forget_what_is_gone, wanted, ctx.now)
+        raise Conflict(f"Port {port_id} is not bound to host {host}.", type="PortInUse")
+    return evolve(wanted.port, binding=binding)
+
+
+async def unplug(ctx: Context, port_id: str, host: str | None = None) -> None:
+    """Take the port away from one host, or from all. Its binding stays: see `ports.unbind`. May be repeated."""
+    await ctx.drivers.network.ensure_port_absent(port_id, host)
+    await ctx.write(_unplugged, port_id, host)
+
+
+def _unplugged(conn: Connection, port_id: str, host: str | None) -> None:
+    row = ports.find(conn, port_id)
+    if row is not None and host in (None, row.host):
+        ports.unplugged(conn, port_id, row.host)
+
+
+def _forget_what_is_gone(conn: Connection, wanted: Wiring, now: float) -> None:
+    """Objects that `hold` may have made again after they were deleted."""
+    if networks.find(conn, wanted.network.id) is None:
+        realisation.clean_up(conn, "network", wanted.network.id, now)
+    left = security_groups.names(conn, [group.id for group in wanted.groups])
+    for group in wanted.groups:
+        if group.id not in left:
+            realisation.clean_up(conn, "security_group", group.id, now)

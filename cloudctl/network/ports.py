@@ -1,0 +1,419 @@
+"""Ports: their addresses, groups and bindings. Reference: network.md, section 6; network-rules.md, sections 3 and 4.
+
+A port that is bound to a host is held by the driver there: compute's steps put it there (`plugging.plug`), the task
+`network.port.ensure` brings it up to date and takes it away. `realised` says that a driver may hold something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row, case, insert, or_, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.network import (
+    fixed_ips,
+    ipam,
+    macs,
+    networks,
+    port_security,
+    quotas,
+    realisation,
+    security_groups,
+    standard,
+    tags,
+)
+from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.tables import allocations, port_groups, ports
+from cloudctl.network.tables import networks as networks_table
+from cloudctl.network.tables import security_groups as groups_table
+from cloudctl.network.tables import subnets as subnets_table
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+UNBOUND = "unbound"
+BINDING_FAILED = "binding_failed"
+
+# Ports of routers and floating IPs go with them.
+SERVICE_OWNERS = ("network:router_interface", "network:router_gateway", "network:floatingip")
+
+
+@frozen
+class NewPort:
+    """`fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by itself."""
+
+    network_id: str
+    name: str = ""
+    description: str = ""
+    admin_state_up: bool = True
+    fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    mac_address: str | None = None
+    device_id: str = ""
+    device_owner: str = ""
+    security_groups: tuple[str, ...] | None = None
+    port_security_enabled: bool | None = None
+    address_pairs: tuple[tuple[str, str | None], ...] = ()  # (address or CIDR, MAC)
+    host: str = ""
+    profile: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class PortAddress:
+    """One address of a port of a device."""
+
+    port_id: str
+    network_id: str
+    network_name: str
+    mac: str
+    ip: str
+    version: int  # 4 or 6
+    security_groups: tuple[tuple[str, str], ...] = ()  # (id, name) of the port's
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    """The ports that the caller sees: their own, and all on their networks."""
+    if standard.sees_all(call):
+        return true()
+    own, hosted = ports.c.project_id == call.project_id, ports.c.network_project_id == call.project_id
+    if conn.execute(select(ports.c.id).where(hosted).limit(1)).first() is not None:
+        return or_(own, hosted)
+    # One condition is one range of an index.
+    return own
+
+
+def visible(conn: Connection, call: Call, port_id: str, lock: bool = False) -> Row[Any]:
+    """The port, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
+    row = _held(conn, port_id) if lock else find(conn, port_id)
+    if row is None or not (is_on_ours(call, row) or standard.sees_all(call)):
+        raise not_found(port_id)
+    return row
+
+
+def is_on_ours(call: Call, row: Row[Any]) -> bool:
+    """Whether the port is the caller's project's, or on a network of it."""
+    return bool(call.project_id) and call.project_id in (row.project_id, row.network_project_id)
+
+
+def find(conn: Connection, port_id: str) -> Row[Any] | None:
+    return conn.execute(select(ports).where(ports.c.id == port_id)).first()
+
+
+def _held(conn: Connection, port_id: str) -> Row[Any] | None:
+    return conn.execute(select(ports).where(ports.c.id == port_id).with_for_update()).first()
+
+
+def not_found(port_id: str) -> NotFound:
+    return NotFound(f"Port {port_id[:64]} could not be found.", type="PortNotFound")
+
+
+def of_device(conn: Connection, device_id: str) -> list[Row[Any]]:
+    """The ports of a server or another device, the oldest first."""
+    query = select(ports).where(ports.c.device_id == device_id).order_by(ports.c.created_at, ports.c.id)
+    return list(conn.execute(query))
+
+
+def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
+    """Port id → its addresses in order, as `fixed_ips` has them."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for some in standard.batches(port_ids):
+        for port_id, rows in ipam.of_ports(conn, some).items():
+            found[port_id] = [{"subnet_id": row.subnet_id, "ip_address": row.ip_address} for row in rows]
+    return found
+
+
+def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Port id → (id, name) of its security groups, sorted by id."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for some in standard.batches(port_ids):
+        query = (
+            select(port_groups.c.port_id, groups_table.c.id, groups_table.c.name)
+            .join_from(port_groups, groups_table, groups_table.c.id == port_groups.c.security_group_id)
+            .where(port_groups.c.port_id.in_(some))
+        )
+        for row in conn.execute(query.order_by(port_groups.c.port_id, groups_table.c.id)):
+            found.setdefault(row.port_id, []).append((row.id, row.name))
+    return found
+
+
+def groups_of_devices(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Device id → (id, name) of the security groups of its ports, each once."""
+    devices: dict[str, str] = {}
+    for some in standard.batches(device_ids):
+        query = select(ports.c.id, ports.c.device_id).where(ports.c.device_id.in_(some))
+        devices |= {row.id: row.device_id for row in conn.execute(query)}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for port_id, groups in groups_of(conn, list(devices)).items():
+        mine = found.setdefault(devices[port_id], [])
+        mine += [group for group in groups if group not in mine]
+    return found
+
+
+def addresses(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[PortAddress]]:
+    """Device id → the addresses of its ports, the oldest port first. Devices without any are missing."""
+    found: dict[str, list[PortAddress]] = {}
+    for some in standard.batches(device_ids):
+        query = (
+            select(ports.c.id, ports.c.device_id, ports.c.network_id, ports.c.mac_address)
+            .add_columns(networks_table.c.name, allocations.c.ip_address, subnets_table.c.ip_version)
+            .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
+            .join(allocations, allocations.c.port_id == ports.c.id)
+            .join(subnets_table, subnets_table.c.id == allocations.c.subnet_id)
+            .where(ports.c.device_id.in_(some))
+            .order_by(ports.c.created_at, ports.c.id, allocations.c.position)
+        )
+        rows = conn.execute(query).all()
+        groups = groups_of(conn, list({row.id for row in rows}))
+        for row in rows:
+            address = PortAddress(
+                port_id=row.id,
+                network_id=row.network_id,
+                network_name=row.name,
+                mac=row.mac_address,
+                ip=row.ip_address,
+                version=row.ip_version,
+                security_groups=tuple(groups.get(row.id, ())),
+            )
+            found.setdefault(row.device_id, []).append(address)
+    return found
+
+
+# -- create, change, delete
+
+
+def create(
+    conn: Connection, project_id: str, wanted: NewPort, now: float, user_id: str = "", everybodys_groups: bool = False
+) -> Row[Any]:
+    """A port with its addresses. `everybodys_groups`: security groups of other projects are taken, too.
+
+    Raises NotFound (network, subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
+    """
+    network = networks.held(conn, wanted.network_id)
+    if project_id:
+        quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
+    mac = macs.parse(wanted.mac_address) if wanted.mac_address else macs.choose(conn, network.id)
+    secure = network.port_security_enabled if wanted.port_security_enabled is None else wanted.port_security_enabled
+    pairs = port_security.address_pairs(wanted.address_pairs, mac)
+    groups = _groups_of_new(conn, project_id, wanted, secure, now, everybodys_groups)
+    port_security.check(secure, groups, pairs, True)
+    values = standard.new(project_id, now, wanted.description)
+    _insert(
+        conn,
+        **values,
+        network_id=network.id,
+        network_project_id="" if network.project_id == project_id else network.project_id,
+        name=wanted.name,
+        status="DOWN",
+        admin_state_up=wanted.admin_state_up,
+        mac_address=mac,
+        device_id=wanted.device_id,
+        device_owner=wanted.device_owner,
+        port_security_enabled=secure,
+        allowed_address_pairs=pairs,
+        host=wanted.host,
+        profile=dict(wanted.profile),
+        vif_type=UNBOUND,
+        vif_details={},
+    )
+    fixed_ips.assign(conn, network.id, values["id"], mac, wanted.device_owner, wanted.fixed_ips)
+    _join_groups(conn, values["id"], groups)
+    if wanted.host:
+        realisation.ensure(conn, "port", values["id"], now, project_id, user_id)
+    return _get(conn, values["id"])
+
+
+def _groups_of_new(
+    conn: Connection, project_id: str, wanted: NewPort, secure: bool, now: float, everybodys: bool
+) -> list[str]:
+    if wanted.security_groups is not None:
+        return security_groups.check_ids(conn, project_id, wanted.security_groups, everybodys)
+    if not secure or not project_id or port_security.is_network_owned(wanted.device_owner):
+        return []
+    return [security_groups.ensure_default(conn, project_id, now)]
+
+
+def _insert(conn: Connection, **values: Any) -> None:
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(ports).values(**values))
+    except IntegrityError:
+        if not macs.is_taken(conn, values["network_id"], values["mac_address"]):
+            raise
+        raise macs.in_use(values["network_id"], values["mac_address"]) from None
+
+
+def _join_groups(conn: Connection, port_id: str, groups: Iterable[str]) -> None:
+    rows = [{"port_id": port_id, "security_group_id": group} for group in groups]
+    if rows:
+        conn.execute(insert(port_groups), rows)
+
+
+def change(
+    conn: Connection,
+    row: Row[Any],
+    changes: dict[str, Any],
+    now: float,
+    user_id: str = "",
+    everybodys_groups: bool = False,
+) -> Row[Any]:
+    """Change a locked port.
+
+    `changes`: columns of `ports`, and `fixed_ips` (FixedIpRequests), `security_groups` (ids), `address_pairs`
+    ((address, MAC) pairs). Raises as `create`.
+    """
+    changes = dict(changes)
+    wish: Sequence[FixedIpRequest] | None = changes.pop("fixed_ips", None)
+    groups: list[str] | None = changes.pop("security_groups", None)
+    pairs = changes.pop("address_pairs", None)
+    if "mac_address" in changes:
+        changes["mac_address"] = _new_mac(conn, row, changes["mac_address"])
+        if wish is None and changes["mac_address"] != row.mac_address:
+            wish = fixed_ips.present_wish(conn, row.id)
+    mac = changes.get("mac_address", row.mac_address)
+    if pairs is not None:
+        changes["allowed_address_pairs"] = port_security.address_pairs(pairs, mac)
+    if groups is not None:
+        groups = security_groups.check_ids(conn, row.project_id, groups, everybodys_groups)
+    present = [id for id, _ in groups_of(conn, [row.id]).get(row.id, ())]
+    port_security.check(
+        changes.get("port_security_enabled", row.port_security_enabled),
+        present if groups is None else groups,
+        changes.get("allowed_address_pairs", row.allowed_address_pairs),
+        groups is not None,
+    )
+    if "host" in changes and changes["host"] != row.host:
+        changes |= {"vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
+    if changes.get("admin_state_up") is False:
+        changes["status"] = "DOWN"
+    standard.change(conn, ports, row.id, now, **changes)
+    if wish is not None:
+        owner = changes.get("device_owner", row.device_owner)
+        fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
+    if groups is not None and groups != present:
+        conn.execute(port_groups.delete().where(port_groups.c.port_id == row.id))
+        _join_groups(conn, row.id, groups)
+    if row.host and changes.get("host", row.host) not in ("", row.host):
+        realisation.move_port(conn, row.id, row.host, now, row.project_id, user_id)
+    elif row.host or row.realised or changes.get("host"):
+        realisation.ensure(conn, "port", row.id, now, row.project_id, user_id)
+    return _get(conn, row.id)
+
+
+def _new_mac(conn: Connection, row: Row[Any], wanted: str) -> str:
+    mac = macs.parse(wanted)
+    if mac == row.mac_address:
+        return mac
+    if row.host:
+        raise Conflict(
+            f"Unable to complete operation on port {row.id}, port is already bound, port type: {row.vif_type}, "
+            f"old_mac {row.mac_address}, new_mac {mac}.",
+            type="PortBound",
+        )
+    if macs.is_taken(conn, row.network_id, mac):
+        raise macs.in_use(row.network_id, mac)
+    return mac
+
+
+def delete_by_user(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP."""
+    if row.device_owner in SERVICE_OWNERS:
+        message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
+        raise Conflict(message, type="ServicePortInUse")
+    delete(conn, row.id, now, user_id)
+
+
+def delete(conn: Connection, port_id: str, now: float, user_id: str = "") -> None:
+    """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error."""
+    row = _held(conn, port_id)
+    if row is None:
+        return
+    fixed_ips.release(conn, row.network_id, port_id)
+    tags.forget(conn, port_id)
+    conn.execute(port_groups.delete().where(port_groups.c.port_id == port_id))
+    conn.execute(ports.delete().where(ports.c.id == port_id))
+    if row.host or row.realised:
+        realisation.clean_up(conn, "port", port_id, now, row.project_id, user_id)
+
+
+def _get(conn: Connection, port_id: str) -> Row[Any]:
+    return conn.execute(select(ports).where(ports.c.id == port_id)).one()
+
+
+# -- binding
+
+
+def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: float) -> Row[Any]:
+    """The port is a device's, on a host ("": not known yet). Again is the same.
+
+    Raises NotFound, Conflict if another device has it.
+    """
+    row = _held(conn, port_id)
+    if row is None:
+        raise not_found(port_id)
+    if row.device_id not in ("", device_id):
+        raise Conflict(
+            f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an attached "
+            f"device {row.device_id}.",
+            type="PortInUse",
+        )
+    changes: dict[str, Any] = {"device_id": device_id, "device_owner": device_owner}
+    if host and host != row.host:
+        changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
+    if any(getattr(row, name) != value for name, value in changes.items()):
+        standard.change(conn, ports, port_id, now, **changes)
+    return _get(conn, port_id)
+
+
+def unbind(conn: Connection, port_id: str, now: float) -> None:
+    """The port is nobody's and on no host; the driver lets go of it by a task. An unknown id is no error."""
+    row = _held(conn, port_id)
+    if row is None or not (row.device_id or row.device_owner or row.host):
+        return
+    free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}
+    standard.change(conn, ports, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
+    if row.host or row.realised:
+        realisation.ensure(conn, "port", port_id, now, row.project_id)
+
+
+def driver_spec(conn: Connection, port_id: str) -> PortSpec:
+    """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
+    query = select(ports, networks_table.c.mtu).join_from(
+        ports, networks_table, networks_table.c.id == ports.c.network_id
+    )
+    row = conn.execute(query.where(ports.c.id == port_id)).first()
+    if row is None:
+        raise not_found(port_id)
+    plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
+    return PortSpec(
+        id=row.id,
+        network_id=row.network_id,
+        mac=row.mac_address,
+        fixed_ips=tuple(FixedIp(**each) for each in fixed_ips_of(conn, [port_id]).get(port_id, ())),
+        mtu=row.mtu,
+        admin_state_up=row.admin_state_up,
+        port_security=row.port_security_enabled,
+        security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
+        address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
+        binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
+    )
+
+
+def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:
+    """A driver holds the port on this host. False if that is not (any more) the host that it is bound to."""
+    up = case((ports.c.admin_state_up.is_(True), "ACTIVE"), else_="DOWN")
+    found = update(ports).where(ports.c.id == port_id, ports.c.host == host)
+    changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
+    return conn.execute(found.values(realised=True, status=up, **changes)).rowcount == 1
+
+
+def unplugged(conn: Connection, port_id: str, host: str, vif_type: str = UNBOUND) -> bool:
+    """No driver holds the port, which is bound to `host` ("": to none). False if it is bound to another one."""
+    found = update(ports).where(ports.c.id == port_id, ports.c.host == host)
+    return conn.execute(found.values(realised=False, status="DOWN", vif_type=vif_type, vif_details={})).rowcount == 1

@@ -1,0 +1,35 @@
+"""Limits of a project. Reference: network.md, section 12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, Table, func, select
+
+from cloudctl.network.tables import networks, ports, security_group_rules, security_groups, subnets
+from cloudctl.rest.quota import Limited, Quotas
+
+
+def _rows(table: Table) -> Callable[[Connection, str], int]:
+    def used(conn: Connection, project_id: str) -> int:
+        query = select(func.count()).select_from(table).where(table.c.project_id == project_id)
+        return int(conn.execute(query).scalar_one())
+
+    return used
+
+
+def _told(resource: str, asked: int, used: int, limit: int) -> str:
+    return f"Quota exceeded for resources: ['{resource}']."
+
+
+QUOTAS = Quotas(
+    "network",
+    (
+        Limited("network", 100, _rows(networks)),
+        Limited("subnet", 100, _rows(subnets)),
+        Limited("port", 500, _rows(ports)),
+        Limited("security_group", 10, _rows(security_groups)),
+        Limited("security_group_rule", 100, _rows(security_group_rules)),
+    ),
+    _told,
+)

@@ -1,0 +1,281 @@
+"""Security groups and their rules. Reference: network.md, section 9; network-rules.md, sections 5 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select, true
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.network import quotas, realisation, standard, tags
+from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
+from cloudctl.network.tables import port_groups, ports, security_group_rules, security_groups
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+DEFAULT = "default"
+DEFAULT_DESCRIPTION = "Default security group"
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    return true() if standard.sees_all(call) else security_groups.c.project_id == call.project_id
+
+
+def rules_visible_to(conn: Connection, call: Call) -> Condition:
+    return true() if standard.sees_all(call) else security_group_rules.c.project_id == call.project_id
+
+
+def visible(conn: Connection, call: Call, group_id: str, lock: bool = False) -> Row[Any]:
+    """The group, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
+    query = select(security_groups).where(security_groups.c.id == group_id)
+    row = conn.execute(query.with_for_update() if lock else query).first()
+    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+        raise not_found(group_id)
+    return row
+
+
+def visible_rule(conn: Connection, call: Call, rule_id: str) -> Row[Any]:
+    row = conn.execute(select(security_group_rules).where(security_group_rules.c.id == rule_id)).first()
+    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+        raise NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
+    return row
+
+
+def not_found(group_id: str) -> NotFound:
+    return NotFound(f"Security group {group_id[:64]} does not exist", type="SecurityGroupNotFound")
+
+
+def default_of(conn: Connection, project_id: str) -> str | None:
+    """The id of a project's `default` group, None before it is made."""
+    query = select(security_groups.c.id).where(
+        security_groups.c.project_id == project_id, security_groups.c.is_default.is_(True)
+    )
+    return conn.scalar(query)
+
+
+def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+    """Group id → its rules, the oldest first. Groups without rules are missing."""
+    found: dict[str, list[Row[Any]]] = {}
+    rules = security_group_rules
+    for some in standard.batches(group_ids):
+        query = select(rules).where(rules.c.security_group_id.in_(some))
+        for row in conn.execute(query.order_by(rules.c.security_group_id, rules.c.created_at, rules.c.id)):
+            found.setdefault(row.security_group_id, []).append(row)
+    return found
+
+
+def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Id → name. Ids of no group are missing."""
+    query = select(security_groups.c.id, security_groups.c.name).where(security_groups.c.id.in_(sorted(set(ids))))
+    return {row.id: row.name for row in conn.execute(query)}
+
+
+def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> list[str]:
+    """The ids of a project's groups, in the order asked for and each once.
+
+    Raises NotFound for a group that the project does not have, Conflict for a name that two have.
+    """
+    wanted = list(dict.fromkeys(names_or_ids))
+    query = select(security_groups.c.id, security_groups.c.name).where(
+        security_groups.c.project_id == project_id,
+        or_(security_groups.c.id.in_(wanted), security_groups.c.name.in_(wanted)),
+    )
+    rows = conn.execute(query).all()
+    found = []
+    for each in wanted:
+        matches = [row.id for row in rows if row.id == each] or [row.id for row in rows if row.name == each]
+        if not matches:
+            raise not_found(each)
+        if len(matches) > 1:
+            raise Conflict(f"Multiple security groups match name '{each}'. Use an ID to be more specific.")
+        found.append(matches[0])
+    return list(dict.fromkeys(found))
+
+
+def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys: bool) -> list[str]:
+    """The ids, each once, of groups that now cannot go before this transaction ends.
+
+    `everybodys`: groups of other projects are taken, too. Raises NotFound, Conflict for a mix of stateful and
+    stateless groups.
+    """
+    wanted = list(dict.fromkeys(ids))
+    query = select(security_groups).where(security_groups.c.id.in_(wanted)).order_by(security_groups.c.id)
+    found = {
+        row.id: row
+        for row in conn.execute(query.with_for_update(read=True, key_share=True))
+        if everybodys or row.project_id == project_id
+    }
+    for each in wanted:
+        if each not in found:
+            raise not_found(each)
+    if len({row.stateful for row in found.values()}) > 1:
+        message = "Cannot apply both stateful and stateless security groups on the same port at the same time"
+        raise Conflict(message, type="SecurityGroupConflict")
+    return wanted
+
+
+# -- groups
+
+
+def ensure_default(conn: Connection, project_id: str, now: float) -> str:
+    """The id of the project's `default` group, which exists from now on."""
+    found = default_of(conn, project_id)
+    if found is not None:
+        return found
+    values = standard.new(project_id, now, DEFAULT_DESCRIPTION)
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(security_groups).values(**values, name=DEFAULT, stateful=True, is_default=True))
+    except IntegrityError:
+        # Another transaction made it meanwhile.
+        found = default_of(conn, project_id)
+        assert found is not None
+        return found
+    own: str = values["id"]
+    within = (NewRule("ingress", ethertype, remote_group_id=own) for ethertype in ("IPv4", "IPv6"))
+    _insert_rules(conn, project_id, own, [columns(rule) for rule in (*DEFAULT_RULES, *within)], now)
+    return own
+
+
+def create(conn: Connection, project_id: str, name: str, description: str, stateful: bool, now: float) -> Row[Any]:
+    """Raises Conflict for the name `default`, OverQuota."""
+    ensure_default(conn, project_id, now)
+    if name.lower() == DEFAULT:
+        raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
+    quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(DEFAULT_RULES)})
+    values = standard.new(project_id, now, description)
+    conn.execute(insert(security_groups).values(**values, name=name, stateful=stateful))
+    _insert_rules(conn, project_id, values["id"], [columns(rule) for rule in DEFAULT_RULES], now)
+    return _get(conn, values["id"])
+
+
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+    """Set name, description, stateful of a locked group. Raises Conflict."""
+    name = changes.get("name", row.name)
+    if name != row.name and row.is_default:
+        raise Conflict("Updating default security group not allowed.", type="SecurityGroupCannotUpdateDefault")
+    if name.lower() == DEFAULT and not row.is_default:
+        raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
+    if changes.get("stateful", row.stateful) != row.stateful and _is_used(conn, row.id):
+        raise _in_use(row.id)
+    standard.change(conn, security_groups, row.id, now, **changes)
+    _realise(conn, row.id, now, user_id)
+    return _get(conn, row.id)
+
+
+def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "", default_too: bool = False) -> None:
+    """Delete a locked group, and the rules of others that name it. Raises Conflict while ports are in it."""
+    if row.is_default and not default_too:
+        raise Conflict(
+            "Insufficient rights for removing default security group.", type="SecurityGroupCannotRemoveDefault"
+        )
+    if _is_used(conn, row.id):
+        raise _in_use(row.id)
+    rules = security_group_rules
+    naming = select(rules.c.security_group_id).where(rules.c.remote_group_id == row.id).distinct()
+    others = [each for each in conn.scalars(naming) if each != row.id]
+    conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
+    for other in others:
+        _rules_changed(conn, other, now, user_id)
+    tags.forget(conn, row.id)
+    conn.execute(delete(security_groups).where(security_groups.c.id == row.id))
+    realisation.clean_up(conn, "security_group", row.id, now, row.project_id, user_id)
+
+
+def _get(conn: Connection, group_id: str) -> Row[Any]:
+    return conn.execute(select(security_groups).where(security_groups.c.id == group_id)).one()
+
+
+def _is_used(conn: Connection, group_id: str) -> bool:
+    query = select(port_groups.c.port_id).where(port_groups.c.security_group_id == group_id).limit(1)
+    return conn.execute(query).first() is not None
+
+
+def _in_use(group_id: str) -> Conflict:
+    return Conflict(f"Security Group {group_id} in use.", type="SecurityGroupInUse")
+
+
+# -- rules
+
+
+def add_rules(
+    conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now: float, user_id: str = ""
+) -> list[Row[Any]]:
+    """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (one says the same)."""
+    found = [columns(rule) for rule in wanted]
+    meanings = [rule["meaning"] for rule in found]
+    if len(set(meanings)) < len(meanings):
+        message = "Duplicate Security Group Rule in POST."
+        raise Conflict(message, type="DuplicateSecurityGroupRuleInPost")
+    rules = security_group_rules
+    same = select(rules.c.id).where(rules.c.security_group_id == group.id, rules.c.meaning.in_(meanings))
+    existing = conn.scalar(same.limit(1))
+    if existing is not None:
+        message = f"Security group rule already exists. Rule id is {existing}."
+        raise Conflict(message, type="SecurityGroupRuleExists")
+    quota.take(conn, quotas.QUOTAS, group.project_id, {"security_group_rule": len(found)})
+    ids = _insert_rules(conn, group.project_id, group.id, found, now)
+    _rules_changed(conn, group.id, now, user_id)
+    rows = {row.id: row for row in conn.execute(select(rules).where(rules.c.id.in_(ids)))}
+    return [rows[id] for id in ids]
+
+
+def remove_rule(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    tags.forget(conn, row.id)
+    conn.execute(delete(security_group_rules).where(security_group_rules.c.id == row.id))
+    _rules_changed(conn, row.security_group_id, now, user_id)
+
+
+def _insert_rules(
+    conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: float
+) -> list[str]:
+    rows = [{**standard.new(project_id, now), "security_group_id": group_id, **rule} for rule in found]
+    conn.execute(insert(security_group_rules), rows)
+    return [str(row["id"]) for row in rows]
+
+
+def _rules_changed(conn: Connection, group_id: str, now: float, user_id: str) -> None:
+    standard.change(conn, security_groups, group_id, now)
+    _realise(conn, group_id, now, user_id)
+
+
+# -- the driver
+
+
+def _realise(conn: Connection, group_id: str, now: float, user_id: str) -> None:
+    """A driver holds the groups of the ports that it holds."""
+    query = (
+        select(ports.c.id)
+        .join_from(port_groups, ports, ports.c.id == port_groups.c.port_id)
+        .where(port_groups.c.security_group_id == group_id, ports.c.realised.is_(True))
+    )
+    if conn.execute(query.limit(1)).first() is not None:
+        realisation.ensure(conn, "security_group", group_id, now, user_id=user_id)
+
+
+def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
+    """The group as the driver shall hold it; None if there is none."""
+    row = conn.execute(select(security_groups).where(security_groups.c.id == group_id)).first()
+    if row is None:
+        return None
+    rules = rules_of(conn, [group_id]).get(group_id, ())
+    return SecurityGroupSpec(id=row.id, rules=tuple(_rule_spec(rule) for rule in rules), stateful=row.stateful)
+
+
+def _rule_spec(row: Row[Any]) -> SecurityGroupRule:
+    return SecurityGroupRule(
+        direction=row.direction,
+        ethertype=row.ethertype,
+        protocol=row.protocol,
+        port_range_min=row.port_range_min,
+        port_range_max=row.port_range_max,
+        remote_prefix=row.remote_ip_prefix,
+        remote_group_id=row.remote_group_id,
+    )

@@ -1,0 +1,140 @@
+"""Which wire a network is on: provider attributes. Reference: network.md, section 2, «Provider rules»."""
+
+from __future__ import annotations
+
+import random
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.errors import Conflict, Invalid, Unavailable
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.tables import segments
+
+TYPES = ("flat", "vlan", "vxlan")
+VLAN_MOST = 4094
+VXLAN_OVERHEAD = 50  # bytes of a frame that the tunnel takes
+TRIES = 10
+
+
+@frozen
+class Segment:
+    """`physical_network` of flat and VLAN networks, `segmentation_id` of VLAN and VXLAN networks."""
+
+    network_type: str = "vxlan"
+    physical_network: str | None = None
+    segmentation_id: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.network_type, self.physical_network or "", self.segmentation_id or 0
+
+    def mtu(self, options: NetworkOptions) -> int:
+        """The most that fits through."""
+        return options.mtu - (VXLAN_OVERHEAD if self.network_type == "vxlan" else 0)
+
+
+def check(wanted: Segment, options: NetworkOptions) -> Segment:
+    """What an administrator asked for, with the physical network filled in. Raises Invalid."""
+    if wanted.network_type not in TYPES:
+        raise _invalid(f"provider:network_type {wanted.network_type} is not one of {', '.join(TYPES)}.")
+    if wanted.network_type == "vxlan":
+        if wanted.physical_network is not None:
+            raise _invalid("provider:physical_network specified for vxlan network.")
+        _check_id(wanted, 1, 2**24 - 1)
+        return wanted
+    physical = wanted.physical_network
+    if physical is None:
+        if wanted.network_type == "flat":
+            raise _invalid("physical_network required for flat provider network.")
+        if not options.physical_networks:
+            raise _invalid("physical_network required for vlan provider network.")
+        physical = options.physical_networks[0]
+    elif physical not in options.physical_networks:
+        raise _invalid(f"physical_network '{physical}' unknown for {wanted.network_type} provider network.")
+    if wanted.network_type == "flat" and wanted.segmentation_id is not None:
+        raise _invalid("segmentation_id prohibited for flat provider network.")
+    _check_id(wanted, 1, VLAN_MOST)
+    return Segment(wanted.network_type, physical, wanted.segmentation_id)
+
+
+def _check_id(wanted: Segment, least: int, most: int) -> None:
+    if wanted.segmentation_id is not None and not least <= wanted.segmentation_id <= most:
+        raise _invalid(f"segmentation_id out of range ({least} through {most}) for {wanted.network_type}.")
+
+
+def _invalid(reason: str) -> Invalid:
+    return Invalid(f"Invalid input for operation: {reason}")
+
+
+def take(conn: Connection, wanted: Segment, options: NetworkOptions, network_id: str) -> Segment:
+    """Put a network on the segment that was asked for, or on a free one.
+
+    Raises Conflict if the one that was asked for is taken, Unavailable if all are.
+    """
+    if wanted.network_type == "flat" or wanted.segmentation_id is not None:
+        if not _hold(conn, wanted, network_id):
+            raise _in_use(wanted)
+        return wanted
+    least, most = (1, VLAN_MOST) if wanted.network_type == "vlan" else (options.vni_minimum, options.vni_maximum)
+    for _ in range(TRIES):
+        tried = evolve(wanted, segmentation_id=random.randint(least, most))
+        if _hold(conn, tried, network_id):
+            return tried
+    # Nearly all are taken: look for a hole.
+    found = _hole(conn, wanted, least, most)
+    if found is None or not _hold(conn, found, network_id):
+        message = "Unable to create the network. No tenant network is available for allocation."
+        raise Unavailable(message, type="NoNetworkAvailable")
+    return found
+
+
+def release(conn: Connection, network_id: str) -> None:
+    """The network is on no segment any more."""
+    conn.execute(delete(segments).where(segments.c.network_id == network_id))
+
+
+def _hold(conn: Connection, segment: Segment, network_id: str) -> bool:
+    """False if another network is on it."""
+    network_type, physical, number = segment.key
+    key = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
+    if conn.execute(select(segments).filter_by(**key)).first() is not None:
+        return False
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(segments).values(network_id=network_id, **key))
+    except IntegrityError:
+        return False
+    return True
+
+
+def _hole(conn: Connection, segment: Segment, least: int, most: int) -> Segment | None:
+    """The lowest id that no network has."""
+    network_type, physical, _ = segment.key
+    taken = conn.scalars(
+        select(segments.c.segmentation_id)
+        .filter_by(network_type=network_type, physical_network=physical)
+        .where(segments.c.segmentation_id.between(least, most))
+        .order_by(segments.c.segmentation_id)
+    )
+    expected = least
+    for number in taken:
+        if number != expected:
+            break
+        expected += 1
+    return evolve(segment, segmentation_id=expected) if expected <= most else None
+
+
+def _in_use(segment: Segment) -> Conflict:
+    if segment.network_type == "flat":
+        message = f"Unable to create the flat network. Physical network {segment.physical_network} is in use."
+        return Conflict(message, type="FlatNetworkInUse")
+    if segment.network_type == "vlan":
+        message = (
+            f"Unable to create the network. The VLAN {segment.segmentation_id} on physical network "
+            f"{segment.physical_network} is in use."
+        )
+        return Conflict(message, type="VlanIdInUse")
+    message = f"Unable to create the network. The tunnel ID {segment.segmentation_id} is in use."
+    return Conflict(message, type="TunnelIdInUse")

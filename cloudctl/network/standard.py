@@ -1,0 +1,76 @@
+"""What all records share: who owns them, when they changed, and revisions. Reference: network.md, section 1.5."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table, update
+
+from cloudctl.db.columns import new_id, utc
+from cloudctl.errors import Forbidden, Invalid, PreconditionFailed
+from cloudctl.rest.call import Call
+
+T = TypeVar("T")
+
+# SQLite takes 32,766 variables in a statement.
+BATCH = 500
+
+
+def new(project_id: str, now: float, description: str = "") -> dict[str, Any]:
+    """The standard columns of a new record. `now`: seconds since the epoch."""
+    when = utc(now)
+    return {
+        "id": new_id(),
+        "project_id": project_id,
+        "description": description,
+        "created_at": when,
+        "updated_at": when,
+        "revision": 0,
+    }
+
+
+def change(conn: Connection, table: Table, id: str, now: float, **values: Any) -> None:
+    """Set columns of a record (none: something that belongs to it has changed) and raise its revision."""
+    changed = update(table).where(table.c.id == id)
+    conn.execute(changed.values(revision=table.c.revision + 1, updated_at=utc(now), **values))
+
+
+def check_match(call: Call, row: Any) -> None:
+    """Raises PreconditionFailed if the request names another revision in `If-Match`, Invalid if it names none."""
+    header = call.header("If-Match")
+    if header is None:
+        return
+    match = re.fullmatch(r"\s*revision_number=(\d{1,9})\s*", header, re.ASCII)
+    if match is None:
+        raise Invalid("Invalid input for If-Match. Reason: 'revision_number=N' is expected.")
+    if int(match[1]) != row.revision:
+        raise PreconditionFailed(f"Constrained to {match[1]}, but current revision is {row.revision}")
+
+
+def owner_of_new(call: Call, named: str | None) -> str:
+    """The project of a record that the caller creates. Raises Forbidden for another one than the caller's own."""
+    owner = named or call.project_id
+    if owner != call.project_id:
+        call.require("network:create_for_others")
+    if not owner:
+        raise Invalid("Running without keystone AuthN requires that tenant_id is specified", type="HTTPBadRequest")
+    return owner
+
+
+def sees_all(call: Call) -> bool:
+    """Whether projects are no bounds for the caller."""
+    return call.may("network:all_projects")
+
+
+def refuse_foreign(call: Call, row: Any, rule: str) -> None:
+    """Raises Forbidden unless the caller owns `row` or passes `rule`."""
+    if row.project_id != call.project_id and not call.may(rule):
+        raise Forbidden(f"{rule} is disallowed by policy")
+
+
+def batches(ids: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`ids` in pieces that fit into one statement."""
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]

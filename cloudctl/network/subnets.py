@@ -1,0 +1,241 @@
+"""Subnets: their addresses and how they may change. Reference: network.md, section 3; network-rules.md, section 1."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, insert, or_, select, true
+
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.network import addresses, fixed_ips, ipam, networks, quotas, realisation, standard, tags
+from cloudctl.network.addresses import Cidr, Range, parse_address, written
+from cloudctl.network.tables import allocations, subnets
+from cloudctl.network.tables import networks as networks_table
+from cloudctl.rest import quota
+from cloudctl.rest.body import MISSING, Missing
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+NAMESERVERS_MOST = 5
+ROUTES_MOST = 20
+
+Pools = tuple[tuple[str, str], ...]  # (start, end)
+Routes = tuple[tuple[str, str], ...]  # (destination, nexthop)
+
+
+@frozen
+class NewSubnet:
+    """`gateway_ip` MISSING: the first address; None: no gateway. `pools` None: all other addresses."""
+
+    network_id: str
+    cidr: str
+    ip_version: int
+    name: str = ""
+    description: str = ""
+    gateway_ip: str | Missing | None = MISSING
+    pools: Pools | None = None
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: Routes = ()
+    enable_dhcp: bool = True
+    ipv6_ra_mode: str | None = None
+    ipv6_address_mode: str | None = None
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    """The subnets that the caller sees: their own, and those of networks that everybody sees."""
+    if standard.sees_all(call):
+        return true()
+    return or_(
+        subnets.c.project_id == call.project_id,
+        subnets.c.network_id.in_(
+            list(conn.scalars(select(networks_table.c.id).where(networks.visible_to(conn, call))))
+        ),
+    )
+
+
+def visible(conn: Connection, call: Call, subnet_id: str) -> Row[Any]:
+    """The subnet, if the caller may see it. Raises NotFound."""
+    query = select(subnets, networks_table.c.external, networks_table.c.shared).join_from(
+        subnets, networks_table, networks_table.c.id == subnets.c.network_id
+    )
+    row = conn.execute(query.where(subnets.c.id == subnet_id, visible_to(conn, call))).first()
+    if row is None:
+        raise not_found(subnet_id)
+    return row
+
+
+def held(conn: Connection, subnet_id: str) -> Row[Any]:
+    """The subnet, locked until the end of the transaction. Raises NotFound."""
+    ipam.lock(conn, [subnet_id])
+    row = conn.execute(select(subnets).where(subnets.c.id == subnet_id)).first()
+    if row is None:
+        raise not_found(subnet_id)
+    return row
+
+
+def not_found(subnet_id: str) -> NotFound:
+    return NotFound(f"Subnet {subnet_id[:64]} could not be found.", type="SubnetNotFound")
+
+
+# -- changes
+
+
+def create(
+    conn: Connection, network: Row[Any], project_id: str, wanted: NewSubnet, now: float, user_id: str = ""
+) -> Row[Any]:
+    """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
+    cidr = _checked_cidr(conn, network, wanted)
+    addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
+    networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
+    gateway = _gateway(wanted.gateway_ip, cidr)
+    if wanted.pools is None:
+        pools = addresses.default_pools(cidr, gateway)
+    else:
+        pools = addresses.check_pools(wanted.pools, cidr)
+        addresses.check_gateway_outside(pools, gateway)
+    quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
+    values = standard.new(project_id, now, wanted.description)
+    conn.execute(
+        insert(subnets).values(
+            **values,
+            network_id=network.id,
+            name=wanted.name,
+            ip_version=cidr.version,
+            cidr=str(cidr),
+            gateway_ip=None if gateway is None else str(gateway),
+            enable_dhcp=wanted.enable_dhcp,
+            allocation_pools=shown_pools(pools, cidr.version),
+            dns_nameservers=checked_nameservers(wanted.dns_nameservers, cidr),
+            host_routes=checked_routes(wanted.host_routes, cidr),
+            ipv6_ra_mode=wanted.ipv6_ra_mode,
+            ipv6_address_mode=wanted.ipv6_address_mode,
+        )
+    )
+    ipam.lay_out(conn, values["id"], pools)
+    row = held(conn, values["id"])
+    if addresses.is_automatic(row.ipv6_address_mode):
+        fixed_ips.give_everybody(conn, row, now)
+    _network_changed(conn, network.id, now, user_id)
+    return row
+
+
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+    """Set columns of a locked subnet.
+
+    `changes` holds columns of the table; allocation_pools, host_routes as pairs. Raises Invalid, Conflict.
+    """
+    cidr = ip_network(row.cidr)
+    if "gateway_ip" in changes:
+        gateway = _gateway(changes["gateway_ip"], cidr)
+        changes["gateway_ip"] = None if gateway is None else str(gateway)
+    pools = ipam.pools_of(row)
+    if "allocation_pools" in changes:
+        pools = addresses.check_pools(changes["allocation_pools"], cidr)
+        changes["allocation_pools"] = shown_pools(pools, cidr.version)
+    held_gateway = changes.get("gateway_ip", row.gateway_ip)
+    if "allocation_pools" in changes or "gateway_ip" in changes:
+        addresses.check_gateway_outside(pools, parse_address(held_gateway) if held_gateway else None)
+    if "dns_nameservers" in changes:
+        changes["dns_nameservers"] = checked_nameservers(changes["dns_nameservers"], cidr)
+    if "host_routes" in changes:
+        changes["host_routes"] = checked_routes(changes["host_routes"], cidr)
+    if "enable_dhcp" in changes:
+        addresses.check_cidr(cidr, changes["enable_dhcp"])
+        addresses.check_modes(row.ipv6_ra_mode, row.ipv6_address_mode, cidr, changes["enable_dhcp"])
+    standard.change(conn, subnets, row.id, now, **changes)
+    if "allocation_pools" in changes:
+        ipam.lay_out(conn, row.id, pools)
+    _network_changed(conn, row.network_id, now, user_id)
+    return held(conn, row.id)
+
+
+def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    """Delete a locked subnet. Raises Conflict while ports have addresses of it.
+
+    Addresses that guests give themselves (SLAAC) are taken away instead.
+    """
+    if addresses.is_automatic(row.ipv6_address_mode):
+        fixed_ips.take_from_everybody(conn, row, now)
+    if conn.execute(select(allocations.c.port_id).where(allocations.c.subnet_id == row.id).limit(1)).first():
+        raise Conflict(
+            f"Unable to complete operation on subnet {row.id}: "
+            "One or more ports have an IP allocation from this subnet.",
+            type="SubnetInUse",
+        )
+    tags.forget(conn, row.id)
+    conn.execute(delete(subnets).where(subnets.c.id == row.id))
+    _network_changed(conn, row.network_id, now, user_id)
+
+
+def _network_changed(conn: Connection, network_id: str, now: float, user_id: str) -> None:
+    standard.change(conn, networks_table, network_id, now)
+    realisation.ensure(conn, "network", network_id, now, user_id=user_id)
+
+
+# -- rules
+
+
+def _checked_cidr(conn: Connection, network: Row[Any], wanted: NewSubnet) -> Cidr:
+    cidr = addresses.parse_cidr(wanted.cidr)
+    if cidr.version != wanted.ip_version:
+        raise Invalid(
+            f"Invalid input for operation: cidr '{wanted.cidr}' does not match the ip_version '{wanted.ip_version}'."
+        )
+    addresses.check_cidr(cidr, wanted.enable_dhcp)
+    for other in conn.scalars(select(subnets.c.cidr).where(subnets.c.network_id == network.id)):
+        if cidr.overlaps(ip_network(other)):
+            raise Invalid(
+                f"Invalid input for operation: Requested subnet with cidr: {cidr} for network: {network.id} "
+                "overlaps with another subnet."
+            )
+    return cidr
+
+
+def _gateway(wanted: str | Missing | None, cidr: Cidr) -> addresses.Address | None:
+    if wanted is None:
+        return None
+    if isinstance(wanted, Missing):
+        return addresses.default_gateway(cidr)
+    gateway = parse_address(wanted, "gateway_ip")
+    addresses.check_gateway(gateway, cidr)
+    return gateway
+
+
+def shown_pools(pools: list[Range], version: int) -> list[dict[str, str]]:
+    return [{"start": written(pool.first, version), "end": written(pool.last, version)} for pool in pools]
+
+
+def checked_nameservers(servers: tuple[str, ...], cidr: Cidr) -> list[str]:
+    """In their order. Raises Invalid for more than five, repeated ones, and the other family."""
+    found = [parse_address(server, "dns_nameservers") for server in servers]
+    if len(found) > NAMESERVERS_MOST:
+        message = f"Unable to complete operation: the number of DNS nameservers exceeds the limit {NAMESERVERS_MOST}."
+        raise Invalid(message, type="DNSNameServersExhausted")
+    if len(set(found)) < len(found):
+        raise Invalid("Invalid input for dns_nameservers. Reason: Duplicate nameserver.")
+    for server in found:
+        if server.version != cidr.version:
+            raise Invalid(f"Invalid input for operation: nameserver {server} is not an IPv{cidr.version} address.")
+    return [str(server) for server in found]
+
+
+def checked_routes(routes: Routes, cidr: Cidr) -> list[dict[str, str]]:
+    """In their order. Raises Invalid for more than 20, repeated ones, and the other family."""
+    if len(routes) > ROUTES_MOST:
+        message = f"Unable to complete operation: the number of host routes exceeds the limit {ROUTES_MOST}."
+        raise Invalid(message, type="HostRoutesExhausted")
+    found = []
+    for destination, nexthop in routes:
+        there = addresses.parse_cidr(destination, "host_routes")
+        through = parse_address(nexthop, "host_routes")
+        if there.version != cidr.version or through.version != cidr.version:
+            raise Invalid(f"Invalid input for operation: host route {there} is not of IPv{cidr.version}.")
+        found.append({"destination": str(there), "nexthop": str(through)})
+    if len({(route["destination"], route["nexthop"]) for route in found}) < len(found):
+        raise Invalid("Invalid input for host_routes. Reason: Duplicate hostroute.")
+    return found

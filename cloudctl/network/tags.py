@@ -1,0 +1,91 @@
+"""Tags of records, and the four filters on them. Reference: network.md, section 17."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Column, Connection, and_, delete, exists, insert, not_, select
+
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.network.standard import batches
+from cloudctl.network.tables import tags
+from cloudctl.rest.listing import Condition, Filter
+
+LENGTH = 255
+MOST = 50
+
+
+def of(conn: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
+    """Record id → its tags, sorted. Ids without tags are missing."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for some in batches(ids):
+        query = select(tags).where(tags.c.resource_id.in_(some)).order_by(tags.c.resource_id, tags.c.tag)
+        for row in conn.execute(query):
+            found[row.resource_id].append(row.tag)
+    return dict(found)
+
+
+def replace(conn: Connection, id: str, wanted: Iterable[str]) -> list[str]:
+    """Make `wanted` the record's tags; returns them sorted. Raises Invalid beyond 50."""
+    final = sorted(set(wanted))
+    if len(final) > MOST:
+        raise Invalid(f"The number of tags exceeds the maximum of {MOST}.")
+    forget(conn, id)
+    if final:
+        conn.execute(insert(tags), [{"resource_id": id, "tag": tag} for tag in final])
+    return final
+
+
+def add(conn: Connection, id: str, wanted: Iterable[str]) -> list[str]:
+    return replace(conn, id, {*of(conn, [id]).get(id, ()), *wanted})
+
+
+def remove(conn: Connection, id: str, tag: str) -> None:
+    """Raises NotFound."""
+    if conn.execute(delete(tags).where(tags.c.resource_id == id, tags.c.tag == tag)).rowcount == 0:
+        raise not_found(tag)
+
+
+def forget(conn: Connection, id: str) -> None:
+    """The record has no tags any more."""
+    conn.execute(delete(tags).where(tags.c.resource_id == id))
+
+
+def not_found(tag: str) -> NotFound:
+    return NotFound(f"Tag {tag[:LENGTH]} could not be found.", type="TagNotFound")
+
+
+# -- filters: comma lists
+
+
+def _words(values: Sequence[str]) -> list[str]:
+    return sorted({word for value in values for word in value.split(",") if word})
+
+
+def _has(id: Column[Any], tag: str) -> Condition:
+    return id.in_(select(tags.c.resource_id).where(tags.c.tag == tag))
+
+
+def _all(id: Column[Any], values: Sequence[str]) -> Condition:
+    return and_(*(_has(id, word) for word in _words(values))) if _words(values) else _nothing(id)
+
+
+def _any(id: Column[Any], values: Sequence[str]) -> Condition:
+    return id.in_(select(tags.c.resource_id).where(tags.c.tag.in_(_words(values)))) if _words(values) else _nothing(id)
+
+
+def _nothing(id: Column[Any]) -> Condition:
+    """A filter for the empty text finds what has no tag at all."""
+    return not_(exists().where(tags.c.resource_id == id))
+
+
+def filters(id: Column[Any]) -> dict[str, Filter]:
+    """`tags` (all of them), `tags-any` and their opposites."""
+    return {
+        "tags": lambda values: _all(id, values),
+        "tags-any": lambda values: _any(id, values),
+        "not-tags": lambda values: not_(_all(id, values)),
+        "not-tags-any": lambda values: not_(_any(id, values)),
+    }

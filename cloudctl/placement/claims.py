@@ -1,0 +1,137 @@
+"""Claims: a server takes its share of a host, or none of it.
+
+What is free is compared in the same statement that takes it, so two claims of the last place cannot both succeed,
+whatever the scheduler saw before. Reference: compute-scheduling.md, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import asdict
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
+
+from cloudctl.errors import CloudError
+from cloudctl.placement.filters import passing
+from cloudctl.placement.tables import allocations, hosts
+from cloudctl.placement.weighers import Weights, best_first
+from cloudctl.placement.wishes import HostState, Resources, Wish
+
+NOT_ENOUGH = "No valid host was found. There are not enough hosts available."
+
+
+class NoValidHost(CloudError):
+    """No host can take the server now."""
+
+
+# Built once, and given its values as parameters: building it costs more than running it.
+_take = (
+    update(hosts)
+    .where(
+        hosts.c.name == bindparam("on_host"),
+        hosts.c.used_vcpus + bindparam("more_vcpus") <= hosts.c.most_vcpus,
+        hosts.c.used_memory_mib + bindparam("more_memory") <= hosts.c.most_memory_mib,
+        hosts.c.used_disk_gib + bindparam("more_disk") <= hosts.c.most_disk_gib,
+    )
+    .values(
+        used_vcpus=hosts.c.used_vcpus + bindparam("more_vcpus"),
+        used_memory_mib=hosts.c.used_memory_mib + bindparam("more_memory"),
+        used_disk_gib=hosts.c.used_disk_gib + bindparam("more_disk"),
+    )
+)
+_new = insert(allocations)
+_held = select(allocations).where(allocations.c.consumer_id == bindparam("by")).order_by(allocations.c.host)
+_states = select(
+    hosts.c.name,
+    hosts.c.zone,
+    hosts.c.vcpus,
+    hosts.c.memory_mib,
+    hosts.c.disk_gib,
+    (hosts.c.most_vcpus - hosts.c.used_vcpus).label("free_vcpus"),
+    (hosts.c.most_memory_mib - hosts.c.used_memory_mib).label("free_memory_mib"),
+    (hosts.c.most_disk_gib - hosts.c.used_disk_gib).label("free_disk_gib"),
+    hosts.c.up,
+    hosts.c.forced_down,
+    hosts.c.enabled,
+    hosts.c.failed_builds,
+    hosts.c.hypervisor_type,
+    hosts.c.hypervisor_version,
+    hosts.c.cpu_info,
+).order_by(hosts.c.name)
+
+
+def host_states(conn: Connection) -> list[HostState]:
+    """Every host as the filters and weighers see it."""
+    return [
+        HostState(
+            name=row.name,
+            zone=row.zone,
+            vcpus=row.vcpus,
+            memory_mib=row.memory_mib,
+            disk_gib=row.disk_gib,
+            free_vcpus=row.free_vcpus,
+            free_memory_mib=row.free_memory_mib,
+            free_disk_gib=row.free_disk_gib,
+            up=row.up and not row.forced_down,
+            enabled=row.enabled,
+            failed_builds=row.failed_builds,
+            hypervisor_type=row.hypervisor_type,
+            hypervisor_version=row.hypervisor_version,
+            cpu_info=row.cpu_info,
+        )
+        for row in conn.execute(_states)
+    ]
+
+
+def claim(conn: Connection, consumer_id: str, project_id: str, wish: Wish, weights: Weights) -> HostState:
+    """The best host that takes the wish, its share taken. A consumer that holds a host keeps it.
+
+    Raises NoValidHost.
+    """
+    states = host_states(conn)
+    held = holding(conn, consumer_id)
+    if held:
+        return next(state for state in states if state.name == held[0].host)
+    for state in best_first(passing(states, wish), wish, weights):
+        if _taken(conn, state.name, wish.resources):
+            share = {"consumer_id": consumer_id, "host": state.name, "project_id": project_id}
+            conn.execute(_new, {**share, **asdict(wish.resources)})
+            return state
+    raise NoValidHost(NOT_ENOUGH)
+
+
+def _taken(conn: Connection, host: str, more: Resources) -> bool:
+    return _change(conn, host, more.vcpus, more.memory_mib, more.disk_gib)
+
+
+def _change(conn: Connection, host: str, vcpus: int, memory_mib: int, disk_gib: int) -> bool:
+    values = {"on_host": host, "more_vcpus": vcpus, "more_memory": memory_mib, "more_disk": disk_gib}
+    return conn.execute(_take, values).rowcount > 0
+
+
+def holding(conn: Connection, consumer_id: str) -> Sequence[Any]:
+    """The allocations of a consumer: one, or two while it moves."""
+    return conn.execute(_held, {"by": consumer_id}).all()
+
+
+def release(conn: Connection, consumer_id: str) -> None:
+    """Give everything back that the consumer holds. A repeat does nothing."""
+    for row in holding(conn, consumer_id):
+        mine = (allocations.c.consumer_id == consumer_id) & (allocations.c.host == row.host)
+        if conn.execute(delete(allocations).where(mine)).rowcount:
+            conn.execute(
+                update(hosts)
+                .where(hosts.c.name == row.host)
+                .values(
+                    used_vcpus=hosts.c.used_vcpus - row.vcpus,
+                    used_memory_mib=hosts.c.used_memory_mib - row.memory_mib,
+                    used_disk_gib=hosts.c.used_disk_gib - row.disk_gib,
+                )
+            )
+
+
+def held_by_others(conn: Connection, consumer_ids: Select[Any]) -> list[tuple[str, str]]:
+    """(consumer, host) of the allocations whose consumers are not among these."""
+    others = select(allocations.c.consumer_id, allocations.c.host).where(allocations.c.consumer_id.not_in(consumer_ids))
+    return [(row.consumer_id, row.host) for row in conn.execute(others)]

@@ -1,0 +1,150 @@
+"""Filters: which hosts can take a server at all. Reference: compute-scheduling.md, sections 4 and 5.
+
+Each is a function of a host and a wish. They run in the order of `FILTERS` and are asked no more once none is left.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from cloudctl.placement.wishes import AFFINITY, ANTI_AFFINITY, HostState, Wish
+
+Filter = Callable[[HostState, Wish], bool]
+
+
+def fits(host: HostState, wish: Wish) -> bool:
+    """There is room, and no single server is larger than the machine."""
+    wanted = wish.resources
+    return (
+        wanted.vcpus <= min(host.free_vcpus, host.vcpus)
+        and wanted.memory_mib <= min(host.free_memory_mib, host.memory_mib)
+        and wanted.disk_gib <= min(host.free_disk_gib, host.disk_gib)
+    )
+
+
+def not_excluded(host: HostState, wish: Wish) -> bool:
+    return host.name not in wish.excluded
+
+
+def in_zone(host: HostState, wish: Wish) -> bool:
+    return wish.zone is None or host.zone == wish.zone
+
+
+def requested(host: HostState, wish: Wish) -> bool:
+    return wish.requested is None or host.name == wish.requested
+
+
+def serves(host: HostState, wish: Wish) -> bool:
+    """Its service is enabled and alive."""
+    return host.enabled and host.up
+
+
+def capable(host: HostState, wish: Wish) -> bool:
+    """Every extra spec `capabilities:<name>` matches what the host says of itself."""
+    told: Mapping[str, object] = {
+        "hypervisor_type": host.hypervisor_type,
+        "hypervisor_version": host.hypervisor_version,
+        "vcpus_total": host.vcpus,
+        "memory_mb": host.memory_mib,
+        "free_ram_mb": host.free_memory_mib,
+        "host": host.name,
+        **{f"cpu_info:{key}": value for key, value in host.cpu_info.items()},
+    }
+    for key, wanted in wish.extra_specs.items():
+        scope, _, name = key.partition(":")
+        if scope == "capabilities" and (name not in told or not matches(wanted, str(told[name]))):
+            return False
+    return True
+
+
+def suits_image(host: HostState, wish: Wish) -> bool:
+    """The image's architecture and hypervisor type, where it names them, are the host's."""
+    architecture = wish.image_properties.get("hw_architecture")
+    own = host.cpu_info.get("arch")
+    if architecture and own and architecture != own:
+        return False
+    kind = wish.image_properties.get("img_hv_type")
+    return not kind or kind.lower() == host.hypervisor_type.lower()
+
+
+def apart_from_group(host: HostState, wish: Wish) -> bool:
+    group = wish.group
+    if group is None or group.policy != ANTI_AFFINITY:
+        return True
+    return group.members.get(host.name, 0) < group.most_per_host
+
+
+def with_group(host: HostState, wish: Wish) -> bool:
+    group = wish.group
+    if group is None or group.policy != AFFINITY:
+        return True
+    return not group.members or host.name in group.members
+
+
+def same_host(host: HostState, wish: Wish) -> bool:
+    return wish.same_as is None or host.name in wish.same_as
+
+
+def different_host(host: HostState, wish: Wish) -> bool:
+    return host.name not in wish.different_from
+
+
+FILTERS: tuple[Filter, ...] = (
+    not_excluded,
+    requested,
+    in_zone,
+    fits,
+    serves,
+    capable,
+    suits_image,
+    apart_from_group,
+    with_group,
+    different_host,
+    same_host,
+)
+
+
+def passing(hosts: Iterable[HostState], wish: Wish, filters: Iterable[Filter] = FILTERS) -> list[HostState]:
+    """The hosts that every filter lets through. An ordered host is questioned by none of them."""
+    if wish.forced is not None:
+        return [host for host in hosts if host.name == wish.forced and host.name not in wish.excluded]
+    left = list(hosts)
+    for test in filters:
+        left = [host for host in left if test(host, wish)]
+        if not left:
+            break
+    return left
+
+
+NUMERIC = {"=": operator.ge, "==": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le}
+TEXTUAL = {
+    "s==": operator.eq,
+    "s!=": operator.ne,
+    "s<": operator.lt,
+    "s<=": operator.le,
+    "s>": operator.gt,
+    "s>=": operator.ge,
+}
+OR = re.compile(r"<or>\s*(\S+)")
+
+
+def matches(wanted: str, value: str) -> bool:
+    """An extra spec's value with its operator against what a host has; without an operator the texts are equal."""
+    word, _, rest = wanted.strip().partition(" ")
+    rest = rest.strip()
+    if word in NUMERIC:
+        try:
+            return bool(NUMERIC[word](float(value), float(rest)))
+        except ValueError:
+            return False
+    if word in TEXTUAL:
+        return bool(TEXTUAL[word](value, rest))
+    if word == "<in>":
+        return rest in value
+    if word == "<all-in>":
+        return all(item in value for item in rest.split())
+    if word == "<or>":
+        return value in OR.findall(wanted)
+    return value == wanted.strip()

@@ -1,0 +1,128 @@
+"""Hosts: the machines that the hypervisor drivers serve, and what may be promised of each.
+
+Reference: compute-scheduling.md, sections 2 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
+
+from cloudctl.db.columns import new_id
+from cloudctl.drivers.specs import HostInventory
+from cloudctl.placement.tables import allocations, hosts
+
+# Built once: building costs more than running it.
+_succeeded = (
+    update(hosts).where(hosts.c.name == bindparam("of_host"), hosts.c.failed_builds > 0).values(failed_builds=0)
+)
+
+
+@frozen
+class Promises:
+    """How much more (or less) than it has may be promised of a host, and which zone it is in."""
+
+    cpu_ratio: float = 4.0
+    ram_ratio: float = 1.0
+    disk_ratio: float = 1.0
+    reserved_vcpus: int = 0
+    reserved_memory_mib: int = 512
+    reserved_disk_gib: int = 0
+    default_zone: str = "nova"
+    zones: Mapping[str, Sequence[str]] = field(factory=dict)  # zone → its hosts, by name
+
+    def zone_of(self, name: str) -> str:
+        return next((zone for zone, names in self.zones.items() if name in names), self.default_zone)
+
+    def most(self, host: HostInventory) -> dict[str, int]:
+        """(total - reserved) x ratio of each resource, at least 0."""
+        return {
+            "most_vcpus": max(0, int((host.vcpus - self.reserved_vcpus) * self.cpu_ratio)),
+            "most_memory_mib": max(0, int((host.memory_mib - self.reserved_memory_mib) * self.ram_ratio)),
+            "most_disk_gib": max(0, int((host.disk_gib - self.reserved_disk_gib) * self.disk_ratio)),
+        }
+
+
+def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
+    """Write down what the drivers say of their hosts. Those that no driver serves any more are down."""
+    known = {row.name: row for row in conn.execute(select(hosts))}
+    for host in found:
+        values = {
+            "zone": promises.zone_of(host.name),
+            "hypervisor_type": host.hypervisor_type,
+            "hypervisor_version": host.hypervisor_version,
+            "host_ip": host.host_ip,
+            "cpu_info": dict(host.cpu_info),
+            "vcpus": host.vcpus,
+            "memory_mib": host.memory_mib,
+            "disk_gib": host.disk_gib,
+            "up": host.up,
+            **promises.most(host),
+        }
+        # A host that does not answer was last seen when it still did.
+        seen = {"seen_at": now} if host.up or host.name not in known else {}
+        if host.name in known:
+            conn.execute(update(hosts).where(hosts.c.name == host.name).values(**values, **seen))
+        else:
+            conn.execute(
+                insert(hosts).values(id=new_id(), service_id=new_id(), name=host.name, created_at=now, **values, **seen)
+            )
+    gone = known.keys() - {host.name for host in found}
+    if gone:
+        conn.execute(update(hosts).where(hosts.c.name.in_(gone)).values(up=False))
+
+
+def every(conn: Connection) -> Sequence[Row[Any]]:
+    """All hosts, by number."""
+    return conn.execute(select(hosts).order_by(hosts.c.number)).all()
+
+
+def named(conn: Connection, name: str) -> Row[Any] | None:
+    return conn.execute(select(hosts).where(hosts.c.name == name)).first()
+
+
+def zones(conn: Connection) -> dict[str, bool]:
+    """Zone → whether a server can be asked for there: it has an enabled host. By name."""
+    enabled = func.max(case((hosts.c.enabled, 1), else_=0))
+    rows = conn.execute(select(hosts.c.zone, enabled).group_by(hosts.c.zone).order_by(hosts.c.zone))
+    return {zone: bool(usable) for zone, usable in rows}
+
+
+def is_alive(row: Row[Any]) -> bool:
+    return bool(row.up and not row.forced_down)
+
+
+def status(row: Row[Any]) -> str:
+    """`host_status` of the servers on it: UP, DOWN (an administrator's word), UNKNOWN (silent) or MAINTENANCE."""
+    if row.forced_down:
+        return "DOWN"
+    if not row.up:
+        return "UNKNOWN"
+    return "UP" if row.enabled else "MAINTENANCE"
+
+
+def change_service(conn: Connection, number: int, **values: Any) -> None:
+    """`enabled`, `disabled_reason`, `forced_down` of one host's service."""
+    conn.execute(update(hosts).where(hosts.c.number == number).values(**values))
+
+
+def forget(conn: Connection, number: int) -> bool:
+    """Drop a host that holds no allocation; False if it holds some."""
+    host = conn.execute(select(hosts.c.name).where(hosts.c.number == number)).scalar_one()
+    held = select(allocations.c.host).where(allocations.c.host == host).exists()
+    gone = conn.execute(hosts.delete().where(and_(hosts.c.number == number, ~held)))
+    return gone.rowcount > 0
+
+
+def build_failed(conn: Connection, name: str) -> None:
+    """Lower the host's weight until a build there succeeds."""
+    conn.execute(update(hosts).where(hosts.c.name == name).values(failed_builds=hosts.c.failed_builds + 1))
+
+
+def build_succeeded(conn: Connection, name: str) -> None:
+    """Writes nothing for a host without failures: boots on one host must not wait for each other."""
+    conn.execute(_succeeded, {"of_host": name})

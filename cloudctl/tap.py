@@ -1,0 +1,88 @@
+"""`twist cloudctl`: options in, service out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.internet.endpoints import serverFromString
+from twisted.python import usage
+
+from cloudctl import app, config
+from cloudctl.errors import ConfigError
+
+
+class Options(usage.Options):
+    """What the command line can say; the rest is in the configuration file."""
+
+    synopsis = "[options]"
+    longdesc = "Run a whole OpenStack-compatible cloud. etc/cloudctl.toml shows every option of the configuration file."
+    optParameters = [  # noqa: RUF012 - the form that usage.Options asks for
+        ["config", "c", None, "Configuration file (TOML)."],
+        ["state-dir", "s", None, "Where the database, images and keys are kept [default: ./state]."],
+        ["ha-listen", None, None, "Endpoint of the instance-HA API, e.g. tcp:15868:interface=127.0.0.1."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listen: list[str] = []
+        self.config: config.Config | None = None
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Endpoint of the main APIs, e.g. tcp:8780:interface=127.0.0.1 or unix:/run/cloud.sock. May be repeated."""
+        self.listen.append(endpoint)
+
+    opt_l = opt_listen
+
+    def postOptions(self) -> None:
+        """Read the configuration. Raises UsageError, which `twist` prints in one line before it exits with 64."""
+        try:
+            self.config = self._read()
+        except ConfigError as error:
+            raise usage.UsageError("; ".join(error.problems)) from None
+
+    def _read(self) -> config.Config:
+        tables = config.read(Path(self["config"])) if self["config"] else {}
+        state_dir = self["state-dir"] or tables.pop("state_dir", None) or "state"
+        tables.pop("state_dir", None)
+        if not isinstance(state_dir, str):
+            raise ConfigError(["state_dir: must be a string"])
+        overrides: dict[str, Any] = {}
+        if self.listen:
+            overrides["listen"] = self.listen
+        if self["ha-listen"] is not None:
+            overrides["ha_listen"] = [self["ha-listen"]] if self["ha-listen"] else []
+        made = config.build(tables, app.SECTIONS, Path(state_dir).absolute(), overrides)
+        check_endpoints(made)
+        return made
+
+
+def check_endpoints(made: config.Config) -> None:
+    """Raises ConfigError for each listener that is no endpoint string."""
+    from twisted.internet import reactor
+
+    problems = []
+    for name in ("listen", "ha_listen"):
+        for text in getattr(made.server, name):
+            try:
+                serverFromString(reactor, text)
+            except Exception as error:  # endpoint parsers are plugins and raise what they like
+                problems.append(f"server.{name}: {text!r} is no endpoint: {error}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def makeService(options: Options) -> IService:
+    """The cloud, ready to start. Raises SystemExit with the reason in one line if it cannot work."""
+    from twisted.internet import reactor
+
+    assert options.config is not None
+    passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
+    try:
+        cloud = app.Cloud(options.config, reactor)
+        cloud.prepare(passwords)
+    except ConfigError as error:
+        raise SystemExit("cloudctl: " + "; ".join(error.problems)) from None
+    return cloud

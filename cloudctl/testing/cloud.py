@@ -1,0 +1,152 @@
+"""A whole cloud in memory, on a Clock, without sockets and threads: for the tests of cloudctl and of its users.
+
+cloud = MemoryCloud()
+demo = cloud.client("demo")
+server = demo.post("/compute/v2.1/servers", {"server": {...}}).json()["server"]
+cloud.settle()
+assert demo.get(f"/compute/v2.1/servers/{server['id']}").json()["server"]["status"] == "ACTIVE"
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+from twisted.internet.task import Clock
+
+from cloudctl.app import SECTIONS, Cloud
+from cloudctl.config import build
+from cloudctl.db import Database
+from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.testing.http import Response, request
+
+PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
+# Settled after this many virtual seconds, or never.
+PATIENCE = 4000.0
+
+
+class MemoryCloud:
+    """`tables` is a configuration as the TOML file has it; `start` is the Clock's first time in seconds (epoch)."""
+
+    def __init__(
+        self, tables: Mapping[str, Any] | None = None, *, start: float = 1_800_000_000.0, state_dir: Path | None = None
+    ) -> None:
+        self.clock = Clock()
+        self.clock.rightNow = start
+        self.config = build(tables or {}, SECTIONS, state_dir or Path("/nonexistent"))
+        self.cloud = Cloud.in_memory(self.config, self.clock)
+        self.cloud.prepare(PASSWORDS)
+        self.cloud.startService()
+        self.site = self.cloud.site
+        self.ha_site = self.cloud.ha_site
+        self._tokens: dict[tuple[str, str], str] = {}
+
+    @property
+    def db(self) -> Database:
+        return self.cloud.db
+
+    def transact(self, fn: Any, *args: Any) -> Any:
+        """`fn(conn, …)` in a transaction of its own."""
+        return self.db.transact(False, fn, *args)
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def settle(self) -> None:
+        """Advance the clock until no task is open. Raises AssertionError if some never end."""
+        end = self.clock.seconds() + PATIENCE
+        while self.transact(_open_tasks):
+            if self.clock.seconds() > end:
+                raise AssertionError(f"still open after {PATIENCE} s: {self.transact(_open_kinds)}")
+            self.clock.advance(0.5)
+
+    def client(self, user: str = "demo", project: str | None = None, **headers: str) -> Client:
+        """Requests as a user of domain Default, scoped to the project (by default the one with the user's name)."""
+        scope = {"project": {"name": project or user, "domain": {"id": "default"}}}
+        return Client(self, self.token(user, PASSWORDS.get(user, user), scope), headers)
+
+    def anonymous(self, **headers: str) -> Client:
+        return Client(self, None, headers)
+
+    def token(self, user: str, password: str, scope: Mapping[str, Any] | None = None) -> str:
+        """A new token, or the one of an earlier call that has not expired."""
+        key = (user, json.dumps(scope, sort_keys=True))
+        if key not in self._tokens:
+            self._tokens[key] = self.login(user, password, scope)
+        return self._tokens[key]
+
+    def login(self, user: str, password: str, scope: Mapping[str, Any] | None = None) -> str:
+        """A new token by password."""
+        credentials = {"user": {"name": user, "domain": {"id": "default"}, "password": password}}
+        auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": credentials}}
+        if scope is not None:
+            auth["scope"] = scope
+        answer = self.anonymous().post("/identity/v3/auth/tokens", {"auth": auth})
+        assert answer.status == 201, answer
+        return str(answer.headers["x-subject-token"])
+
+    def close(self) -> None:
+        self.cloud.stopService()
+        self.clock.advance(0)
+
+
+class Client:
+    """Sends JSON with one token. `ha=True` asks the instance-HA listener."""
+
+    def __init__(self, cloud: MemoryCloud, token: str | None, headers: Mapping[str, str] | None = None) -> None:
+        self.cloud = cloud
+        self.token = token
+        self.headers = dict(headers or {})
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        json: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        ha: bool = False,
+    ) -> Response:
+        sent = {**({"X-Auth-Token": self.token} if self.token else {}), **self.headers}
+        if body is None:
+            body = b"" if json is None else _dumps(json)
+            if json is not None:
+                sent["Content-Type"] = "application/json"
+        sent |= dict(headers or {})
+        site = self.cloud.ha_site if ha else self.cloud.site
+        return request(site, method, path, headers=sent, body=body)
+
+    def get(self, path: str, **options: Any) -> Response:
+        return self.request("GET", path, **options)
+
+    def head(self, path: str, **options: Any) -> Response:
+        return self.request("HEAD", path, **options)
+
+    def post(self, path: str, json: Any = None, **options: Any) -> Response:
+        return self.request("POST", path, json, **options)
+
+    def put(self, path: str, json: Any = None, **options: Any) -> Response:
+        return self.request("PUT", path, json, **options)
+
+    def patch(self, path: str, json: Any = None, **options: Any) -> Response:
+        return self.request("PATCH", path, json, **options)
+
+    def delete(self, path: str, **options: Any) -> Response:
+        return self.request("DELETE", path, **options)
+
+
+def _dumps(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _open_tasks(conn: Connection) -> int:
+    return int(conn.execute(select(func.count()).select_from(tasks).where(tasks.c.state.in_(OPEN))).scalar_one())
+
+
+def _open_kinds(conn: Connection) -> list[Any]:
+    query = select(tasks.c.kind, tasks.c.state, tasks.c.step, tasks.c.error).where(tasks.c.state.in_(OPEN))
+    return [tuple(row) for row in conn.execute(query)]

@@ -1,0 +1,45 @@
+"""The block storage API's tree. Microversions 3.0 to 3.71; a project id may stand behind the version in every path."""
+
+from __future__ import annotations
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.rest import faults
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.volume.api.actions import VolumeActions
+from cloudctl.volume.api.attaching import Attaching
+from cloudctl.volume.api.attachments import Attachments
+from cloudctl.volume.api.cloud import Extensions, Pools, ResourceFilters, Services, Zones
+from cloudctl.volume.api.links import VERSION
+from cloudctl.volume.api.messages import Messages
+from cloudctl.volume.api.metadata import VolumeMetadata
+from cloudctl.volume.api.quotas import Limits, QuotaSets
+from cloudctl.volume.api.types import DefaultTypes, Types
+from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
+from cloudctl.volume.api.volumes import Volumes
+from cloudctl.volume.options import VolumeOptions
+
+
+def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> ApiApp:
+    """`backend` is asked while a request waits only to connect hosts, and for its capacity."""
+    resources = (
+        Volumes(db, options),
+        VolumeMetadata(db),
+        VolumeActions(db, options),
+        Attaching(db, backend),
+        Attachments(db, backend),
+        Types(db, options),
+        DefaultTypes(db),
+        QuotaSets(db, options),
+        Limits(db, options),
+        Messages(db),
+        Services(db, options),
+        Pools(backend, options),
+        Zones(options),
+        Extensions(),
+        ResourceFilters(),
+    )
+    pipeline = Pipeline(http, "volume", faults.VOLUME, VERSIONS, legacy_request_id=True)
+    mounts = [("", VersionDocuments()), *((VERSION, resource) for resource in resources)]
+    return ApiApp(pipeline, mounts, project_in_path=True)

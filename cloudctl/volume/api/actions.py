@@ -1,0 +1,117 @@
+"""Actions on volumes: size, flags and statuses. Reference: volume.md, section 3."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import frozen
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+from cloudctl.volume import operations, states, volumes
+from cloudctl.volume.api.fields import Key, ReplaceMetadata, Size, Word
+from cloudctl.volume.api.volumes import delete
+from cloudctl.volume.operations import Reset
+from cloudctl.volume.options import VolumeOptions
+
+ACTION = "/volumes/<volume_id>/action"
+
+
+@frozen
+class Extend:
+    new_size: Size
+
+
+@frozen
+class SetBootable:
+    bootable: LooseBool
+
+
+@frozen
+class SetReadonly:
+    readonly: LooseBool
+
+
+@frozen
+class ResetStatus:
+    status: Word | Missing = MISSING
+    attach_status: Literal["attached", "detached"] | Missing = MISSING
+    migration_status: Literal["migrating", "error", "success", "completing", "none", "starting"] | Missing | None = (
+        MISSING
+    )
+
+    def reset(self) -> Reset:
+        """Raises Invalid."""
+        sent = given(self)
+        if not sent:
+            raise Invalid("Must specify 'status', 'attach_status' or 'migration_status' for update.")
+        status = sent.get("status")
+        if status is not None:
+            sent["status"] = status = status.lower()
+            if status not in states.RESETTABLE:
+                raise Invalid(f"Must specify a valid status: {status[:64]!r} is none that can be set.")
+        if "migration_status" in sent and sent["migration_status"] is None:
+            sent["migration_status"] = "none"
+        return Reset(**sent)
+
+
+@frozen
+class UnsetImageMetadata:
+    key: Key
+
+
+class VolumeActions:
+    routes = Routes("Volume actions")
+
+    def __init__(self, db: Database, options: VolumeOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.action(ACTION, "os-extend", policy="volume:volumes:extend", body=Body(Extend))
+    async def extend(self, call: Call, volume_id: str, body: Extend) -> None:
+        """Make a volume larger."""
+        await self.db.run(operations.extend, call, volume_id, body.new_size, self.options)
+
+    @routes.action(ACTION, "os-set_bootable", policy="volume:volumes:update", status=200, body=Body(SetBootable))
+    async def set_bootable(self, call: Call, volume_id: str, body: SetBootable) -> None:
+        """Say whether servers can boot from a volume."""
+        await self.db.run(operations.set_bootable, call, volume_id, body.bootable)
+
+    @routes.action(ACTION, "os-update_readonly_flag", policy="volume:volumes:update", body=Body(SetReadonly))
+    async def set_readonly(self, call: Call, volume_id: str, body: SetReadonly) -> None:
+        """Say whether a volume may be attached for reading only."""
+        await self.db.run(operations.set_readonly, call, volume_id, body.readonly)
+
+    @routes.action(ACTION, "os-reset_status", policy="volume:volumes:reset_status", body=Body(ResetStatus))
+    async def reset_status(self, call: Call, volume_id: str, body: ResetStatus) -> None:
+        """Set a status by hand; the volume itself stays as it is."""
+        await self.db.run(operations.reset, call, volume_id, body.reset())
+
+    @routes.action(ACTION, "os-force_delete", policy="volume:volumes:force_delete")
+    async def force_delete(self, call: Call, volume_id: str) -> None:
+        """Delete a volume whatever its status is."""
+        await self.db.run(delete, call, volume_id, True)
+
+    @routes.action(
+        ACTION, "os-set_image_metadata", policy="volume:volumes:update", status=200, body=Body(ReplaceMetadata)
+    )
+    async def set_image_metadata(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Any:
+        """Add to the image metadata of a volume."""
+        found = await self.db.run(operations.set_image_metadata, call, volume_id, body.metadata)
+        return {"metadata": found}
+
+    @routes.action(ACTION, "os-show_image_metadata", policy="volume:volumes:show", status=200)
+    async def show_image_metadata(self, call: Call, volume_id: str) -> Any:
+        """Show the image metadata of a volume."""
+        row = await self.db.read(volumes.visible, call, volume_id)
+        return {"metadata": row.image_metadata}
+
+    @routes.action(
+        ACTION, "os-unset_image_metadata", policy="volume:volumes:update", status=200, body=Body(UnsetImageMetadata)
+    )
+    async def unset_image_metadata(self, call: Call, volume_id: str, body: UnsetImageMetadata) -> None:
+        """Delete one entry of the image metadata."""
+        await self.db.run(operations.unset_image_metadata, call, volume_id, body.key)

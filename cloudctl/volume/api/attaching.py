@@ -1,0 +1,159 @@
+"""The classic way to attach a volume: one action a step. Reference: volume.md, section 3."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.rest.body import Body, Length, Uuid
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+from cloudctl.volume import attachments, connections, operations, states, volumes
+from cloudctl.volume.api import views
+from cloudctl.volume.api.actions import ACTION
+from cloudctl.volume.api.fields import HostName, Object
+
+
+@frozen
+class Attach:
+    mountpoint: Annotated[str, Length(1, 255)]
+    instance_uuid: Uuid | None = None
+    host_name: HostName | None = None
+    mode: Literal["rw", "ro"] = "rw"
+
+
+@frozen
+class Detach:
+    attachment_id: Uuid | None = None
+
+
+@frozen
+class InitializeConnection:
+    connector: Object
+
+
+@frozen
+class TerminateConnection:
+    connector: Object | None
+
+
+@frozen
+class ForceDetach:
+    attachment_id: Uuid | None = None
+    connector: Object | None = None
+
+
+def host_of(connector: Object) -> str:
+    """Raises Invalid unless a connector names its host."""
+    host = connector.get("host")
+    if not isinstance(host, str) or not 1 <= len(host) <= 255:
+        raise Invalid("Invalid input received: the connector needs the key 'host', a string of 1 to 255 characters.")
+    return host
+
+
+class Attaching:
+    routes = Routes("Volume actions")
+
+    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
+        self.db = db
+        self.backend = backend
+
+    @routes.action(ACTION, "os-reserve", policy="volume:volumes:attach")
+    async def reserve(self, call: Call, volume_id: str) -> None:
+        """Keep a volume for somebody who will attach it."""
+        await self.db.run(operations.reserve, call, volume_id)
+
+    @routes.action(ACTION, "os-unreserve", policy="volume:volumes:attach")
+    async def unreserve(self, call: Call, volume_id: str) -> None:
+        """Give up a reservation."""
+        await self.db.run(operations.unreserve, call, volume_id)
+
+    @routes.action(ACTION, "os-begin_detaching", policy="volume:volumes:attach")
+    async def begin_detaching(self, call: Call, volume_id: str) -> None:
+        """Say that a volume is about to be detached."""
+        await self.db.run(operations.begin_detaching, call, volume_id)
+
+    @routes.action(ACTION, "os-roll_detaching", policy="volume:volumes:attach")
+    async def roll_detaching(self, call: Call, volume_id: str) -> None:
+        """Say that a volume is not detached after all."""
+        await self.db.run(operations.roll_detaching, call, volume_id)
+
+    @routes.action(ACTION, "os-attach", policy="volume:volumes:attach", body=Body(Attach))
+    async def attach(self, call: Call, volume_id: str, body: Attach) -> None:
+        """Say that a volume is attached."""
+        if body.instance_uuid is None and body.host_name is None:
+            raise Invalid(
+                "Invalid request to attach volume to an invalid target: instance_uuid or host_name is needed."
+            )
+        await self.db.run(
+            operations.attach, call, volume_id, body.instance_uuid, body.host_name, body.mountpoint, body.mode
+        )
+
+    @routes.action(ACTION, "os-detach", policy="volume:volumes:attach", body=Body(Detach | None))
+    async def detach(self, call: Call, volume_id: str, body: Detach | None) -> None:
+        """Say that a volume is detached."""
+        await self.db.run(operations.detach, call, volume_id, body.attachment_id if body else None)
+
+    @routes.action(ACTION, "os-force_detach", policy="volume:volumes:force_detach", body=Body(ForceDetach))
+    async def force_detach(self, call: Call, volume_id: str, body: ForceDetach) -> None:
+        """End an attachment whose other side is gone, and disconnect its host."""
+        if body.connector is not None:
+            host = host_of(body.connector)
+            await self.db.read(_demand_unmanaged, call, volume_id, host)
+            await connections.disconnect(self.backend, volume_id, host)
+        await self.db.run(operations.detach, call, volume_id, body.attachment_id)
+
+    @routes.action(
+        ACTION,
+        "os-initialize_connection",
+        policy="volume:volumes:attach",
+        status=200,
+        body=Body(InitializeConnection),
+    )
+    async def initialize_connection(self, call: Call, volume_id: str, body: InitializeConnection) -> Any:
+        """Let a host use a volume, and say how."""
+        host = host_of(body.connector)
+        await self.db.read(_demand_connectable, call, volume_id)
+        info = await connections.connect(self.backend, volume_id, host)
+        return {
+            "connection_info": {
+                "driver_volume_type": info["driver_volume_type"],
+                "data": views.connection_data(info, None),
+                "enforce_multipath": False,
+            }
+        }
+
+    @routes.action(ACTION, "os-terminate_connection", policy="volume:volumes:attach", body=Body(TerminateConnection))
+    async def terminate_connection(self, call: Call, volume_id: str, body: TerminateConnection) -> None:
+        """Let a host, or no host but the compute service's, use a volume any more."""
+        host = None if body.connector is None else host_of(body.connector)
+        kept = await self.db.read(_demand_unmanaged, call, volume_id, host)
+        leaving = await connections.hosts(self.backend, volume_id) if host is None else (host,)
+        for each in leaving:
+            if each not in kept:
+                await connections.disconnect(self.backend, volume_id, each)
+
+
+def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
+    volume = volumes.visible(conn, call, volume_id)
+    if volume.status == states.MAINTENANCE:
+        raise Conflict("Invalid volume: The volume connection cannot be initialized in maintenance mode.")
+    if volume.status in states.GONE:
+        raise Conflict(f"Invalid volume: Volume {volume_id} is in status {volume.status}.")
+
+
+def _demand_unmanaged(conn: Connection, call: Call, volume_id: str, host: str | None) -> set[str]:
+    """The hosts that the compute service has connected. Raises Conflict if `host` is one, and the caller is not it."""
+    volumes.visible(conn, call, volume_id)
+    if call.may("volume:volumes:use_managed"):
+        return set()
+    present = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
+    kept = {row.host: row for row in present if row.managed and row.host and row.status not in volumes.BROKEN}
+    if host in kept:
+        raise attachments.managed(kept[host])
+    return set(kept)

@@ -1,0 +1,195 @@
+"""Attachments on the wire: the way of newer clients to attach. Reference: volume.md, section 4."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, update
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.errors import CloudError, Conflict, Invalid
+from cloudctl.rest.body import Body, Uuid
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.route import Routes
+from cloudctl.volume import attachments, connections, search, states, volumes
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.attaching import host_of
+from cloudctl.volume.api.fields import Object
+from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.tables import volume_attachments as table
+
+SINCE = (3, 27)
+MODE = (3, 54)
+
+FILTERS = {
+    "volume_id": By(always(equals(table.c.volume_id))),
+    "status": By(always(equals(table.c.status))),
+    "instance_id": By(always(equals(table.c.server_id))),
+    "attach_status": By(always(equals(table.c.status))),
+    "id": By(always(equals(table.c.id)), admin=True),
+    "project_id": By(always(equals(table.c.project_id)), admin=True),
+}
+
+
+@frozen
+class CreateAttachment:
+    volume_uuid: Uuid
+    instance_uuid: Uuid | None = None
+    connector: Object | None = None
+
+
+@frozen
+class CreateAttachmentWithMode(CreateAttachment):
+    mode: Literal["rw", "ro"] = "rw"
+
+
+@frozen
+class UpdateAttachment:
+    connector: Object
+
+
+class Attachments:
+    routes = Routes("Attachments")
+
+    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
+        self.db = db
+        self.backend = backend
+
+    @routes.get("/attachments", policy="volume:attachments:list", since=SINCE)
+    async def list(self, call: Call) -> Any:
+        """List attachments."""
+        found, total = await self.db.read(_found, call)
+        items = [views.attachment_summary(row) for row in found.rows]
+        return lists.answer(call, "attachments", items, found, total)
+
+    @routes.get("/attachments/detail", policy="volume:attachments:list", since=SINCE)
+    async def list_detail(self, call: Call) -> Any:
+        """List attachments with all fields."""
+        found, total = await self.db.read(_found, call)
+        items = [views.attachment(row) for row in found.rows]
+        return lists.answer(call, "attachments", items, found, total)
+
+    @routes.post(
+        "/attachments",
+        policy="volume:attachments:create",
+        since=SINCE,
+        body={
+            (3, 0): Body(CreateAttachment, key="attachment"),
+            MODE: Body(CreateAttachmentWithMode, key="attachment"),
+        },
+    )
+    async def create(self, call: Call, body: CreateAttachment) -> Any:
+        """Reserve a volume for a server, and connect a host if one is given."""
+        host = host_of(body.connector) if body.connector else None
+        attachment_id = await self.db.run(_create, call, body, host)
+        if host is not None:
+            await self._connect(call, attachment_id, host)
+        return await self.show(call, attachment_id)
+
+    @routes.get("/attachments/<attachment_id>", policy="volume:attachments:show", since=SINCE)
+    async def show(self, call: Call, attachment_id: str) -> Any:
+        """Show an attachment."""
+        row = await self.db.read(attachments.visible, call, attachment_id)
+        return {"attachment": views.attachment(row)}
+
+    @routes.put(
+        "/attachments/<attachment_id>",
+        policy="volume:attachments:update",
+        since=SINCE,
+        body=Body(UpdateAttachment, key="attachment"),
+    )
+    async def update(self, call: Call, attachment_id: str, body: UpdateAttachment) -> Any:
+        """Connect a host."""
+        host = host_of(body.connector)
+        await self.db.run(_begin_connecting, call, attachment_id, host, body.connector)
+        await self._connect(call, attachment_id, host)
+        return await self.show(call, attachment_id)
+
+    @routes.delete("/attachments/<attachment_id>", policy="volume:attachments:delete", since=SINCE, status=200)
+    async def delete(self, call: Call, attachment_id: str) -> Any:
+        """End an attachment. Its host is disconnected before it is gone."""
+        left = await self.db.run(_delete, call, attachment_id)
+        return {"attachments": [views.attachment_summary(row) for row in left]}
+
+    @routes.action(
+        "/attachments/<attachment_id>/action",
+        "os-complete",
+        policy="volume:attachments:update",
+        since=(3, 44),
+        status=204,
+    )
+    async def complete(self, call: Call, attachment_id: str) -> None:
+        """Say that the volume is attached now."""
+        await self.db.run(_complete, call, attachment_id)
+
+    async def _connect(self, call: Call, attachment_id: str, host: str) -> None:
+        """The host may be connected in vain if this process dies here; whoever ends the attachment disconnects it."""
+        row = await self.db.read(attachments.visible, call, attachment_id)
+        try:
+            info = await connections.connect(self.backend, row.volume_id, host)
+        except CloudError:
+            await self.db.run(attachments.fail, attachment_id, call.now)
+            raise
+        await self.db.run(attachments.connected, attachment_id, info)
+
+
+def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    unknown = attachments.unknown(call.query.get("marker") or "")
+    return lists.page(conn, call, search.ATTACHMENTS, where, unknown)
+
+
+def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
+    volume = volumes.visible(conn, call, body.volume_uuid)
+    mode = body.mode if isinstance(body, CreateAttachmentWithMode) else None
+    if body.connector is not None and body.connector.get("mode") in ("rw", "ro"):
+        mode = mode or body.connector["mode"]
+    if volume.readonly == "True" and mode == "rw":
+        raise Invalid(f"Invalid attaching mode 'rw' for volume {volume.id}.")
+    attachment_id = attachments.reserve(
+        conn, volume.id, body.instance_uuid, project_id=None, now=call.now, mode=mode, managed=False
+    )
+    if host is not None:
+        _connecting(conn, call, attachment_id, host, body.connector or {})
+    return attachment_id
+
+
+def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: str, connector: Object) -> None:
+    attachment = attachments.visible(conn, call, attachment_id)
+    volume = volumes.lock(conn, attachment.volume_id)
+    if "error" in volume.status or volume.status == states.DELETING:
+        raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
+    others = attachments.of_volume(conn, [volume.id])[volume.id]
+    if not volume.multiattach and any(row.host and row.server_id != attachment.server_id for row in others):
+        raise Conflict(f"Resource conflict: duplicate connectors detected on volume {volume.id}")
+    _connecting(conn, call, attachment_id, host, connector)
+
+
+def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, connector: Object) -> None:
+    mountpoint = connector.get("mountpoint")
+    device = mountpoint if isinstance(mountpoint, str) and 0 < len(mountpoint) <= 255 else None
+    attachments.connect(conn, attachment_id, host, call.now, device)
+    if connector.get("mode") in ("rw", "ro"):
+        mine = (table.c.id == attachment_id) & table.c.mode.is_(None)
+        conn.execute(update(table).where(mine).values(mode=connector["mode"]))
+
+
+def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Row[Any]]:
+    """Those that the volume still has."""
+    attachment = attachments.visible(conn, call, attachment_id)
+    volumes.lock(conn, attachment.volume_id)
+    attachments.end(conn, call, attachment)
+    present = attachments.of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
+    return [row for row in present if row.id != attachment_id]
+
+
+def _complete(conn: Connection, call: Call, attachment_id: str) -> None:
+    attachment = attachments.visible(conn, call, attachment_id)
+    if attachment.status == attachments.RESERVED:
+        raise Conflict(f"Resource conflict: attachment {attachment_id} has no connector yet.")
+    if attachment.status not in (attachments.ATTACHING, attachments.ATTACHED):
+        raise Conflict(f"Resource conflict: attachment {attachment_id} is {attachment.status}.")
+    attachments.complete(conn, attachment_id, None, None, call.now)

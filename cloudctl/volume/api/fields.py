@@ -1,0 +1,26 @@
+"""Fields of request bodies that several resources have. Reference: volume.md, section 1.7."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+
+from cloudctl.rest.body import Check, Items, Length, Loose, Pattern, Range
+
+# Leading and trailing blanks are dropped.
+Label = Annotated[str, Check(str.strip), Length(0, 255)]
+Key = Annotated[str, Length(1, 255), Pattern(r"[a-zA-Z0-9\-_:. /]+", "made of letters, digits and -_:. /")]
+Metadata = dict[Key, Annotated[str, Length(0, 255)]]
+OneMetadatum = Annotated[Metadata, Items(1, 1)]
+SpecKey = Annotated[str, Length(1, 255), Pattern(r"[a-zA-Z0-9\-_:.]+", "made of letters, digits and -_:.")]
+Specs = dict[SpecKey, Annotated[str, Length(0, 255)] | None]
+Size = Annotated[int, Loose(), Range(1)]
+Word = Annotated[str, Length(1, 255)]
+HostName = Annotated[str, Length(1, 255)]
+Object = dict[str, Any]
+
+
+@frozen
+class ReplaceMetadata:
+    metadata: Metadata

@@ -1,0 +1,58 @@
+"""Messages on the wire. Reference: volume.md, section 12."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, literal
+
+from cloudctl.db import Database
+from cloudctl.errors import NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.route import Routes
+from cloudctl.volume import messages
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.tables import volume_messages as table
+
+SINCE = (3, 3)
+PAGED = (3, 5)
+
+FILTERS = {
+    "resource_uuid": By(always(equals(table.c.resource_id)), since=PAGED),
+    "resource_type": By(always(lambda values: table.c.resource_type == values[-1].upper()), since=PAGED),
+    "event_id": By(always(equals(table.c.event_id)), since=PAGED),
+    "request_id": By(always(equals(table.c.request_id)), since=PAGED),
+    # All of them are errors.
+    "message_level": By(always(lambda values: literal(values[-1].upper() == "ERROR")), since=PAGED),
+}
+
+
+class Messages:
+    routes = Routes("Messages")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.get("/messages", policy="volume:messages:read", since=SINCE)
+    async def list(self, call: Call) -> Any:
+        """List why accepted work failed."""
+        found, total = await self.db.read(_found, call)
+        return lists.answer(call, "messages", [views.message(call, row) for row in found.rows], found, total)
+
+    @routes.get("/messages/<message_id>", policy="volume:messages:read", since=SINCE)
+    async def show(self, call: Call, message_id: str) -> Any:
+        """Show a message."""
+        return {"message": views.message(call, await self.db.read(messages.visible, call, message_id))}
+
+    @routes.delete("/messages/<message_id>", policy="volume:messages:delete", since=SINCE)
+    async def delete(self, call: Call, message_id: str) -> None:
+        """Delete a message."""
+        await self.db.run(messages.remove, call, message_id)
+
+
+def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    marker = call.query.get("marker") or ""
+    return lists.page(conn, call, messages.LISTING, where, NotFound(f"Message {marker[:64]} could not be found."))

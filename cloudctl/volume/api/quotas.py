@@ -1,0 +1,134 @@
+"""Quota sets and limits on the wire. Reference: volume.md, section 9."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.rest import quota
+from cloudctl.rest.body import Body, Loose, Range, extra, structure
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+from cloudctl.volume import quotas
+from cloudctl.volume.options import VolumeOptions
+
+# Clients send these back as they got them.
+NO_COUNTERS = frozenset({"id", "tenant_id"})
+
+Limit = Annotated[int, Loose(), Range(-1)]
+
+
+@frozen
+class UpdateQuotas:
+    """Counter → limit; the counters are as many as there are types."""
+
+    sent: dict[str, Any] = extra()
+
+    def limits(self) -> dict[str, int]:
+        """Raises BodyError for a limit that is no integer from -1 on."""
+        wanted = {name: value for name, value in self.sent.items() if name not in NO_COUNTERS}
+        found: dict[str, int] = structure(wanted, dict[str, Limit], "$.quota_set")
+        return found
+
+
+class QuotaSets:
+    routes = Routes("Quotas")
+
+    def __init__(self, db: Database, options: VolumeOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/os-quota-sets/<target_id>", policy="volume:quotas:show", query=("usage",))
+    async def show(self, call: Call, target_id: str) -> Any:
+        """Show the limits of a project, and with `usage` what it uses."""
+        _demand_visible(call, target_id)
+        read = _usage if call.query.flag("usage") else _limits
+        found = await self.db.read(read, self.options, target_id)
+        return {"quota_set": {"id": target_id, **found}}
+
+    @routes.get("/os-quota-sets/<target_id>/defaults", policy="volume:quotas:show")
+    async def defaults(self, call: Call, target_id: str) -> Any:
+        """Show the limits of projects that have none of their own."""
+        _demand_visible(call, target_id)
+        counters = await self.db.read(quotas.of_all_types, self.options)
+        found = {resource.name: resource.default for resource in counters.resources}
+        return {"quota_set": {"id": target_id, **found}}
+
+    @routes.put("/os-quota-sets/<target_id>", policy="volume:quotas:write", body=Body(UpdateQuotas, key="quota_set"))
+    async def update(self, call: Call, target_id: str, body: UpdateQuotas) -> Any:
+        """Set limits of a project."""
+        _demand_storable(target_id)
+        found = await self.db.run(quotas.set_limits, self.options, target_id, body.limits())
+        return {"quota_set": found}
+
+    @routes.delete("/os-quota-sets/<target_id>", policy="volume:quotas:write", status=200)
+    async def delete(self, call: Call, target_id: str) -> None:
+        """Give a project the default limits."""
+        await self.db.run(_reset, self.options, target_id)
+
+
+def _demand_visible(call: Call, project_id: str) -> None:
+    if project_id != call.project_id and not call.may("volume:quotas:show_all"):
+        raise NotFound("The resource could not be found.")
+
+
+def _demand_storable(project_id: str) -> None:
+    if len(project_id) > 64:
+        raise Invalid("A project id has at most 64 characters.")
+
+
+def _limits(conn: Connection, options: VolumeOptions, project_id: str) -> dict[str, Any]:
+    return dict(quotas.limits(conn, quotas.of_all_types(conn, options), project_id))
+
+
+def _usage(conn: Connection, options: VolumeOptions, project_id: str) -> dict[str, Any]:
+    counters = quotas.of_all_types(conn, options)
+    limits = quotas.limits(conn, counters, project_id)
+    used = quota.usage(conn, counters, project_id)
+    return {name: {"limit": limits[name], "in_use": used[name], "reserved": 0} for name in limits}
+
+
+def _reset(conn: Connection, options: VolumeOptions, project_id: str) -> None:
+    quota.reset_limits(conn, quotas.quotas(options), project_id)
+
+
+# Counter → the names of its limit and of its usage.
+ABSOLUTE = {
+    "volumes": ("maxTotalVolumes", "totalVolumesUsed"),
+    "gigabytes": ("maxTotalVolumeGigabytes", "totalGigabytesUsed"),
+    "snapshots": ("maxTotalSnapshots", "totalSnapshotsUsed"),
+    "backups": ("maxTotalBackups", "totalBackupsUsed"),
+    "backup_gigabytes": ("maxTotalBackupGigabytes", "totalBackupGigabytesUsed"),
+}
+
+
+class Limits:
+    routes = Routes("Quotas")
+
+    def __init__(self, db: Database, options: VolumeOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/limits", policy="volume:limits:show", query=("project_id",))
+    async def show(self, call: Call) -> Any:
+        """Show the limits of a project and what it uses."""
+        project_id = call.project_id
+        asked = call.query.get("project_id")
+        if asked and call.version >= (3, 39) and call.may("volume:quotas:show_all"):
+            project_id = asked
+        found = await self.db.read(_absolute, self.options, project_id)
+        return {"limits": {"rate": [], "absolute": found}}
+
+
+def _absolute(conn: Connection, options: VolumeOptions, project_id: str) -> dict[str, int]:
+    counters = quotas.quotas(options)
+    limits = quotas.limits(conn, counters, project_id)
+    used = quota.usage(conn, counters, project_id)
+    found: dict[str, int] = {}
+    for name, (most, now) in ABSOLUTE.items():
+        found |= {most: limits[name], now: used[name]}
+    return found

@@ -1,0 +1,253 @@
+"""Volume types on the wire: records, extra specs, access, default types. Reference: volume.md, section 7."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, true
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.identity import projects
+from cloudctl.rest.body import MISSING, Body, Items, Length, LooseBool, Missing, Name, Text, given, truth, wire
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition, Page
+from cloudctl.rest.route import Routes
+from cloudctl.volume import search, types
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.fields import Specs
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_types as table
+
+PUBLIC = "os-volume-type-access:is_public"
+
+
+@frozen
+class CreateType:
+    name: Name
+    description: Text | None = None
+    extra_specs: Specs | None = None
+    is_public: LooseBool = wire(PUBLIC, default=True)
+
+
+@frozen
+class UpdateType:
+    name: Name | Missing = MISSING
+    description: Text | Missing | None = MISSING
+    is_public: LooseBool | Missing = MISSING
+
+
+@frozen
+class ExtraSpecs:
+    extra_specs: Specs
+
+
+@frozen
+class ProjectAccess:
+    project: Annotated[str, Length(1, 64)]
+
+
+OneSpec = Annotated[Specs, Items(1, 1)]
+
+
+class Types:
+    routes = Routes("Volume types")
+
+    def __init__(self, db: Database, options: VolumeOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/types", policy="volume:types:list")
+    async def list(self, call: Call) -> Any:
+        """List the types that the caller may use."""
+        found, total = await self.db.read(_found, call)
+        items = [views.volume_type(call, row) for row in found.rows]
+        return lists.answer(call, "volume_types", items, found, total, "volume_type_links")
+
+    @routes.get("/types/<type_id>", policy="volume:types:show")
+    async def show(self, call: Call, type_id: str) -> Any:
+        """Show a type; `default` is the one of volumes whose creator names none."""
+        row = await self.db.read(_one, call, type_id, self.options)
+        return {"volume_type": views.volume_type(call, row)}
+
+    @routes.post("/types", policy="volume:types:write", body=Body(CreateType, key="volume_type"))
+    async def create(self, call: Call, body: CreateType) -> Any:
+        """Make a type."""
+        row = await self.db.run(
+            types.create, call.now, body.name.strip(), body.description, body.extra_specs, body.is_public
+        )
+        return {"volume_type": views.volume_type(call, row)}
+
+    @routes.put("/types/<type_id>", policy="volume:types:write", body=Body(UpdateType, key="volume_type"))
+    async def update(self, call: Call, type_id: str, body: UpdateType) -> Any:
+        """Change the name, the description, or who may use a type."""
+        values = given(body)
+        if not values:
+            raise Invalid("Specify volume type name, description, is_public or a combination thereof.")
+        if "name" in values:
+            values["name"] = values["name"].strip()
+        row = await self.db.run(_update, type_id, call, values, self.options)
+        return {"volume_type": views.volume_type(call, row)}
+
+    @routes.delete("/types/<type_id>", policy="volume:types:write", status=202)
+    async def delete(self, call: Call, type_id: str) -> None:
+        """Delete a type that no volume has."""
+        await self.db.run(types.remove, type_id, self.options.default_type)
+
+    # -- extra specs
+
+    @routes.get("/types/<type_id>/extra_specs", policy="volume:types:show")
+    async def list_extra_specs(self, call: Call, type_id: str) -> Any:
+        """Show the extra specs of a type."""
+        row = await self.db.read(types.visible, call, type_id)
+        return {"extra_specs": views.extra_specs(call, row)}
+
+    @routes.post("/types/<type_id>/extra_specs", policy="volume:types:write", body=Body(ExtraSpecs))
+    async def merge_extra_specs(self, call: Call, type_id: str, body: ExtraSpecs) -> Any:
+        """Add to the extra specs of a type."""
+        await self.db.run(types.change_extra_specs, type_id, call.now, body.extra_specs)
+        return {"extra_specs": body.extra_specs}
+
+    @routes.get("/types/<type_id>/extra_specs/<key>", policy="volume:types:show")
+    async def show_extra_spec(self, call: Call, type_id: str, key: str) -> Any:
+        """Show one extra spec."""
+        specs = views.extra_specs(call, await self.db.read(types.visible, call, type_id))
+        if key not in specs:
+            raise types.no_spec(type_id, key)
+        return {key: specs[key]}
+
+    @routes.put("/types/<type_id>/extra_specs/<key>", policy="volume:types:write", body=Body(OneSpec))
+    async def set_extra_spec(self, call: Call, type_id: str, key: str, body: dict[str, str | None]) -> Any:
+        """Set one extra spec."""
+        if key not in body:
+            raise Invalid("Request body and URI mismatch")
+        await self.db.run(types.change_extra_specs, type_id, call.now, body)
+        return body
+
+    @routes.delete("/types/<type_id>/extra_specs/<key>", policy="volume:types:write", status=202)
+    async def delete_extra_spec(self, call: Call, type_id: str, key: str) -> None:
+        """Delete one extra spec."""
+        await self.db.run(types.change_extra_specs, type_id, call.now, {}, (key,))
+
+    # -- access
+
+    @routes.get("/types/<type_id>/os-volume-type-access", policy="volume:types:access")
+    async def list_access(self, call: Call, type_id: str) -> Any:
+        """List the projects that may use a type which is not public."""
+        projects = await self.db.read(types.projects_with_access, type_id)
+        return {"volume_type_access": [{"volume_type_id": type_id, "project_id": each} for each in projects]}
+
+    @routes.action(
+        "/types/<type_id>/action", "addProjectAccess", policy="volume:types:access", body=Body(ProjectAccess)
+    )
+    async def grant(self, call: Call, type_id: str, body: ProjectAccess) -> None:
+        """Let a project use a type."""
+        await self.db.run(types.grant, type_id, body.project)
+
+    @routes.action(
+        "/types/<type_id>/action", "removeProjectAccess", policy="volume:types:access", body=Body(ProjectAccess)
+    )
+    async def revoke(self, call: Call, type_id: str, body: ProjectAccess) -> None:
+        """Let a project use a type no more."""
+        await self.db.run(types.revoke, type_id, body.project)
+
+
+def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> Row[Any]:
+    if type_id == "default":
+        return types.default(conn, call.project_id, options.default_type)
+    return types.visible(conn, call, type_id)
+
+
+def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> Row[Any]:
+    if types.get(conn, type_id).name == options.default_type and values.get("name", options.default_type) != (
+        options.default_type
+    ):
+        raise Invalid(f"Invalid volume_type: {options.default_type} is the default type and cannot be renamed.")
+    return types.change(conn, type_id, call.now, **values)
+
+
+def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
+    where = [*types.seen_by(call), *_filters(call)]
+    unknown = types.unknown(call.query.get("marker") or "")
+    return lists.page(conn, call, types.LISTING, where, unknown)
+
+
+def _filters(call: Call) -> list[Condition]:
+    found: list[Condition] = []
+    public = call.query.get("is_public")
+    if public is not None and call.may("volume:types:all") and public.lower() not in ("none", ""):
+        wanted = truth(public)
+        if wanted is None:
+            raise Invalid(f"Invalid is_public filter {public[:64]!r}")
+        found.append(table.c.is_public.is_(wanted))
+    specs = call.query.get("extra_specs")
+    if specs is not None and call.version >= (3, 52):
+        found.append(_with_specs(call, specs))
+    return found
+
+
+def _with_specs(call: Call, text: str) -> Condition:
+    """Raises Invalid; nobody finds out by a filter what they may not see."""
+    wanted = search.pairs("extra_specs", text)
+    if not call.may("volume:types:all") and not wanted.keys() <= types.OPEN_SPECS:
+        raise Invalid("Invalid filters extra_specs are found in query options.")
+    return search.holds(table.c.extra_specs)([text]) if wanted else true()
+
+
+# -- default types of projects
+
+
+@frozen
+class DefaultType:
+    volume_type: Name
+
+
+class DefaultTypes:
+    routes = Routes("Default types")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.get("/default-types", policy="volume:default_types:read", since=(3, 62))
+    async def list(self, call: Call) -> Any:
+        """List the projects that have a default type of their own."""
+        rows: Sequence[Row[Any]] = await self.db.read(types.defaults)
+        return {"default_types": [_default(row.project_id, row.volume_type_id) for row in rows]}
+
+    @routes.get("/default-types/<target_id>", policy="volume:default_types:read", since=(3, 62))
+    async def show(self, call: Call, target_id: str) -> Any:
+        """Show the default type of a project."""
+        rows = await self.db.read(types.defaults, target_id)
+        if not rows:
+            raise NotFound(f"Default type for project {target_id[:64]} not found.")
+        return {"default_type": _default(target_id, rows[0].volume_type_id)}
+
+    @routes.put(
+        "/default-types/<target_id>",
+        policy="volume:default_types:write",
+        since=(3, 62),
+        body=Body(DefaultType, key="default_type"),
+    )
+    async def set(self, call: Call, target_id: str, body: DefaultType) -> Any:
+        """Choose the default type of a project."""
+        type_id = await self.db.run(_set_default, call, target_id, body.volume_type)
+        return {"default_type": _default(target_id, type_id)}
+
+    @routes.delete("/default-types/<target_id>", policy="volume:default_types:write", since=(3, 62))
+    async def unset(self, call: Call, target_id: str) -> None:
+        """Let a project have the cloud's default type."""
+        await self.db.run(types.unset_default, target_id)
+
+
+def _default(project_id: str, type_id: str) -> dict[str, str]:
+    return {"project_id": project_id, "volume_type_id": type_id}
+
+
+def _set_default(conn: Connection, call: Call, project_id: str, name_or_id: str) -> str:
+    if not projects.exists(conn, project_id):
+        raise NotFound(f"Project {project_id[:64]} could not be found.")
+    type_ = types.by_name_or_id(conn, call, name_or_id)
+    types.set_default(conn, project_id, type_.id)
+    return str(type_.id)

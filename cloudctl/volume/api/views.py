@@ -1,0 +1,162 @@
+"""Records as this API writes them. Reference: volume.md, sections 2, 4 and 7."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import micros
+from cloudctl.volume import attachments as domain
+from cloudctl.volume import types, volumes
+from cloudctl.volume.api import links
+
+Json = dict[str, Any]
+
+
+def volume_summary(call: Call, row: Any) -> Json:
+    return {"id": row.id, "name": row.name, "links": links.of(call, f"/volumes/{row.id}")}
+
+
+def volume(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
+    """The fields that every answer has."""
+    sees_hosts = call.may("volume:hosts:show")
+    body: Json = {
+        "id": row.id,
+        "status": row.status,
+        "size": row.size,
+        "availability_zone": row.availability_zone,
+        "created_at": micros(row.created_at),
+        "updated_at": micros(row.updated_at),
+        "name": row.name,
+        "description": row.description,
+        "volume_type": row.type,
+        "snapshot_id": row.snapshot_id,
+        "source_volid": row.source_volid,
+        "metadata": volumes.shown_metadata(row),
+        "links": links.of(call, f"/volumes/{row.id}"),
+        "user_id": row.user_id,
+        "bootable": "true" if row.bootable else "false",
+        "encrypted": False,
+        "replication_status": None,
+        "consistencygroup_id": None,
+        "multiattach": row.multiattach,
+        "attachments": [_attached(each, sees_hosts) for each in attached if each.status in domain.SHOWN],
+    }
+    if sees_hosts:
+        body["migration_status"] = row.migration_status
+    return body | _later_fields(call, row, sees_hosts)
+
+
+def _later_fields(call: Call, row: Any, admin: bool) -> Json:
+    """Those that a microversion added."""
+    fields: Json = {}
+    if call.version >= (3, 13):
+        fields["group_id"] = None
+    if call.version >= (3, 21) and admin:
+        fields["provider_id"] = None
+    if call.version >= (3, 48):
+        fields |= {"service_uuid": None, "shared_targets": False}
+    if call.version >= (3, 61) and admin:
+        fields["cluster_name"] = None
+    if call.version >= (3, 63):
+        fields["volume_type_id"] = row.volume_type_id
+    if call.version >= (3, 65):
+        fields["consumes_quota"] = True
+    return fields
+
+
+def volume_detail(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
+    """As show and the detailed list have it."""
+    body = volume(call, row, attached)
+    body["os-vol-tenant-attr:tenant_id"] = row.project_id
+    if call.may("volume:hosts:show"):
+        body |= {
+            "os-vol-host-attr:host": row.host,
+            "os-vol-mig-status-attr:migstat": row.migration_status,
+            "os-vol-mig-status-attr:name_id": None,
+        }
+    if row.image_metadata:
+        body["volume_image_metadata"] = row.image_metadata
+    return body
+
+
+def _attached(row: Any, sees_hosts: bool) -> Json:
+    return {
+        "id": row.volume_id,
+        "attachment_id": row.id,
+        "volume_id": row.volume_id,
+        "server_id": row.server_id,
+        "host_name": row.host if sees_hosts else None,
+        "device": row.device,
+        "attached_at": micros(row.attached_at),
+    }
+
+
+def attachment_summary(row: Any) -> Json:
+    return {"id": row.id, "status": row.status, "instance": row.server_id, "volume_id": row.volume_id}
+
+
+def attachment(row: Any) -> Json:
+    return {
+        **attachment_summary(row),
+        "attached_at": micros(row.attached_at) or "",
+        "detached_at": "",
+        "attach_mode": row.mode or "null",
+        "connection_info": flat_connection(row),
+    }
+
+
+def flat_connection(row: Any) -> Json:
+    """The backend's answer in one object; empty before there is one."""
+    if not row.connection:
+        return {}
+    return {
+        **connection_data(row.connection, row.mode),
+        "driver_volume_type": row.connection["driver_volume_type"],
+        "attachment_id": row.id,
+        "enforce_multipath": False,
+    }
+
+
+def connection_data(connection: Any, mode: str | None) -> Json:
+    """What the backend said, with what is the same for every backend."""
+    shared = {"qos_specs": None, "access_mode": mode or "rw", "encrypted": False, "cacheable": False}
+    return {**shared, **connection["data"]}
+
+
+def volume_type(call: Call, row: Any) -> Json:
+    """Others than administrators see no extra specs that tell how the cloud is built."""
+    admin = call.may("volume:types:all")
+    body: Json = {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "is_public": row.is_public,
+        "os-volume-type-access:is_public": row.is_public,
+        "extra_specs": extra_specs(call, row),
+    }
+    if admin:
+        body["qos_specs_id"] = None
+    return body
+
+
+def extra_specs(call: Call, row: Any) -> Json:
+    if call.may("volume:types:all"):
+        return dict(row.extra_specs)
+    return {key: value for key, value in row.extra_specs.items() if key in types.OPEN_SPECS}
+
+
+def message(call: Call, row: Any) -> Json:
+    return {
+        "id": row.id,
+        "event_id": row.event_id,
+        "user_message": row.user_message,
+        "message_level": "ERROR",
+        "created_at": micros(row.created_at),
+        "guaranteed_until": micros(row.guaranteed_until),
+        "request_id": row.request_id,
+        "resource_type": row.resource_type,
+        "resource_uuid": row.resource_id,
+        "links": links.of(call, f"/messages/{row.id}"),
+    }

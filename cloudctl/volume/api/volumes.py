@@ -1,0 +1,287 @@
+"""Volumes on the wire. Reference: volume.md, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl import db, tasks
+from cloudctl.db import Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition, Page, equals, flag, number
+from cloudctl.rest.route import Routes
+from cloudctl.volume import attachments, creation, search, states, volumes
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.fields import Label, Metadata, Object, Size
+from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.creation import Wish
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volumes as table
+
+NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_description, metadata is needed."
+
+
+def _bootable(call: Call, values: Sequence[str]) -> Condition:
+    make = flag(table.c.bootable) if call.version >= (3, 2) else search.lenient_flag(table.c.bootable)
+    return make(values)
+
+
+def _created(call: Call, values: Sequence[str]) -> Condition:
+    return search.moment(table.c.created_at, call.version >= (3, 60))(values)
+
+
+def _updated(call: Call, values: Sequence[str]) -> Condition:
+    return search.moment(table.c.updated_at, call.version >= (3, 60))(values)
+
+
+FILTERS = {
+    "name": lists.text(table.c.name),
+    "status": lists.text(table.c.status),
+    "metadata": By(always(search.holds(table.c.metadata))),
+    "bootable": By(_bootable),
+    "migration_status": By(always(search.migration_status)),
+    "availability_zone": lists.text(table.c.availability_zone),
+    "group_id": By(always(search.absent), since=(3, 13)),
+    "size": By(always(number(table.c.size))),
+    "created_at": By(_created),
+    "updated_at": By(_updated),
+    "glance_metadata": By(always(search.holds(table.c.image_metadata)), since=(3, 4)),
+    "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
+    "id": By(always(equals(table.c.id)), admin=True),
+    "project_id": By(always(equals(table.c.project_id)), admin=True),
+    "user_id": By(always(equals(table.c.user_id)), admin=True),
+    "host": lists.text(table.c.host, admin=True),
+    "description": lists.text(table.c.description, admin=True),
+    "volume_type_id": By(always(equals(table.c.volume_type_id)), admin=True),
+    "volume_type": By(always(search.of_type_named), admin=True),
+    "snapshot_id": By(always(equals(table.c.snapshot_id)), admin=True),
+    "source_volid": By(always(equals(table.c.source_volid)), admin=True),
+    "multiattach": By(always(flag(table.c.multiattach)), admin=True),
+    "attach_status": By(always(equals(table.c.attach_status)), admin=True),
+}
+
+
+@frozen
+class CreateVolume:
+    size: Size | None = None
+    name: Label | None = None
+    description: Label | None = None
+    display_name: Label | None = None
+    display_description: Label | None = None
+    volume_type: Text | None = None
+    availability_zone: Text | None = None
+    imageRef: Text | None = None
+    image_id: Text | None = None
+    snapshot_id: Uuid | None = None
+    source_volid: Uuid | None = None
+    backup_id: Uuid | None = None
+    group_id: Uuid | None = None
+    consistencygroup_id: Uuid | None = None
+    metadata: Metadata | None = None
+    multiattach: LooseBool = False
+
+    def wish(self, call: Call) -> Wish:
+        """Raises Invalid for two sources or a flag that types decide, NotFound for what cannot exist here."""
+        backup_id = self.backup_id if call.version >= (3, 47) else None
+        group_id = self.consistencygroup_id or (self.group_id if call.version >= (3, 13) else None)
+        image_id = self.imageRef or self.image_id
+        sources = [source for source in (image_id, self.snapshot_id, self.source_volid, backup_id) if source]
+        if len(sources) > 1:
+            raise Invalid("Invalid input received: a volume is made from one image, snapshot, volume or backup.")
+        if self.multiattach:
+            raise Invalid(
+                "multiattach parameter has been removed. The default behavior is to use multiattach enabled "
+                "volume types."
+            )
+        if group_id:
+            raise NotFound(f"Group {group_id} could not be found.")
+        if backup_id:
+            raise NotFound(f"Backup {backup_id} could not be found.")
+        return Wish(
+            size=self.size,
+            name=self.name if self.name is not None else self.display_name,
+            description=self.description if self.description is not None else self.display_description,
+            volume_type=self.volume_type,
+            availability_zone=self.availability_zone,
+            # It may be a URL.
+            image_id=image_id.rstrip("/").rpartition("/")[2] if image_id else None,
+            snapshot_id=self.snapshot_id,
+            source_volid=self.source_volid,
+            metadata=self.metadata or {},
+        )
+
+
+@frozen
+class LooseCreateVolume(CreateVolume):
+    """Before 3.53 unknown fields were not looked at."""
+
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class Create:
+    """Hints choose between backends; here there is one, so they decide nothing."""
+
+    volume: CreateVolume
+    hints: Object | Missing = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
+    old_hints: Object | Missing = wire("scheduler_hints", default=MISSING)
+
+
+@frozen
+class LooseCreate:
+    volume: LooseCreateVolume
+    hints: Object | Missing = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class UpdateVolume:
+    name: Label | Missing | None = MISSING
+    description: Label | Missing | None = MISSING
+    display_name: Label | Missing | None = MISSING
+    display_description: Label | Missing | None = MISSING
+    metadata: Metadata | Missing | None = MISSING
+
+    def values(self) -> dict[str, Any]:
+        """Column → value."""
+        sent = given(self)
+        found = {column: sent[name] for name, column in SYNONYMS.items() if name in sent}
+        if "metadata" in sent:
+            found["metadata"] = sent["metadata"] or {}
+        return found
+
+
+# The later ones win.
+SYNONYMS = {
+    "display_name": "name",
+    "display_description": "description",
+    "name": "name",
+    "description": "description",
+}
+
+
+@frozen
+class LooseUpdateVolume(UpdateVolume):
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class Found:
+    """A page of volumes with their attachments."""
+
+    page: Page
+    total: int | None
+    attached: dict[str, list[Row[Any]]] = field(factory=dict)
+
+
+class Volumes:
+    routes = Routes("Volumes")
+
+    def __init__(self, db: Database, options: VolumeOptions) -> None:
+        self.db = db
+        self.options = options
+
+    @routes.get("/volumes", policy="volume:volumes:list")
+    async def list(self, call: Call) -> Any:
+        """List volumes."""
+        found = await self.db.read(_found, call, False)
+        items = [views.volume_summary(call, row) for row in found.page.rows]
+        return lists.answer(call, "volumes", items, found.page, found.total)
+
+    @routes.get("/volumes/detail", policy="volume:volumes:list")
+    async def list_detail(self, call: Call) -> Any:
+        """List volumes with all fields."""
+        found = await self.db.read(_found, call, True)
+        items = [views.volume_detail(call, row, found.attached.get(row.id, ())) for row in found.page.rows]
+        return lists.answer(call, "volumes", items, found.page, found.total)
+
+    @routes.get("/volumes/summary", policy="volume:volumes:list", since=(3, 12))
+    async def summary(self, call: Call) -> Any:
+        """Number and size of all volumes."""
+        return {"volume-summary": await self.db.read(_summary, call)}
+
+    @routes.post(
+        "/volumes",
+        policy="volume:volumes:create",
+        status=202,
+        body={(3, 0): Body(LooseCreate), (3, 53): Body(Create)},
+    )
+    async def create(self, call: Call, body: Create | LooseCreate) -> Any:
+        """Make a volume, empty or from an image or another volume."""
+        row = await self.db.run(creation.create, call, body.volume.wish(call), self.options)
+        return {"volume": views.volume(call, row)}
+
+    @routes.get("/volumes/<volume_id>", policy="volume:volumes:show")
+    async def show(self, call: Call, volume_id: str) -> Any:
+        """Show a volume."""
+        row, attached = await self.db.read(_with_attachments, call, volume_id)
+        return {"volume": views.volume_detail(call, row, attached)}
+
+    @routes.put(
+        "/volumes/<volume_id>",
+        policy="volume:volumes:update",
+        body={(3, 0): Body(LooseUpdateVolume, key="volume"), (3, 53): Body(UpdateVolume, key="volume")},
+    )
+    async def update(self, call: Call, volume_id: str, body: UpdateVolume) -> Any:
+        """Change the name, the description or the metadata."""
+        values = body.values()
+        if not values and call.version >= (3, 53):
+            raise Invalid(NOTHING_TO_UPDATE)
+        row, attached = await self.db.run(_update, call, volume_id, values)
+        return {"volume": views.volume(call, row, attached)}
+
+    @routes.delete("/volumes/<volume_id>", policy="volume:volumes:delete", status=202)
+    async def delete(self, call: Call, volume_id: str) -> None:
+        """Delete a volume."""
+        call.query.flag("cascade")
+        force = call.version >= (3, 23) and call.query.flag("force")
+        if force:
+            call.require("volume:volumes:force_delete")
+        await self.db.run(delete, call, volume_id, force)
+
+    @routes.get("/volumes/<volume_id>/encryption", policy="volume:volumes:show")
+    async def encryption(self, call: Call, volume_id: str) -> Any:
+        """How a volume is encrypted; none is."""
+        await self.db.read(volumes.visible, call, volume_id)
+        return {"encryption_key_id": None}
+
+
+def _found(conn: Connection, call: Call, detail: bool) -> Found:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    unknown = states.unknown(call.query.get("marker") or "")
+    page, total = lists.page(conn, call, search.LISTING, where, unknown)
+    attached = attachments.of_volume(conn, [row.id for row in page.rows]) if detail else {}
+    return Found(page, total, attached)
+
+
+def _summary(conn: Connection, call: Call) -> dict[str, Any]:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    count, size = search.totals(conn, *where)
+    found: dict[str, Any] = {"total_count": count, "total_size": size}
+    if call.version >= (3, 36):
+        found["metadata"] = search.metadata_values(conn, *where)
+    return found
+
+
+def _with_attachments(conn: Connection, call: Call, volume_id: str) -> tuple[Row[Any], list[Row[Any]]]:
+    row = volumes.visible(conn, call, volume_id)
+    return row, attachments.of_volume(conn, [row.id]).get(row.id, [])
+
+
+def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> tuple[Row[Any], list[Row[Any]]]:
+    volumes.visible(conn, call, volume_id)
+    volumes.change(conn, volume_id, call.now, **values)
+    return _with_attachments(conn, call, volume_id)
+
+
+def delete(conn: Connection, call: Call, volume_id: str, force: bool) -> None:
+    """Whatever is under way with it stops first. Raises NotFound, Conflict."""
+    volumes.visible(conn, call, volume_id)
+    volumes.begin_delete(conn, volume_id, call.now, force)
+    tasks.cancel_open(conn, volumes.RESOURCE, volume_id, db.now(conn))
+    volumes.submit(conn, volumes.DELETE, volume_id, call)

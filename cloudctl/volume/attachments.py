@@ -1,0 +1,299 @@
+"""Attachments: who uses a volume, from a reservation to its end. Reference: volume-states.md, sections 3 and 7.
+
+Those that the compute service makes are `managed`: they end when it says so, not when a user of this API does.
+Times are naive UTC.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.tasks import Transient
+from cloudctl.volume import states, volumes
+from cloudctl.volume.tables import volume_attachments
+from cloudctl.volume.tables import volumes as volume_table
+
+RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
+ERROR_ATTACHING, ERROR_DETACHING = "error_attaching", "error_detaching"
+
+# The strongest word of a volume's attachments is the volume's own.
+STRENGTH = (ATTACHED, ATTACHING, DETACHING, RESERVED)
+
+# A guest still has a volume while it is being detached.
+SHOWN = (ATTACHED, DETACHING)
+
+
+class HostBusy(Conflict, Transient):
+    """The host is being disconnected from the same volume: a client asks again, a task tries again."""
+
+
+def unknown(attachment_id: str) -> NotFound:
+    return NotFound(f"Volume attachment could not be found with filter: attachment_id = {attachment_id[:64]}.")
+
+
+# -- queries
+
+
+def find(conn: Connection, attachment_id: str) -> Row[Any] | None:
+    return conn.execute(select(volume_attachments).where(volume_attachments.c.id == attachment_id)).first()
+
+
+def get(conn: Connection, attachment_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    found = find(conn, attachment_id)
+    if found is None:
+        raise unknown(attachment_id)
+    return found
+
+
+def visible(conn: Connection, call: Call, attachment_id: str) -> Row[Any]:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    found = get(conn, attachment_id)
+    if found.project_id != call.project_id and not call.may("volume:all_projects"):
+        raise unknown(attachment_id)
+    return found
+
+
+def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
+    """Server id → its attachments, the oldest first; servers without any are left out."""
+    return _grouped(conn, volume_attachments.c.server_id.in_(list(server_ids)), "server_id")
+
+
+def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
+    """Volume id → its attachments, the oldest first; volumes without any are left out."""
+    return _grouped(conn, volume_attachments.c.volume_id.in_(list(volume_ids)), "volume_id")
+
+
+def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Row[Any]]]:
+    found: dict[str, list[Row[Any]]] = defaultdict(list)
+    ordered = select(volume_attachments).where(which).order_by(volume_attachments.c.created_at, volume_attachments.c.id)
+    for row in conn.execute(ordered):
+        found[getattr(row, by)].append(row)
+    return dict(found)
+
+
+# -- actions
+
+
+def reserve(
+    conn: Connection,
+    volume_id: str,
+    server_id: str | None,
+    *,
+    project_id: str | None,
+    now: datetime,
+    device: str | None = None,
+    mode: str | None = "rw",
+    managed: bool = True,
+    attachment_id: str | None = None,
+) -> str:
+    """Keep the volume for a server: it is `reserved`, or `in-use` still if others have it. The attachment's id.
+
+    `project_id`: of the caller, who sees no volume of another project; None sees all. Repeating it with the same
+    `attachment_id` changes nothing. Raises NotFound, Conflict.
+    """
+    if attachment_id is not None and find(conn, attachment_id) is not None:
+        return attachment_id
+    volume = volumes.lock(conn, volume_id)
+    if project_id not in (None, volume.project_id):
+        raise states.unknown(volume_id)
+    others = of_volume(conn, [volume_id]).get(volume_id, [])
+    _demand_reservable(volume, server_id, others)
+    made = _insert(
+        conn, volume, server_id, id=attachment_id, status=RESERVED, device=device, mode=mode, managed=managed, at=now
+    )
+    follow(conn, volume_id, now)
+    return made
+
+
+def _insert(
+    conn: Connection, volume: Row[Any], server_id: str | None, *, at: datetime, id: str | None = None, **values: Any
+) -> str:
+    made = id or new_id()
+    row = {"id": made, "volume_id": volume.id, "project_id": volume.project_id, "server_id": server_id}
+    conn.execute(insert(volume_attachments).values(connection={}, created_at=at, **row, **values))
+    return made
+
+
+def _demand_reservable(volume: Row[Any], server_id: str | None, others: list[Row[Any]]) -> None:
+    allowed = {states.AVAILABLE}
+    if not others:
+        allowed.add(states.DOWNLOADING)
+    if volume.multiattach:
+        allowed.add(states.IN_USE)
+    if server_id is not None and any(other.server_id == server_id for other in others):
+        # A live migration attaches the server that has the volume a second time.
+        allowed |= {states.IN_USE, states.RESERVED}
+    if volume.status not in allowed:
+        raise Conflict(
+            f"Invalid volume: Volume {volume.id} status must be available or downloading to reserve, but the current "
+            f"status is {volume.status}."
+        )
+
+
+def connect(conn: Connection, attachment_id: str, host: str, now: datetime, device: str | None = None) -> None:
+    """`attaching`: the backend is asked to let `host` use the volume. Recorded first, so that it can be taken back.
+
+    Raises NotFound, Conflict; HostBusy, which a step may pass on, while another attachment leaves this host.
+    """
+    attachment = _locked(conn, attachment_id)
+    if attachment.status not in (RESERVED, ATTACHING) or attachment.host not in (None, host):
+        raise Conflict(f"Resource conflict: attachment {attachment_id} is {attachment.status} already.")
+    _demand_host(conn, attachment.volume_id, host)
+    _set(conn, attachment_id, status=ATTACHING, host=host, device=device or attachment.device)
+    follow(conn, attachment.volume_id, now)
+
+
+def _demand_host(conn: Connection, volume_id: str, host: str) -> None:
+    leaving = (
+        volume_attachments.c.volume_id == volume_id,
+        volume_attachments.c.host == host,
+        volume_attachments.c.status == DETACHING,
+    )
+    if conn.execute(select(volume_attachments.c.id).where(*leaving).limit(1)).first() is not None:
+        raise HostBusy(f"Resource conflict: volume {volume_id} is being disconnected from {host}.")
+
+
+def connected(conn: Connection, attachment_id: str, connection: Mapping[str, Any]) -> None:
+    """Keep the backend's answer. An attachment that is gone meanwhile is no error."""
+    _set(conn, attachment_id, connection=dict(connection))
+
+
+def complete(
+    conn: Connection,
+    attachment_id: str,
+    connection: Mapping[str, Any] | None,
+    host: str | None,
+    now: datetime,
+    device: str | None = None,
+) -> None:
+    """`attached`, and the volume `in-use`. `connection`: the backend's answer; None: the one that is kept already.
+
+    Repeating it changes nothing. Raises NotFound.
+    """
+    attachment = _locked(conn, attachment_id)
+    values: dict[str, Any] = {"host": host or attachment.host, "device": device or attachment.device}
+    if connection is not None:
+        values["connection"] = dict(connection)
+    if attachment.status != ATTACHED:
+        values |= {"status": ATTACHED, "attached_at": now}
+    _set(conn, attachment_id, **values)
+    follow(conn, attachment.volume_id, now)
+
+
+def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERROR_ATTACHING) -> None:
+    """`error_…`: it holds on to the volume no more. One that is gone is no error."""
+    attachment = find(conn, attachment_id)
+    if attachment is not None:
+        volumes.lock(conn, attachment.volume_id)
+        _set(conn, attachment_id, status=status)
+        follow(conn, attachment.volume_id, now)
+
+
+def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
+    """`detaching`, if it is attached and its volume in-use. Raises Conflict, NotFound."""
+    attachment = _locked(conn, attachment_id)
+    volume = volumes.get(conn, attachment.volume_id)
+    if attachment.status != ATTACHED or volume.status not in (states.IN_USE, states.DETACHING):
+        raise Conflict(states.MOVES["begin detaching"].refusal)
+    _set(conn, attachment_id, status=DETACHING)
+    follow(conn, attachment.volume_id, now)
+
+
+def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
+    """A detach did not happen: `attached` again. In any other status, or unknown: nothing."""
+    attachment = find(conn, attachment_id)
+    if attachment is not None:
+        volumes.lock(conn, attachment.volume_id)
+        mine = (volume_attachments.c.id == attachment_id) & (volume_attachments.c.status == DETACHING)
+        conn.execute(update(volume_attachments).where(mine).values(status=ATTACHED))
+        follow(conn, attachment.volume_id, now)
+
+
+def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
+    """The attachment is gone, whatever it was; its volume is what the others make it. Repeating it changes nothing.
+
+    Call it after the backend has disconnected the host.
+    """
+    attachment = find(conn, attachment_id)
+    if attachment is None:
+        return
+    volumes.lock(conn, attachment.volume_id)
+    conn.execute(delete(volume_attachments).where(volume_attachments.c.id == attachment_id))
+    follow(conn, attachment.volume_id, now)
+
+
+def insert_attached(
+    conn: Connection, volume: Row[Any], server_id: str | None, host: str | None, device: str, mode: str, now: datetime
+) -> None:
+    """An attachment that somebody else has made, and tells of. The volume must be locked."""
+    _insert(conn, volume, server_id, status=ATTACHED, host=host, device=device, mode=mode, attached_at=now, at=now)
+    follow(conn, volume.id, now)
+
+
+def end(conn: Connection, call: Call, attachment: Row[Any]) -> None:
+    """It ends at once, or once the backend has disconnected its host. Its volume must be locked.
+
+    Raises Conflict if it is the compute service's and the caller is not.
+    """
+    if attachment.managed and attachment.status not in volumes.BROKEN and not call.may("volume:volumes:use_managed"):
+        raise managed(attachment)
+    if attachment.host is None:
+        finish_detach(conn, attachment.id, call.now)
+        return
+    _set(conn, attachment.id, status=DETACHING)
+    follow(conn, attachment.volume_id, call.now)
+    args = {"attachment_id": attachment.id, "host": attachment.host}
+    volumes.submit(conn, volumes.DETACH, attachment.volume_id, call, args)
+
+
+def managed(attachment: Any) -> Conflict:
+    return Conflict(
+        f"ConflictNovaUsingAttachment: Detach volume from instance {attachment.server_id} using the Compute API"
+    )
+
+
+def host_is_used(conn: Connection, volume_id: str, host: str, but: str) -> bool:
+    """Whether another attachment than `but` needs this host's connection to the volume."""
+    others = [row for row in of_volume(conn, [volume_id]).get(volume_id, []) if row.id != but]
+    return any(row.host == host and row.status not in volumes.BROKEN for row in others)
+
+
+def derived(conn: Connection, volume_id: str) -> tuple[str, str]:
+    """(status, attach_status) that a volume's attachments give it."""
+    mine = select(volume_attachments.c.status).where(volume_attachments.c.volume_id == volume_id)
+    present = set(conn.execute(mine.distinct()).scalars())
+    strongest = next((word for word in STRENGTH if word in present), None)
+    if strongest is None:
+        return states.AVAILABLE, "detached"
+    return (states.IN_USE if strongest == ATTACHED else strongest), strongest
+
+
+def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None = None) -> None:
+    """Bring the volume's status in line with its attachments, unless something else decides what comes next.
+
+    `leaving`: a status that ends now, and that the attachments follow.
+    """
+    status, attach_status = derived(conn, volume_id)
+    mine = volume_table.c.id == volume_id
+    conn.execute(update(volume_table).where(mine).values(attach_status=attach_status, updated_at=now))
+    following = states.FOLLOWING if leaving is None else {leaving}
+    conn.execute(update(volume_table).where(mine, volume_table.c.status.in_(following)).values(status=status))
+
+
+def _locked(conn: Connection, attachment_id: str) -> Row[Any]:
+    """The attachment, with its volume locked: all that concerns one volume takes turns."""
+    volumes.lock(conn, get(conn, attachment_id).volume_id)
+    return get(conn, attachment_id)
+
+
+def _set(conn: Connection, attachment_id: str, **values: Any) -> None:
+    conn.execute(update(volume_attachments).where(volume_attachments.c.id == attachment_id).values(**values))

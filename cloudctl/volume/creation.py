@@ -1,0 +1,208 @@
+"""Making a volume: what may be asked for, and the record that results. Reference: volume.md, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import Connection, Row, insert
+
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.image import images
+from cloudctl.rest.call import Call
+from cloudctl.volume import quotas, states, types, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volumes as table
+
+GIB = 1024**3
+INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
+# What a volume remembers of its image, beside the image's own properties.
+REMEMBERED = ("container_format", "disk_format", "checksum", "min_disk", "min_ram", "size")
+
+
+@frozen
+class Wish:
+    """What the caller asked for. `volume_type` is a name or an id, `size` is in GiB."""
+
+    size: int | None = None
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    availability_zone: str | None = None
+    image_id: str | None = None  # or a name
+    snapshot_id: str | None = None
+    source_volid: str | None = None
+    metadata: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class Source:
+    """What a new volume is made from. `least` is the smallest size in GiB that holds it."""
+
+    least: int = 1
+    why: str = ""  # how a smaller size is refused; may name {size} and {least}
+    type_id: str | None = None
+    availability_zone: str | None = None
+    bootable: bool = False
+    image_id: str | None = None
+    image_format: str | None = None
+    image_metadata: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.why)
+
+
+def create(
+    conn: Connection,
+    call: Call,
+    wish: Wish,
+    options: VolumeOptions | None = None,
+    *,
+    volume_id: str | None = None,
+    submit: bool = True,
+) -> Row[Any]:
+    """The volume, `creating`: its row, as `volumes.get` has it. It is made by a task that is submitted now,
+    or that the caller submits, as a child of its own, if `submit` is false.
+
+    Repeating it with the same `volume_id` changes nothing. Raises Invalid, NotFound, Conflict, OverQuota.
+    """
+    options = options or VolumeOptions()
+    if volume_id is not None and (found := volumes.find(conn, volume_id)) is not None:
+        return found
+    source = _source(conn, call, wish)
+    size = _size(wish, source)
+    type_ = _type(conn, call, wish, source, options)
+    types.demand_size(type_, size)
+    zone = _zone(wish, source, options)
+    types.demand_zone(type_, zone)
+    quotas.take(conn, options, call.project_id, type_.name, volumes=1, gigabytes=size, size=size)
+    made = volume_id or new_id()
+    conn.execute(
+        insert(table).values(
+            id=made,
+            project_id=call.project_id,
+            user_id=call.user_id,
+            name=wish.name,
+            description=wish.description,
+            status=states.CREATING,
+            attach_status="detached",
+            size=size,
+            host=options.pool,
+            volume_type_id=type_.id,
+            availability_zone=zone,
+            snapshot_id=wish.snapshot_id,
+            source_volid=wish.source_volid,
+            image_id=source.image_id,
+            image_format=source.image_format,
+            bootable=source.bootable,
+            multiattach=types.is_multiattach(type_),
+            metadata=dict(wish.metadata),
+            image_metadata=dict(source.image_metadata),
+            created_at=call.now,
+        )
+    )
+    if submit:
+        volumes.submit(conn, volumes.CREATE, made, call, deadline=volumes.CREATE_DEADLINE)
+    return volumes.get(conn, made)
+
+
+# -- what it is made from
+
+
+def _source(conn: Connection, call: Call, wish: Wish) -> Source:
+    named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid) if text is not None]
+    if len(named) > 1:
+        raise Invalid("Invalid input received: a volume is made from one image, snapshot or volume at most.")
+    if wish.source_volid is not None:
+        return _volume_source(conn, call, wish.source_volid)
+    if wish.snapshot_id is not None:
+        raise NotFound(f"Snapshot {wish.snapshot_id[:64]} could not be found.")
+    if wish.image_id is not None:
+        return _image_source(conn, _image(conn, call, wish.image_id))
+    return Source()
+
+
+def _image(conn: Connection, call: Call, name_or_id: str) -> Row[Any]:
+    """Raises Invalid if there is none, Conflict if there are two of this name."""
+    try:
+        return images.visible(conn, call, name_or_id)
+    except NotFound:
+        found = images.named(conn, call, name_or_id)
+    if not found:
+        raise Invalid(INVALID_IMAGE)
+    if len(found) > 1:
+        raise Conflict(f"Multiple resources with name {name_or_id[:255]} found.")
+    return found[0]
+
+
+def _volume_source(conn: Connection, call: Call, volume_id: str) -> Source:
+    origin = volumes.visible(conn, call, volume_id)
+    if origin.status not in (states.AVAILABLE, states.IN_USE):
+        raise Conflict("Invalid volume: Originating source volume status must be one of 'available, in-use' values")
+    return Source(
+        least=origin.size,
+        why="Volume size '{size}'GB cannot be smaller than original volume size  {least}GB. "
+        "They must be >= original volume size.",
+        type_id=origin.volume_type_id,
+        availability_zone=origin.availability_zone,
+        bootable=origin.bootable,
+        image_metadata=origin.image_metadata,
+    )
+
+
+def _image_source(conn: Connection, image: Row[Any]) -> Source:
+    if image.status != "active":
+        raise Invalid(f"Invalid image metadata. Image {image.id} is not active.")
+    bytes_ = max(image.size or 0, image.virtual_size or 0)
+    return Source(
+        least=max(1, image.min_disk, -(-bytes_ // GIB)),
+        why="Volume size {size}GB cannot be smaller than the image's size or min_disk, which is {least}GB.",
+        bootable=True,
+        image_id=image.id,
+        image_format=image.disk_format,
+        image_metadata=remembered(conn, image),
+    )
+
+
+def remembered(conn: Connection, image: Any) -> dict[str, str]:
+    """What a volume remembers of the image that it was made from: text to text."""
+    known = {name: getattr(image, name) for name in REMEMBERED}
+    return {
+        **images.full(conn, [image])[0].properties,
+        "image_id": image.id,
+        "image_name": image.name or "",
+        **{name: str(value) for name, value in known.items() if value is not None},
+    }
+
+
+# -- what it is
+
+
+def _size(wish: Wish, source: Source) -> int:
+    if wish.size is None:
+        if source.exists:
+            return source.least
+        raise Invalid("Invalid input received: Volume size 'None' must be an integer and greater than 0")
+    if wish.size < source.least:
+        raise Invalid(f"Invalid input received: {source.why.format(size=wish.size, least=source.least)}")
+    return wish.size
+
+
+def _type(conn: Connection, call: Call, wish: Wish, source: Source, options: VolumeOptions) -> Row[Any]:
+    if wish.volume_type:
+        return types.by_name_or_id(conn, call, wish.volume_type)
+    if source.type_id is not None:
+        return types.get(conn, source.type_id)
+    return types.default(conn, call.project_id, options.default_type)
+
+
+def _zone(wish: Wish, source: Source, options: VolumeOptions) -> str:
+    zone = wish.availability_zone or source.availability_zone or options.default_zone
+    if zone not in options.availability_zones:
+        raise Invalid(f"Availability zone '{zone}' is invalid.")
+    if source.availability_zone not in (None, zone):
+        raise Invalid("Invalid volume: Volume must be in the same availability zone as its source")
+    return zone

@@ -1,0 +1,72 @@
+"""Create: from an accepted request to a volume on the backend. Reference: volume-states.md, section 2."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.errors import Unavailable
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, messages, services, states, volumes
+
+
+async def start(ctx: Context) -> Memo:
+    await ctx.commit(begin, ctx.resource_id, ctx.now)
+    return None
+
+
+def begin(conn: Connection, volume_id: str, now: float) -> None:
+    """`downloading`, if there is an image. Raises Unavailable if its service takes no volumes, NotFound."""
+    volume = volumes.get(conn, volume_id)
+    if not services.takes_volumes(conn, volume.host):
+        raise Unavailable(messages.NO_BACKEND.what)
+    if volume.image_id is not None:
+        states.try_move(conn, volume_id, "download", utc(now))
+
+
+async def create(ctx: Context) -> Memo:
+    spec = await ctx.read(volumes.driver_spec, ctx.resource_id, ctx.drivers.image_path)
+    await ctx.drivers.volume.ensure_created(spec)
+    return None
+
+
+async def remove(ctx: Context) -> None:
+    await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(made, ctx.resource_id, ctx.now)
+    return None
+
+
+def made(conn: Connection, volume_id: str, now: float) -> None:
+    """`available`, or `reserved` if somebody waited for it. An administrator may have set another status meanwhile."""
+    if states.try_move(conn, volume_id, "created", utc(now)):
+        attachments.follow(conn, volume_id, utc(now))
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    volume = volumes.find(conn, task.resource_id)
+    if volume is None:
+        return
+    now = utc(db.now(conn))
+    states.try_move(conn, volume.id, "create failed", now)
+    trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
+    if error == messages.NO_BACKEND.what:
+        trouble = messages.NO_BACKEND
+    messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
+
+
+CREATE = Workflow(
+    volumes.CREATE,
+    volumes.RESOURCE,
+    (
+        Step("start", start),
+        Step("create", create, undo=remove),
+        Step("finish", finish),
+    ),
+    deadline=volumes.CREATE_DEADLINE,
+    on_failure=failed,
+)

@@ -1,0 +1,70 @@
+"""Delete: no host is connected, nothing is on the backend, the record is gone. Reference: volume-states.md, section 2.
+
+It also clears up after a volume that was never made, and ends well if there is no record (any more).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.errors import UnknownVolume
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import messages, states, volumes
+
+
+async def start(ctx: Context) -> Memo:
+    await ctx.commit(begin, ctx.resource_id, ctx.now)
+    return None
+
+
+def begin(conn: Connection, volume_id: str, now: float) -> None:
+    """`deleting`: as a child of another task there was no request that set it. Raises Conflict if somebody has it."""
+    volume = volumes.find(conn, volume_id)
+    if volume is not None and volume.status != states.DELETING:
+        volumes.begin_delete(conn, volume_id, utc(now), force=True)
+
+
+async def disconnect(ctx: Context) -> Memo:
+    """A host that lost its attachment without a word (a status was reset) must not keep the volume alive."""
+    backend = ctx.drivers.volume
+    try:
+        found = await backend.observe(ctx.resource_id)
+    except UnknownVolume:
+        return None
+    for host in found.hosts:
+        await backend.disconnect(ctx.resource_id, host)
+    return None
+
+
+async def remove(ctx: Context) -> Memo:
+    await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+    return None
+
+
+async def forget(ctx: Context) -> Memo:
+    await ctx.commit(volumes.forget, ctx.resource_id)
+    return None
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    volume = volumes.find(conn, task.resource_id)
+    if volume is not None and states.try_move(conn, volume.id, "delete failed", now):
+        messages.record(conn, messages.DELETE_FAILED, volume.project_id, task.request_id, volume.id, now)
+
+
+DELETE = Workflow(
+    volumes.DELETE,
+    volumes.RESOURCE,
+    (
+        Step("start", start),
+        Step("disconnect", disconnect),
+        Step("remove", remove),
+        Step("forget", forget),
+    ),
+    deadline=volumes.DEADLINE,
+    on_failure=failed,
+)

@@ -1,0 +1,52 @@
+"""Detach: the host of an attachment cannot use the volume any more, then its record goes. volume-states.md, section 7.
+
+`args`: `attachment_id`, `host`. The record is `detaching` until then, so nobody connects the host anew meanwhile.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, messages, volumes
+
+
+async def disconnect(ctx: Context) -> Memo:
+    host = ctx.args["host"]
+    if not await ctx.read(is_needed, ctx.args["attachment_id"], host):
+        await ctx.drivers.volume.disconnect(ctx.resource_id, host)
+    return None
+
+
+def is_needed(conn: Connection, attachment_id: str, host: str) -> bool:
+    """Whether the host must stay connected. Without the record nothing would keep a new connection from being cut."""
+    attachment = attachments.find(conn, attachment_id)
+    return attachment is None or attachments.host_is_used(conn, attachment.volume_id, host, but=attachment_id)
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(attachments.finish_detach, ctx.args["attachment_id"], utc(ctx.now))
+    return None
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    attachment = attachments.find(conn, task.args["attachment_id"])
+    if attachment is not None:
+        attachments.fail(conn, attachment.id, now, attachments.ERROR_DETACHING)
+        messages.record(conn, messages.DETACH_FAILED, attachment.project_id, task.request_id, task.resource_id, now)
+
+
+DETACH = Workflow(
+    volumes.DETACH,
+    volumes.RESOURCE,
+    (
+        Step("disconnect", disconnect),
+        Step("finish", finish),
+    ),
+    deadline=volumes.DEADLINE,
+    on_failure=failed,
+)

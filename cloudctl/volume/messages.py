@@ -1,0 +1,86 @@
+"""Messages: why work that was accepted failed later. Reference: volume.md, section 12."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
+
+from cloudctl.db.columns import new_id
+from cloudctl.errors import NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Listing
+from cloudctl.volume.tables import volume_messages
+
+KEPT = timedelta(days=30)
+
+LISTING = Listing(
+    volume_messages,
+    sort_keys={
+        "id": volume_messages.c.id,
+        "created_at": volume_messages.c.created_at,
+        "event_id": volume_messages.c.event_id,
+        "guaranteed_until": volume_messages.c.guaranteed_until,
+        "request_id": volume_messages.c.request_id,
+        "resource_type": volume_messages.c.resource_type,
+        "resource_uuid": volume_messages.c.resource_id,
+    },
+)
+
+
+@frozen
+class Trouble:
+    """What failed, and how: numbers for programs, words for people."""
+
+    action: str
+    doing: str
+    detail: str
+    what: str
+
+
+NO_BACKEND = Trouble("001", "schedule allocate volume", "003", "Could not find any available weighted backend.")
+CREATE_FAILED = Trouble("008", "create volume from backend storage", "012", "Driver failed to create the volume.")
+IMAGE_FAILED = Trouble("005", "copy image to volume", "012", "Driver failed to create the volume.")
+EXTEND_FAILED = Trouble("007", "extend volume", "010", "Volume could not be extended.")
+# Upstream has no number for these.
+DELETE_FAILED = Trouble("017", "delete volume", "001", "The volume could not be deleted.")
+DETACH_FAILED = Trouble("018", "detach volume", "001", "The volume could not be disconnected from its host.")
+
+
+def record(
+    conn: Connection, trouble: Trouble, project_id: str, request_id: str, resource_id: str, now: datetime
+) -> None:
+    conn.execute(delete(volume_messages).where(volume_messages.c.guaranteed_until < now))
+    conn.execute(
+        insert(volume_messages).values(
+            id=new_id(),
+            project_id=project_id,
+            request_id=request_id,
+            event_id=f"VOLUME_VOLUME_{trouble.action}_{trouble.detail}",
+            user_message=f"{trouble.doing}:{trouble.what}",
+            resource_type="VOLUME",
+            resource_id=resource_id,
+            created_at=now,
+            guaranteed_until=now + KEPT,
+        )
+    )
+
+
+def mine(call: Call) -> tuple[ColumnElement[bool], ...]:
+    return () if call.may("volume:all_projects") else (volume_messages.c.project_id == call.project_id,)
+
+
+def visible(conn: Connection, call: Call, message_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    found = conn.execute(select(volume_messages).where(volume_messages.c.id == message_id, *mine(call))).first()
+    if found is None:
+        raise NotFound(f"Message {message_id[:64]} could not be found.")
+    return found
+
+
+def remove(conn: Connection, call: Call, message_id: str) -> None:
+    """Raises NotFound."""
+    visible(conn, call, message_id)
+    conn.execute(delete(volume_messages).where(volume_messages.c.id == message_id))

@@ -1,0 +1,40 @@
+"""`[volume]` of the configuration."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from attrs.validators import min_len
+
+
+@frozen
+class VolumeOptions:
+    """What an operator may choose about block storage."""
+
+    # The zones that volumes may be in; the first one is that of volumes whose creator names none.
+    availability_zones: tuple[str, ...] = field(default=("nova",), validator=min_len(1))
+    # The type of volumes whose creator names none, unless the project has a default type of its own.
+    default_type: str = "__DEFAULT__"
+    # The name of this node, and of its backend, as administrators see them: `host@backend#backend`.
+    host: str = "cloudctl"
+    backend: str = "volumes"
+    # Quotas of a project that has none of its own; -1 is no limit. The last four are in GiB.
+    volumes: int = 10
+    snapshots: int = 10
+    backups: int = 10
+    gigabytes: int = 1000
+    backup_gigabytes: int = 1000
+    per_volume_gigabytes: int = -1
+
+    @property
+    def default_zone(self) -> str:
+        return self.availability_zones[0]
+
+    @property
+    def service_host(self) -> str:
+        """`host@backend`, the name of the volume service."""
+        return f"{self.host}@{self.backend}"
+
+    @property
+    def pool(self) -> str:
+        """`host@backend#pool`, where volumes are."""
+        return f"{self.service_host}#{self.backend}"

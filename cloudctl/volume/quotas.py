@@ -1,0 +1,131 @@
+"""Quotas: numbers and GiB, for all volumes and for those of each type. Reference: volume.md, section 9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+
+from cloudctl.errors import Invalid, OverQuota
+from cloudctl.rest import quota
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas, quota_limits
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_types, volumes
+
+SERVICE = "volume"
+# The counters that each type has as well, as `volumes_TYPE` and so on.
+TYPED = ("volumes", "gigabytes", "snapshots")
+
+Count = Callable[[Connection, str], int]
+
+size = func.coalesce(volumes.c.reserved_size, volumes.c.size)
+
+
+def _volumes(*where: ColumnElement[bool]) -> Count:
+    def count(conn: Connection, project_id: str) -> int:
+        query = select(func.count()).select_from(volumes).where(volumes.c.project_id == project_id, *where)
+        return int(conn.execute(query).scalar_one())
+
+    return count
+
+
+def _gigabytes(*where: ColumnElement[bool]) -> Count:
+    def count(conn: Connection, project_id: str) -> int:
+        query = select(func.coalesce(func.sum(size), 0)).where(volumes.c.project_id == project_id, *where)
+        return int(conn.execute(query).scalar_one())
+
+    return count
+
+
+def _of_type(name: str) -> tuple[Limited, ...]:
+    type_id = select(volume_types.c.id).where(volume_types.c.name == name).scalar_subquery()
+    mine = volumes.c.volume_type_id == type_id
+    return (
+        Limited(f"volumes_{name}", UNLIMITED, _volumes(mine)),
+        Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes(mine)),
+        Limited(f"snapshots_{name}", UNLIMITED),
+    )
+
+
+def told(resource: str, asked: int, used: int, limit: int) -> str:
+    """The refusal. It holds the word «exceed»: stock clients take a 413 without it for a rate limit and retry."""
+    kind = resource.partition("_")[0]
+    if resource == "per_volume_gigabytes":
+        return f"VolumeSizeExceedsLimit: Requested volume size {asked}G exceeds the maximum allowed limit {limit}G."
+    if kind == "gigabytes":
+        return (
+            f"VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed {resource} quota. "
+            f"Requested {asked}G, quota is {limit}G and {used}G has been consumed."
+        )
+    return f"VolumeLimitExceeded: Maximum number of volumes allowed ({limit}) exceeded for quota '{resource}'."
+
+
+def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
+    """The counters of all volumes, and those of each of these types, by name."""
+    return Quotas(
+        SERVICE,
+        (
+            Limited("volumes", options.volumes, _volumes()),
+            Limited("snapshots", options.snapshots),
+            Limited("gigabytes", options.gigabytes, _gigabytes()),
+            Limited("backups", options.backups),
+            Limited("backup_gigabytes", options.backup_gigabytes),
+            Limited("per_volume_gigabytes", options.per_volume_gigabytes),
+            Limited("groups", 10),
+            *(limited for name in types for limited in _of_type(name)),
+        ),
+        told,
+    )
+
+
+def of_all_types(conn: Connection, options: VolumeOptions) -> Quotas:
+    ordered = select(volume_types.c.name).order_by(volume_types.c.created_at, volume_types.c.id)
+    return quotas(options, conn.execute(ordered).scalars().all())
+
+
+def take(
+    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, volumes: int, gigabytes: int, size: int
+) -> None:
+    """Make sure that so many more volumes and GiB fit, the greatest volume having `size` GiB. Raises OverQuota."""
+    counters = quotas(options, [type_name])
+    wanted = {"volumes": volumes, "gigabytes": gigabytes}
+    wanted |= {f"{name}_{type_name}": amount for name, amount in wanted.items()}
+    try:
+        quota.take(conn, counters, project_id, {"per_volume_gigabytes": size, **wanted})
+    except OverQuota as error:
+        raise OverQuota(error.message, headers={"Retry-After": "0"}) from None
+
+
+def limits(conn: Connection, counters: Quotas, project_id: str) -> dict[str, int]:
+    """Limits of the counters there are; those that were set for a type that is gone are left out."""
+    found = quota.limits(conn, counters, project_id)
+    return {resource.name: found[resource.name] for resource in counters.resources}
+
+
+def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Set some limits; all of them, as they are now. Raises Invalid for an unknown one, or one below what is used."""
+    counters = of_all_types(conn, options)
+    unknown = sorted(wanted.keys() - {resource.name for resource in counters.resources})
+    if unknown:
+        raise Invalid(f"Bad key(s) in quota set: {', '.join(name[:64] for name in unknown)}")
+    for name, limit in wanted.items():
+        used = counters[name].used
+        if limit != UNLIMITED and used is not None and limit < used(conn, project_id):
+            raise Invalid(f"The quota {name} cannot be {limit}: the project uses {used(conn, project_id)} now.")
+    quota.set_limits(conn, counters, project_id, wanted)
+    return limits(conn, counters, project_id)
+
+
+def rename_type(conn: Connection, old: str, new: str) -> None:
+    """The limits that were set for a type go with its name."""
+    for name in TYPED:
+        conn.execute(delete(quota_limits).where(_is(f"{name}_{new}")))
+        conn.execute(update(quota_limits).where(_is(f"{name}_{old}")).values(resource=f"{name}_{new}"))
+
+
+def forget_type(conn: Connection, name: str) -> None:
+    conn.execute(delete(quota_limits).where(or_(*(_is(f"{counter}_{name}") for counter in TYPED))))
+
+
+def _is(resource: str) -> ColumnElement[bool]:
+    return (quota_limits.c.service == SERVICE) & (quota_limits.c.resource == resource)

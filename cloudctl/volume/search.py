@@ -1,0 +1,147 @@
+"""How volumes and attachments are found: sort keys and filters. Reference: volume.md, section 1.4."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, false, func, select, true
+
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import truth
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.listing import Filter, Listing
+from cloudctl.volume.tables import volume_attachments, volume_types, volumes
+from cloudctl.volume.volumes import COLUMNS
+
+Condition = ColumnElement[bool]
+
+LISTING = Listing(
+    volumes,
+    sort_keys={
+        "id": volumes.c.id,
+        "name": func.coalesce(volumes.c.name, ""),
+        "status": volumes.c.status,
+        "size": volumes.c.size,
+        "created_at": volumes.c.created_at,
+        "updated_at": func.coalesce(volumes.c.updated_at, volumes.c.created_at),
+        "availability_zone": volumes.c.availability_zone,
+        "bootable": volumes.c.bootable,
+        "volume_type_id": volumes.c.volume_type_id,
+        "host": func.coalesce(volumes.c.host, ""),
+    },
+    columns=COLUMNS,
+)
+
+ATTACHMENTS = Listing(
+    volume_attachments,
+    sort_keys={
+        "id": volume_attachments.c.id,
+        "volume_id": volume_attachments.c.volume_id,
+        "status": volume_attachments.c.status,
+        "created_at": volume_attachments.c.created_at,
+    },
+)
+
+LONGEST_LITERAL = 4096
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"gt": gt, "gte": ge, "eq": eq, "neq": ne, "lt": lt, "lte": le}
+
+
+def pairs(name: str, text: str) -> dict[str, str]:
+    """A dict of texts, written as Python or JSON has it. Raises Invalid."""
+    try:
+        found = ast.literal_eval(text) if len(text) <= LONGEST_LITERAL else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in found.items()):
+        raise Invalid(f"Invalid value {text[:64]!r} for the filter {name!r}: a dict of strings is expected.")
+    return found
+
+
+def holds(column: Column[Any]) -> Filter:
+    """All pairs of a dict are in a JSON column."""
+
+    def test(values: Sequence[str]) -> Condition:
+        met: Condition = true()
+        for key, value in pairs(column.name, values[-1]).items():
+            # Neither database can be asked for such a key, and no record has one.
+            met = met & (false() if '"' in key or "\\" in key else column[key].as_string() == value)
+        return met
+
+    return test
+
+
+def moment(column: Column[datetime], comparing: bool) -> Filter:
+    """A time, or with `comparing` a list such as `gt:2026-01-01T00:00:00,lt:2026-02-01T00:00:00`."""
+
+    def test(values: Sequence[str]) -> Condition:
+        met: Condition = true()
+        for part in values[-1].split(",") if comparing else values[-1:]:
+            word, colon, rest = part.partition(":")
+            compare = COMPARISONS.get(word.strip()) if colon and comparing else None
+            if comparing and colon and compare is None and not word[:1].isdigit():
+                raise Invalid(f"Invalid value {part[:64]!r} for {column.name!r}: no such comparison.")
+            met = met & (compare or eq)(column, _time(column.name, rest if compare else part))
+        return met
+
+    return test
+
+
+def _time(name: str, text: str) -> datetime:
+    try:
+        return parse_time(text.strip())
+    except (ValueError, OverflowError):
+        raise Invalid(f"Invalid value {text[:64]!r} for {name!r}: a time is expected.") from None
+
+
+def lenient_flag(column: Column[bool]) -> Filter:
+    """Any word that is not a truth value is false."""
+    return lambda values: column.is_(truth(values[-1]) is True)
+
+
+def constant(value: bool) -> Filter:
+    """A truth value that all records have."""
+
+    def test(values: Sequence[str]) -> Condition:
+        wanted = truth(values[-1])
+        if wanted is None:
+            raise Invalid(f"Invalid value {values[-1][:64]!r}: a boolean is expected.")
+        return true() if wanted is value else false()
+
+    return test
+
+
+def migration_status(values: Sequence[str]) -> Condition:
+    column = volumes.c.migration_status
+    return column.is_(None) if values[-1].lower() in ("", "none", "null") else column == values[-1]
+
+
+def absent(values: Sequence[str]) -> Condition:
+    """An attribute that no record has."""
+    return true() if values[-1].lower() in ("", "none", "null") else false()
+
+
+def of_type_named(values: Sequence[str]) -> Condition:
+    named = select(volume_types.c.id).where((volume_types.c.name == values[-1]) | (volume_types.c.id == values[-1]))
+    return volumes.c.volume_type_id.in_(named)
+
+
+def totals(conn: Connection, *where: Condition) -> tuple[int, int]:
+    """(number, GiB) of the volumes that meet `where`."""
+    query = select(func.count(), func.coalesce(func.sum(volumes.c.size), 0)).where(*where)
+    count, size = conn.execute(query).one()
+    return int(count), int(size)
+
+
+def metadata_values(conn: Connection, *where: Condition) -> dict[str, list[str]]:
+    """Key → the values that the volumes which meet `where` have for it, in the order of the volumes."""
+    found: dict[str, list[str]] = {}
+    ordered = select(volumes.c.metadata).where(*where).order_by(volumes.c.created_at, volumes.c.id)
+    for metadata in conn.execute(ordered).scalars():
+        for key, value in metadata.items():
+            if value not in found.setdefault(key, []):
+                found[key].append(value)
+    return found

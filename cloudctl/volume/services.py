@@ -1,0 +1,57 @@
+"""The services of block storage, as administrators see and switch them. Reference: volume.md, section 10.
+
+All of them are this process; what an administrator says of one is kept. A disabled `cinder-volume` takes no new
+volumes.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+from sqlalchemy import Connection, insert, select, update
+
+from cloudctl.errors import NotFound
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_services
+
+SCHEDULER, VOLUME = "cinder-scheduler", "cinder-volume"
+
+
+@frozen
+class Service:
+    binary: str
+    host: str
+    disabled: bool = False
+    disabled_reason: str | None = None
+
+
+def _present(options: VolumeOptions) -> tuple[tuple[str, str], ...]:
+    return (SCHEDULER, options.host), (VOLUME, options.service_host)
+
+
+def listing(conn: Connection, options: VolumeOptions) -> list[Service]:
+    said = {(row.binary, row.host): row for row in conn.execute(select(volume_services))}
+    return [
+        Service(binary, host)
+        if (row := said.get((binary, host))) is None
+        else Service(binary, host, row.disabled, row.disabled_reason)
+        for binary, host in _present(options)
+    ]
+
+
+def switch(
+    conn: Connection, options: VolumeOptions, host: str, binary: str, disabled: bool, reason: str | None = None
+) -> Service:
+    """Raises NotFound."""
+    if (binary, host) not in _present(options):
+        raise NotFound(f"Service {binary[:64]} on host {host[:255]} could not be found.")
+    values = {"disabled": disabled, "disabled_reason": reason}
+    key = (volume_services.c.host == host, volume_services.c.binary == binary)
+    if conn.execute(update(volume_services).where(*key).values(**values)).rowcount == 0:
+        conn.execute(insert(volume_services).values(host=host, binary=binary, **values))
+    return Service(binary, host, disabled, reason)
+
+
+def takes_volumes(conn: Connection, pool: str) -> bool:
+    """Whether the service of a pool, `host@backend#pool`, is enabled."""
+    key = (volume_services.c.host == pool.partition("#")[0], volume_services.c.binary == VOLUME)
+    return not conn.execute(select(volume_services.c.disabled).where(*key)).scalar()

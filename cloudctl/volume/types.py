@@ -1,0 +1,243 @@
+"""Volume types: what kind of volume one gets, and who may use it. Reference: volume.md, section 7."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Listing
+from cloudctl.volume import quotas
+from cloudctl.volume.tables import volume_default_types, volume_type_access, volume_types, volumes
+
+MULTIATTACH = "multiattach"
+ZONES = "RESKEY:availability_zones"
+SMALLEST, LARGEST = "provisioning:min_vol_size", "provisioning:max_vol_size"
+# Extra specs that everyone sees; the others tell how the cloud is built.
+OPEN_SPECS = frozenset({ZONES, MULTIATTACH, "replication_enabled"})
+
+LISTING = Listing(
+    volume_types,
+    sort_keys={
+        "id": volume_types.c.id,
+        "name": volume_types.c.name,
+        "created_at": volume_types.c.created_at,
+        "updated_at": func.coalesce(volume_types.c.updated_at, volume_types.c.created_at),
+        "is_public": volume_types.c.is_public,
+    },
+)
+
+
+def unknown(type_id: str) -> NotFound:
+    return NotFound(f"Volume type {type_id[:64]} could not be found.")
+
+
+def is_multiattach(type_: Any) -> bool:
+    return bool(type_.extra_specs.get(MULTIATTACH) == "<is> True")
+
+
+def demand_size(type_: Any, size: int) -> None:
+    """Raises Invalid if the type's extra specs forbid this size in GiB."""
+    for key, wrong in ((SMALLEST, lambda bound: size < bound), (LARGEST, lambda bound: size > bound)):
+        text = type_.extra_specs.get(key) or ""
+        if text.isascii() and text.isdigit() and wrong(int(text)):
+            raise Invalid(f"Invalid input received: Volume size {size} is not allowed by {key} = {text} of its type.")
+
+
+def demand_zone(type_: Any, zone: str) -> None:
+    """Raises Invalid if volumes of the type cannot be in the zone."""
+    allowed = [name.strip() for name in (type_.extra_specs.get(ZONES) or "").split(",") if name.strip()]
+    if allowed and zone not in allowed:
+        raise Invalid(f"Invalid volume_type: type {type_.name} has no volumes in the availability zone {zone}.")
+
+
+# -- queries
+
+
+def seen_by(call: Call) -> tuple[ColumnElement[bool], ...]:
+    """What every query for types of this caller holds."""
+    return () if call.may("volume:types:all") else (_usable_in(call.project_id),)
+
+
+def _usable_in(project_id: str) -> ColumnElement[bool]:
+    granted = select(volume_type_access.c.volume_type_id).where(volume_type_access.c.project_id == project_id)
+    return or_(volume_types.c.is_public, volume_types.c.id.in_(granted))
+
+
+def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+    """Raises NotFound."""
+    found = conn.execute(select(volume_types).where(volume_types.c.id == type_id, *where)).first()
+    if found is None:
+        raise unknown(type_id)
+    return found
+
+
+def visible(conn: Connection, call: Call, type_id: str) -> Row[Any]:
+    """As `get`, if the type is public, shared with the caller's project, or the caller sees all."""
+    return get(conn, type_id, *seen_by(call))
+
+
+def by_name_or_id(conn: Connection, call: Call, name_or_id: str) -> Row[Any]:
+    """As `visible`, by id or else by name. Raises NotFound."""
+    where = (or_(volume_types.c.id == name_or_id, volume_types.c.name == name_or_id), *seen_by(call))
+    found = conn.execute(select(volume_types).where(*where).order_by(volume_types.c.id != name_or_id)).first()
+    if found is None:
+        raise NotFound(f"Volume type with name {name_or_id[:255]} could not be found.")
+    return found
+
+
+def default(conn: Connection, project_id: str, configured: str) -> Row[Any]:
+    """That of the project, else the configured one (by name). Raises NotFound."""
+    own = select(volume_default_types.c.volume_type_id).where(volume_default_types.c.project_id == project_id)
+    found = conn.execute(select(volume_types).where(volume_types.c.id.in_(own))).first()
+    if found is None:
+        found = conn.execute(select(volume_types).where(volume_types.c.name == configured)).first()
+    if found is None:
+        raise NotFound("Default volume type can not be found.")
+    return found
+
+
+def is_used(conn: Connection, type_id: str) -> bool:
+    query = select(volumes.c.id).where(volumes.c.volume_type_id == type_id).limit(1)
+    return conn.execute(query).first() is not None
+
+
+# -- actions
+
+
+def create(
+    conn: Connection,
+    now: datetime,
+    name: str,
+    description: str | None = None,
+    extra_specs: dict[str, str | None] | None = None,
+    is_public: bool = True,
+) -> Row[Any]:
+    """Raises Conflict if there is a type of this name."""
+    type_id = new_id()
+    values = {"id": type_id, "name": name, "description": description, "is_public": is_public, "created_at": now}
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(volume_types).values(extra_specs=extra_specs or {}, **values))
+    except IntegrityError:
+        raise _taken(name) from None
+    return get(conn, type_id)
+
+
+def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> Row[Any]:
+    """Raises NotFound, Conflict if the name is another type's."""
+    before = get(conn, type_id)
+    try:
+        with conn.begin_nested():
+            conn.execute(update(volume_types).where(volume_types.c.id == type_id).values(updated_at=now, **values))
+    except IntegrityError:
+        raise _taken(values["name"]) from None
+    after = get(conn, type_id)
+    if after.name != before.name:
+        quotas.rename_type(conn, before.name, after.name)
+    return after
+
+
+def remove(conn: Connection, type_id: str, configured: str) -> None:
+    """Raises NotFound; Conflict while volumes have it; Invalid for a default type and for the only one."""
+    type_ = get(conn, type_id)
+    is_default = conn.execute(select(volume_default_types).where(volume_default_types.c.volume_type_id == type_id))
+    if type_.name == configured or is_default.first() is not None:
+        raise Invalid(f"Invalid volume_type: {type_.name} is a default type and cannot be deleted.")
+    if conn.execute(select(func.count()).select_from(volume_types)).scalar_one() == 1:
+        raise Invalid(f"Invalid volume_type: {type_.name} is the only type and cannot be deleted.")
+    _demand_unused(conn, type_id, "Target volume type is still in use.")
+    conn.execute(delete(volume_type_access).where(volume_type_access.c.volume_type_id == type_id))
+    conn.execute(delete(volume_types).where(volume_types.c.id == type_id))
+    quotas.forget_type(conn, type_.name)
+
+
+def change_extra_specs(
+    conn: Connection, type_id: str, now: datetime, wanted: dict[str, str | None], gone: tuple[str, ...] = ()
+) -> None:
+    """Merge `wanted` into the extra specs and drop `gone`. Raises NotFound; Conflict while volumes have the type."""
+    locked = select(volume_types.c.extra_specs).where(volume_types.c.id == type_id).with_for_update()
+    specs = conn.execute(locked).scalar()
+    if specs is None:
+        raise unknown(type_id)
+    for key in gone:
+        if key not in specs:
+            raise no_spec(type_id, key)
+    _demand_unused(conn, type_id, f"Volume Type {type_id} is currently in use.")
+    kept = {key: value for key, value in {**specs, **wanted}.items() if key not in gone}
+    conn.execute(update(volume_types).where(volume_types.c.id == type_id).values(extra_specs=kept, updated_at=now))
+
+
+def no_spec(type_id: str, key: str) -> NotFound:
+    return NotFound(f"Volume Type {type_id[:64]} has no extra specs with key {key[:255]}.")
+
+
+def _demand_unused(conn: Connection, type_id: str, refusal: str) -> None:
+    if is_used(conn, type_id):
+        raise Conflict(refusal)
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Volume Type {name} already exists.")
+
+
+# -- access to types that are not public
+
+
+def projects_with_access(conn: Connection, type_id: str) -> list[str]:
+    """Raises NotFound, for a public type too: it has no list of projects."""
+    if get(conn, type_id).is_public:
+        raise NotFound("Access list not available for public volume types.")
+    query = select(volume_type_access.c.project_id).where(volume_type_access.c.volume_type_id == type_id)
+    return list(conn.execute(query.order_by(volume_type_access.c.project_id)).scalars())
+
+
+def grant(conn: Connection, type_id: str, project_id: str) -> None:
+    """Raises NotFound, Invalid for a public type, Conflict if the project has access."""
+    _demand_private(conn, type_id)
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(volume_type_access).values(volume_type_id=type_id, project_id=project_id))
+    except IntegrityError:
+        raise Conflict(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
+
+
+def revoke(conn: Connection, type_id: str, project_id: str) -> None:
+    """Raises NotFound if the project has no access, Invalid for a public type."""
+    _demand_private(conn, type_id)
+    granted = (volume_type_access.c.volume_type_id == type_id) & (volume_type_access.c.project_id == project_id)
+    if conn.execute(delete(volume_type_access).where(granted)).rowcount == 0:
+        raise NotFound(f"Volume type access not found for {type_id} / {project_id} combination.")
+
+
+def _demand_private(conn: Connection, type_id: str) -> None:
+    if get(conn, type_id).is_public:
+        raise Invalid("Invalid volume type: Type access modification is not applicable to public volume type.")
+
+
+# -- default types of projects
+
+
+def set_default(conn: Connection, project_id: str, type_id: str) -> None:
+    mine = volume_default_types.c.project_id == project_id
+    if conn.execute(update(volume_default_types).where(mine).values(volume_type_id=type_id)).rowcount == 0:
+        conn.execute(insert(volume_default_types).values(project_id=project_id, volume_type_id=type_id))
+
+
+def unset_default(conn: Connection, project_id: str) -> None:
+    conn.execute(delete(volume_default_types).where(volume_default_types.c.project_id == project_id))
+
+
+def defaults(conn: Connection, project_id: str | None = None) -> list[Row[Any]]:
+    """Rows (project_id, volume_type_id) of one project or of all, by project."""
+    query = select(volume_default_types).order_by(volume_default_types.c.project_id)
+    return list(conn.execute(query if project_id is None else query.where(_project(project_id))).all())
+
+
+def _project(project_id: str) -> ColumnElement[bool]:
+    return volume_default_types.c.project_id == project_id

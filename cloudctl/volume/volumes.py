@@ -1,0 +1,166 @@
+"""Volumes: the record, who sees it, and what the backend shall make of it. Reference: volume.md, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
+
+from cloudctl import db, tasks
+from cloudctl.drivers.specs import ImageSource, VolumeSpec
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.volume import states
+from cloudctl.volume.tables import volume_attachments, volume_types, volumes
+
+RESOURCE = "volume"
+CREATE, DELETE, EXTEND = "volume.volume.create", "volume.volume.delete", "volume.volume.extend"
+DETACH = "volume.attachment.delete"
+
+# Seconds; making a volume may copy an image.
+CREATE_DEADLINE = 3600.0
+DEADLINE = 1800.0
+
+# Attachments that hold on to nothing: what is left of one that failed.
+BROKEN = ("error_attaching", "error_detaching")
+
+type_name = (
+    select(volume_types.c.name).where(volume_types.c.id == volumes.c.volume_type_id).scalar_subquery().label("type")
+)
+COLUMNS = (*volumes.c, type_name)
+
+
+def get(conn: Connection, volume_id: str) -> Row[Any]:
+    """A row of `volumes` and the name of its `type`, whoever owns it. Raises NotFound."""
+    return _one(conn, volume_id)
+
+
+def find(conn: Connection, volume_id: str) -> Row[Any] | None:
+    """As `get`; None if it does not exist."""
+    return conn.execute(select(*COLUMNS).where(volumes.c.id == volume_id)).first()
+
+
+def visible(conn: Connection, call: Call, volume_id: str) -> Row[Any]:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    return _one(conn, volume_id, *mine(call))
+
+
+def lock(conn: Connection, volume_id: str) -> Row[Any]:
+    """As `get`; nobody else changes it before this transaction ends. Raises NotFound."""
+    found = conn.execute(select(volumes).where(volumes.c.id == volume_id).with_for_update()).first()
+    if found is None:
+        raise states.unknown(volume_id)
+    return found
+
+
+def mine(call: Call) -> tuple[ColumnElement[bool], ...]:
+    """What every query for one volume of this caller holds."""
+    return () if call.may("volume:all_projects") else (volumes.c.project_id == call.project_id,)
+
+
+def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+    found = conn.execute(select(*COLUMNS).where(volumes.c.id == volume_id, *where)).first()
+    if found is None:
+        raise states.unknown(volume_id)
+    return found
+
+
+def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Path]) -> VolumeSpec:
+    """What the backend shall make. `image_path`: of the drivers, the file of an image. Raises NotFound."""
+    volume = get(conn, volume_id)
+    extra_specs = conn.execute(
+        select(volume_types.c.extra_specs).where(volume_types.c.id == volume.volume_type_id)
+    ).scalar_one()
+    image = None
+    if volume.image_id is not None:
+        image = ImageSource(volume.image_id, str(image_path(volume.image_id)), volume.image_format or "raw")
+    return VolumeSpec(
+        id=volume.id,
+        size_gib=volume.reserved_size or volume.size,
+        name=volume.name or "",
+        image=image,
+        snapshot_id=volume.snapshot_id,
+        volume_id=volume.source_volid,
+        multiattach=volume.multiattach,
+        extra_specs={key: value for key, value in extra_specs.items() if value is not None},
+    )
+
+
+def is_held(conn: Connection, volume_id: str) -> bool:
+    """Whether somebody is attached to it, or about to be."""
+    holds = volume_attachments.c.status.not_in(BROKEN)
+    query = select(volume_attachments.c.id).where(volume_attachments.c.volume_id == volume_id, holds)
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def submit(
+    conn: Connection,
+    kind: str,
+    volume_id: str,
+    call: Call,
+    args: Mapping[str, Any] | None = None,
+    deadline: float | None = DEADLINE,
+) -> None:
+    """The task that does what this call asks for. `deadline`: seconds."""
+    tasks.submit(
+        conn,
+        kind,
+        volume_id,
+        resource_type=RESOURCE,
+        now=db.now(conn),
+        args=args,
+        user_id=call.user_id,
+        project_id=call.project_id,
+        deadline=deadline,
+    )
+
+
+def begin_delete(conn: Connection, volume_id: str, now: datetime, force: bool = False) -> None:
+    """`deleting`, unless something forbids it. `force`: from any status. Raises Conflict, NotFound."""
+    name = "force delete" if force else "delete"
+    lock(conn, volume_id)
+    if is_held(conn, volume_id):
+        raise states.refusal(conn, volume_id, name)
+    states.move(conn, volume_id, name, now, states.not_migrating)
+
+
+def forget(conn: Connection, volume_id: str) -> None:
+    """The record goes, and with it its attachments. An unknown id is no error."""
+    conn.execute(delete(volume_attachments).where(volume_attachments.c.volume_id == volume_id))
+    conn.execute(delete(volumes).where(volumes.c.id == volume_id))
+
+
+def change(conn: Connection, volume_id: str, now: datetime, **values: Any) -> None:
+    """Set columns that no state depends on. Raises NotFound; Conflict while the volume is in maintenance."""
+    changed = update(volumes).where(volumes.c.id == volume_id, volumes.c.status != states.MAINTENANCE)
+    if conn.execute(changed.values(updated_at=now, **values)).rowcount == 0:
+        get(conn, volume_id)
+        raise Conflict("Invalid volume: The volume cannot be updated during maintenance.")
+
+
+def change_metadata(
+    conn: Connection, call: Call, volume_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
+) -> dict[str, str]:
+    """Replace the metadata by what `edit` makes of it. Raises Conflict by the state, NotFound."""
+    visible(conn, call, volume_id)
+    volume = lock(conn, volume_id)
+    if volume.status in (states.MAINTENANCE, states.UPLOADING):
+        raise Conflict(
+            f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
+        )
+    wanted = dict(edit(dict(volume.metadata)))
+    conn.execute(update(volumes).where(volumes.c.id == volume_id).values(metadata=wanted, updated_at=call.now))
+    return wanted
+
+
+def shown_metadata(volume: Any) -> dict[str, str]:
+    """Its metadata with the entries that only actions set and everyone sees."""
+    said = {"readonly": volume.readonly, "attached_mode": volume.attached_mode}
+    return {**volume.metadata, **{key: value for key, value in said.items() if value is not None}}
+
+
+def no_metadata(volume_id: str, key: str) -> NotFound:
+    return NotFound(f"Volume {volume_id[:64]} has no metadata with key {key[:255]}.")

@@ -1,0 +1,125 @@
+"""Whatever a client sends to any Operation, the answer is one of the service's own: never a 500, never none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from cloudctl.rest.route import Operation
+from cloudctl.testing.http import encode, exchange, parse
+from tests.generated.bodies import JUNK, requests
+from tests.generated.world import VARIABLE, World
+
+EXAMPLES = int(os.environ.get("CLOUDCTL_FUZZ_EXAMPLES", "12"))
+QUERY_NAMES = (
+    "limit", "marker", "sort_key", "sort_dir", "sort", "name", "status", "all_tenants", "fields", "page_reverse",
+    "changes-since", "visibility", "id", "project_id", "tenant_id", "not-tags", "name__contains", "detail", "x",
+)  # fmt: skip
+SEGMENTS = st.sampled_from(("0", "-1", "x" * 300, "a b", "ü", "%00", "..", "detail", "null", "9" * 40, "%ff", "a'b"))
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def operations() -> list[Any]:
+    """Names to parametrize with; a World is made only once, in the test's own process."""
+    from cloudctl.testing.cloud import MemoryCloud
+
+    cloud = MemoryCloud().cloud
+    return sorted(
+        f"{name} {path} {operation.key}" for name, api in cloud.apis.items() for path, operation in api.operations
+    )
+
+
+def quoted(segment: str) -> str:
+    from urllib.parse import quote
+
+    return segment if "%" in segment else quote(segment, safe="")
+
+
+@pytest.mark.parametrize("name", operations())
+def test_an_operation_survives_anything(world: World, name: str) -> None:
+    api, path, operation = next(
+        (api, path, operation) for api, path, operation in world.operations() if f"{api} {path} {operation.key}" == name
+    )
+    shapes = [requests(body, operation.action) for body in (operation.body or {}).values()]
+    if operation.action and not shapes:
+        shapes = [JUNK.map(lambda value: {operation.action: value})]
+    bodies = st.one_of(*shapes, JUNK) if shapes else st.none()
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        body=bodies,
+        segment=st.none() | SEGMENTS,
+        query=st.lists(
+            st.tuples(st.sampled_from(QUERY_NAMES), SEGMENTS | st.sampled_from(("true", "1", "asc", "name"))),
+            max_size=3,
+        ),
+        persona=st.sampled_from(("member", "admin")),
+        raw=st.none() | st.sampled_from((b"", b"{", b"\xff\xfe", b'{"a":' * 2000, b"null", b'{"a":1e999}')),
+    )
+    def attack(body: Any, segment: str | None, query: list[tuple[str, str]], persona: str, raw: bytes | None) -> None:
+        names = VARIABLE.findall(path)
+        values = {names[-1]: quoted(segment)} if names and segment else {}
+        target = world.fill(api, path, **values)
+        if query:
+            target += "?" + "&".join(f"{key}={quoted(value)}" for key, value in query)
+        sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        client = world.clients[persona]
+        headers = {**client.headers, "X-Auth-Token": str(client.token), "Content-Type": media(operation)}
+        answer = parse(
+            exchange(world.cloud.site, encode(operation.method.replace("*", "GET"), target, headers, sent)),
+            operation.method,
+        )
+        assert answer.status < 500 or answer.status == 501, (target, sent, answer)
+        if answer.status >= 400 and operation.method != "HEAD":
+            told = answer.json()
+            assert re.search(r"\w", json.dumps(told)), answer
+
+    try:
+        attack()
+    finally:
+        world.restore()
+        world.cloud.clock.advance(0)
+
+
+def media(operation: Operation) -> str:
+    for body in (operation.body or {}).values():
+        if body.types:
+            return body.types[0]
+    return "application/json"
+
+
+@pytest.mark.parametrize("at", [1, 20, 60, 120, 200, -1])
+def test_a_client_that_hangs_up_in_the_middle_loses_nothing(world: World, at: int) -> None:
+    client = world.clients["member"]
+    headers = {**client.headers, "X-Auth-Token": str(client.token), "Content-Type": "application/json"}
+    body = json.dumps({"volume": {"size": 1, "name": "interrupted"}}).encode()
+    request = encode("POST", "/volume/v3/volumes", headers, body)
+    exchange(world.cloud.site, request[:at], hang_up=True)
+    exchange(world.cloud.site, request, hang_up=True)
+    world.cloud.settle()
+    found = client.get("/volume/v3/volumes/detail?name=interrupted").json()["volumes"]
+    assert [each["status"] for each in found] == ["available"]
+    world.restore()
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "gAAAAA" + "A" * 200, "x" * 5000, " ", "\t"])
+def test_a_token_that_is_none_is_401(world: World, token: str) -> None:
+    answer = exchange(world.cloud.site, encode("GET", "/compute/v2.1/servers", {"X-Auth-Token": token}, b""))
+    assert parse(answer, "GET").status == 401

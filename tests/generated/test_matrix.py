@@ -1,0 +1,118 @@
+"""Every Operation x every persona: what the declared policy says is what the API does.
+
+Bodies are left out, so a caller who may ask gets a 400 where one is needed; who may not gets his refusal first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cloudctl.rest.route import Operation
+from cloudctl.testing.http import Response
+from tests.generated.world import PERSONAS, VARIABLE, World
+
+# Variables whose samples belong to project demo: another project must not learn that they exist.
+OWNED = {
+    ("image", "image_id"), ("networking", "network_id"), ("networking", "subnet_id"), ("networking", "port_id"),
+    ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
+    ("volume", "attachment_id"), ("compute", "server_id"), ("compute", "group_id"),
+}  # fmt: skip
+# Samples that do not exist, because only a longer story makes them.
+ABSENT = {("image", "task_id"), ("volume", "message_id"), ("image", "store"), ("compute", "host")}
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def ask(world: World, persona: str, api: str, path: str, operation: Operation) -> Response:
+    client = world.clients[persona]
+    body = {operation.action: None} if operation.action else None
+    method = "GET" if operation.method == "*" else operation.method
+    headers = {}
+    if (api, path) == ("identity", "/v3/auth/tokens"):
+        headers["X-Subject-Token"] = str(world.clients["member"].token)
+    answer = client.request(method, world.fill(api, path), body, headers=headers)
+    world.restore()
+    return answer
+
+
+def variables(api: str, path: str) -> set[tuple[str, str]]:
+    return {(api, name) for name in VARIABLE.findall(path)}
+
+
+def test_each_operation_lets_in_whom_its_rule_names(world: World) -> None:
+    wrong: list[str] = []
+    rows: list[str] = []
+    counts: Counter[str] = Counter()
+    policy = world.cloud.cloud.policy
+    identities = {persona: world.identity(persona) for persona in PERSONAS if persona != "anonymous"}
+    for api, path, operation in world.operations():
+        row = []
+        for persona in PERSONAS:
+            answer = ask(world, persona, api, path, operation)
+            status = answer.status
+            row.append(str(status))
+            counts[f"{status // 100}xx"] += 1
+            where = f"{persona}: {api} {operation.key} -> {status} {answer.body[:160]!r}"
+            if status >= 500 and status != 501:
+                wrong.append(f"failed: {where}")
+            elif operation.policy is None:
+                continue
+            elif persona == "anonymous":
+                if status != 401:
+                    wrong.append(f"let in without a token: {where}")
+            elif status == 401:
+                wrong.append(f"a valid token was refused: {where}")
+            else:
+                target = {
+                    name: world.ids[api, name]
+                    for name in ("user_id", "project_id", "domain_id")
+                    if (api, name) in variables(api, path)
+                }
+                # A record may still refuse, in words of its own: immutable, in use, protected.
+                may = policy.may(operation.policy, identities[persona], target)
+                foreign = persona == "other" and bool(OWNED & variables(api, path))
+                if not policy.might(operation.policy, identities[persona], target):
+                    if status not in (403, 404):
+                        wrong.append(f"let in against {operation.policy}: {where}")
+                elif foreign:
+                    # What is wrong with a request may be told; that the resource is there may not.
+                    if status not in (400, 403, 404, 415) or (status == 400 and operation.body is None):
+                        wrong.append(f"another project's resource: {where}")
+                elif status == 403 and operation.policy.encode() in answer.body and may:
+                    wrong.append(f"refused against {operation.policy}: {where}")
+                elif status == 404 and persona in ("member", "admin") and not ABSENT & variables(api, path):
+                    rows.append(f"# 404 for {persona}: {where}")
+        rows.append(f"{api:<11} {operation.key:<70} " + " ".join(row) + f"   {operation.policy or 'public'}")
+    report = os.environ.get("CLOUDCTL_MATRIX")
+    if report:
+        Path(report).write_text("\n".join(rows) + "\n")
+    assert wrong == []
+    assert counts["2xx"] > 100 and counts["4xx"] > 500
+
+
+def test_every_operation_has_a_rule_and_a_summary(world: World) -> None:
+    known = world.cloud.cloud.policy.rules
+    for api, _, operation in world.operations():
+        assert operation.policy is None or operation.policy in known, (api, operation.key)
+        assert operation.summary, f"{api} {operation.key} has no docstring"
+        assert operation.method == "GET" or operation.body or operation.method != "PATCH", operation.key
+
+
+def test_every_rule_is_used(world: World) -> None:
+    """A rule that nothing asks for misleads the operator who overrides it."""
+    used = {operation.policy for _, _, operation in world.operations()}
+    sources = "\n".join(path.read_text() for path in Path("cloudctl").rglob("*.py"))
+    toml = "\n".join(path.read_text() for path in Path("cloudctl").rglob("policy.toml"))
+    from cloudctl.rest.policy import PERSONAS as NAMES
+
+    for name in world.cloud.cloud.policy.rules:
+        if name in used or name in NAMES:
+            continue
+        assert f'"{name}"' in sources or toml.count(name.partition(":")[2]) > 1 or name in sources, name

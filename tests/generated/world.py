@@ -1,0 +1,235 @@
+"""A cloud with one resource of every kind, and a sample value for every variable of every path."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.identity import Identity
+from cloudctl.rest.route import Operation
+from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
+from cloudctl.testing.http import Response
+
+VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
+UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
+# The newest microversion of every API at once.
+LATEST = {"OpenStack-API-Version": "compute latest, volume latest, instance-ha latest"}
+
+PERSONAS = ("anonymous", "other", "reader", "member", "admin")
+
+
+class World:
+    """`ids`: (API, variable) → the id of a resource of project demo, or of one that all share."""
+
+    def __init__(self) -> None:
+        self.cloud = MemoryCloud()
+        self.cloud.settle()
+        self.admin = self.cloud.client("admin", **LATEST)
+        self.member = self.cloud.client("demo", **LATEST)
+        self.project = self._only("/identity/v3/auth/projects", "projects")
+        self.ids: dict[tuple[str, str], str] = {}
+        self._people()
+        self._identity()
+        self._image()
+        self._network()
+        self._volume()
+        self._compute()
+        self.cloud.settle()
+        self.clients = {
+            "anonymous": self.cloud.anonymous(**LATEST),
+            "other": self.cloud.client("other", **LATEST),
+            "reader": Client(self.cloud, self._token("reader", "demo"), LATEST),
+            "member": self.member,
+            "admin": self.admin,
+        }
+        self._saved = self._connection().serialize()
+
+    # -- the database as it was
+
+    def _connection(self) -> Any:
+        return self.cloud.db.engine.raw_connection().driver_connection
+
+    def restore(self) -> None:
+        """Undo whatever a request did to the database."""
+        self._connection().deserialize(self._saved)
+        self.cloud.cloud.tokens.forget()
+
+    # -- what there is
+
+    @property
+    def apis(self) -> dict[str, ApiApp]:
+        return self.cloud.cloud.apis
+
+    def operations(self) -> list[tuple[str, str, Operation]]:
+        """(API, path below it, Operation) of all there are."""
+        return [(name, path, operation) for name, api in self.apis.items() for path, operation in api.operations]
+
+    def fill(self, api: str, path: str, **values: str) -> str:
+        """A path with sample values. Raises KeyError for a variable without one."""
+        return f"/{api}" + VARIABLE.sub(lambda match: values.get(match[1]) or self.ids[api, match[1]], path)
+
+    def identity(self, persona: str) -> Identity:
+        token = self.clients[persona].token
+        found: list[Any] = []
+        from twisted.internet.defer import ensureDeferred
+
+        ensureDeferred(self.cloud.cloud.tokens.authenticate(str(token))).addBoth(found.append)
+        assert isinstance(found[0], Identity), found
+        return found[0]
+
+    def _token(self, user: str, project: str) -> str:
+        scope = {"project": {"name": project, "domain": {"id": "default"}}}
+        return self.cloud.token(user, PASSWORDS.get(user, user), scope)
+
+    def _only(self, path: str, key: str, **wanted: str) -> str:
+        found = [
+            each
+            for each in _good(self.member.get(path)).json()[key]
+            if all(each[name] == value for name, value in wanted.items())
+        ]
+        return str(found[0]["id"])
+
+    def _make(self, client: Client, path: str, key: str, body: dict[str, Any]) -> str:
+        made = _good(client.post(path, {key: body})).json()[key]
+        return str(made.get("id", made.get("name")))
+
+    def _role(self, name: str) -> str:
+        roles = _good(self.admin.get(f"/identity/v3/roles?name={name}")).json()["roles"]
+        return str(roles[0]["id"])
+
+    def _people(self) -> None:
+        other = self._make(self.admin, "/identity/v3/projects", "project", {"name": "other"})
+        for user, project, role in (("other", other, "member"), ("reader", self.project, "reader")):
+            made = self._make(self.admin, "/identity/v3/users", "user", {"name": user, "password": user})
+            grant = f"/identity/v3/projects/{project}/users/{made}/roles/{self._role(role)}"
+            _good(self.admin.put(grant))
+
+    def _identity(self) -> None:
+        admin, put = self.admin, lambda **ids: self.ids.update({("identity", k): v for k, v in ids.items()})
+        user = str(
+            _good(self.member.get("/identity/v3/auth/tokens", headers=self._subject())).json()["token"]["user"]["id"]
+        )
+        group = self._make(admin, "/identity/v3/groups", "group", {"name": "group"})
+        _good(admin.put(f"/identity/v3/groups/{group}/users/{user}"))
+        credential = {
+            "name": "credential",
+            "access_rules": [{"path": "/v2.1/servers", "method": "GET", "service": "compute"}],
+        }
+        made = _good(
+            self.member.post(
+                f"/identity/v3/users/{user}/application_credentials", {"application_credential": credential}
+            )
+        ).json()["application_credential"]
+        service = _good(admin.get("/identity/v3/services")).json()["services"][0]["id"]
+        endpoint = _good(admin.get("/identity/v3/endpoints")).json()["endpoints"][0]["id"]
+        put(
+            user_id=user, project_id=self.project, domain_id="default", group_id=group, role_id=self._role("reader"),
+            prior_id=self._role("member"), implied_id=self._role("reader"), credential_id=made["id"],
+            rule_id=made["access_rules"][0]["id"], service_id=service, endpoint_id=endpoint, region_id="RegionOne",
+            tag="tag", option="password_regex",
+        )  # fmt: skip
+
+    def _subject(self) -> dict[str, str]:
+        return {"X-Subject-Token": str(self.member.token)}
+
+    def _image(self) -> None:
+        image = {"name": "own", "disk_format": "raw", "container_format": "bare", "visibility": "shared"}
+        made = _good(self.member.post("/image/v2/images", image)).json()["id"]
+        binary = {"Content-Type": "application/octet-stream"}
+        _good(self.member.put(f"/image/v2/images/{made}/file", body=b"data", headers=binary))
+        self.ids |= {
+            ("image", "image_id"): made, ("image", "member_id"): self.project, ("image", "tag"): "tag",
+            ("image", "name"): "image", ("image", "store"): "store", ("image", "task_id"): UNKNOWN,
+        }  # fmt: skip
+
+    def _network(self) -> None:
+        base, demo = "/networking/v2.0", self.member
+        network = self._make(demo, f"{base}/networks", "network", {"name": "own"})
+        body = {"network_id": network, "ip_version": 4, "cidr": "10.5.0.0/24"}
+        subnet = self._make(demo, f"{base}/subnets", "subnet", body)
+        group = self._make(demo, f"{base}/security-groups", "security_group", {"name": "own"})
+        rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
+        self.ids |= {
+            ("networking", "network_id"): network,
+            ("networking", "subnet_id"): subnet,
+            ("networking", "port_id"): self._make(demo, f"{base}/ports", "port", {"network_id": network}),
+            ("networking", "group_id"): group,
+            ("networking", "rule_id"): self._make(demo, f"{base}/security-group-rules", "security_group_rule", rule),
+            ("networking", "project_id"): self.project,
+            ("networking", "resource_id"): network,
+            ("networking", "collection"): "networks",
+            ("networking", "tag"): "tag",
+            ("networking", "alias"): "security-group",
+        }
+
+    def _volume(self) -> None:
+        base, demo = "/volume/v3", self.member
+        volume = self._make(demo, f"{base}/volumes", "volume", {"size": 1, "metadata": {"key": "value"}})
+        self.cloud.settle()
+        reserved = self._make(demo, f"{base}/volumes", "volume", {"size": 1})
+        self.cloud.settle()
+        attachment = _good(
+            demo.post(f"{base}/attachments", {"attachment": {"volume_uuid": reserved, "instance_uuid": UNKNOWN}})
+        ).json()["attachment"]["id"]
+        type_ = _good(demo.get(f"{base}/types")).json()["volume_types"][0]["id"]
+        self.ids |= {
+            ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,
+            ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
+            ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
+        }  # fmt: skip
+
+    def _compute(self) -> None:
+        base, demo = "/compute/v2.1", self.member
+        image = next(
+            each["id"] for each in _good(demo.get("/image/v2/images")).json()["images"] if each["name"] == "tiny"
+        )
+        data = base64.b64encode(b"#!/bin/sh\n").decode()
+        server = self._make(
+            demo,
+            f"{base}/servers",
+            "server",
+            {
+                "name": "own",
+                "imageRef": image,
+                "flavorRef": "1",
+                "metadata": {"key": "value"},
+                "tags": ["tag"],
+                "networks": [{"uuid": self.ids["networking", "network_id"]}],
+                "user_data": data,
+            },
+        )
+        key = {
+            "name": "own",
+            "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJ9mYp1XpLWzVSGlcsmqpUAcUO8CJ3qXoYAuOq2Ci0V x",
+        }
+        _good(demo.post(f"{base}/os-keypairs", {"keypair": {**key, "type": "ssh"}}))
+        self.cloud.settle()
+        volume = self._make(demo, "/volume/v3/volumes", "volume", {"size": 1})
+        self.cloud.settle()
+        _good(demo.post(f"{base}/servers/{server}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume}}))
+        self.cloud.settle()
+        group = self._make(demo, f"{base}/os-server-groups", "server_group", {"name": "own", "policy": "affinity"})
+        port = _good(demo.get(f"{base}/servers/{server}/os-interface")).json()["interfaceAttachments"][0]["port_id"]
+        actions = _good(demo.get(f"{base}/servers/{server}/os-instance-actions")).json()["instanceActions"]
+        _good(self.admin.post(f"{base}/flavors/1/os-extra_specs", {"extra_specs": {"key": "value"}}))
+        hypervisor = _good(self.admin.get(f"{base}/os-hypervisors")).json()["hypervisors"][0]["id"]
+        service = _good(self.admin.get(f"{base}/os-services")).json()["services"][0]["id"]
+        self.ids |= {
+            ("compute", name): value
+            for name, value in {
+                "server_id": server, "flavor_id": "1", "image_id": image, "key": "key", "tag": "tag",
+                "keypair_name": "own", "name": "own", "volume_id": volume, "attachment_id": volume, "port_id": port,
+                "group_id": group, "request_id": actions[0]["request_id"], "hypervisor_id": str(hypervisor),
+                "service_id": str(service), "project_id": self.project, "tenant_id": self.project, "id": "default",
+                "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
+                "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": "1",
+                "server_group_id": group, "keypair": "own", "spec": "key", "host": "host",
+            }.items()
+        }  # fmt: skip
+
+
+def _good(response: Response) -> Response:
+    assert response.status < 300, response
+    return response

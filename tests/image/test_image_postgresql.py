@@ -1,0 +1,129 @@
+"""What SQLite forgives: the statements of the image service on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from io import BytesIO
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.web.http_headers import Headers
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata, utc
+from cloudctl.db.database import Inline, create
+from cloudctl.errors import Conflict
+from cloudctl.image import images, imports, listing, members, properties, uploads
+from cloudctl.image.data import Measured
+from cloudctl.image.images import NewImage
+from cloudctl.image.options import ImageOptions
+from cloudctl.rest import policy
+from cloudctl.rest.call import Call, Query
+from cloudctl.rest.identity import Identity
+
+START = 1_800_000_000.0
+POLICY = policy.load(["image"], None)
+OPTIONS = ImageOptions()
+MEASURED = Measured(2**41, 2**42, "m" * 32, "h" * 128)
+
+
+def call(query: str = "", project: str = "p", role: str = "member", rule: str = "image:images:update") -> Call:
+    caller = Identity(user_id="u", project_id=project, roles=frozenset({role, "reader"}))
+    parsed = Query.parse(query.encode())
+    return Call(caller, (0, 0), parsed, POLICY, "req-1", utc(START), "", "", "", Headers(), BytesIO(), rule=rule)
+
+
+@pytest.fixture
+def run(postgresql_url: str) -> Iterator[Any]:
+    """`run(fn, …)`: `fn(conn, …)` in a transaction."""
+    inline: Any = Inline()
+    db = Database(create(postgresql_url, 2), inline, inline, Clock())
+    db.transact(False, lambda conn: metadata.create_all(conn))
+    yield partial(db.transact, False)
+    db.engine.dispose()
+
+
+def made(run: Any, number: int = 0, **fields: Any) -> str:
+    new = NewImage("p", name=f"n{number}", disk_format="raw", container_format="bare", **fields)
+    return str(run(images.create, new, utc(START + number)))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["n2", "n1", "n0"]),
+        ("name=in:n0,n2", ["n2", "n0"]),
+        ("tag=t&a=b", ["n1"]),
+        ("size_min=0", []),
+        ("size_max=9223372036854775807", []),
+        ("min_disk=9223372036854775807", []),
+        ("min_ram=4611686018427387904", []),
+        ("min_ram=0&min_disk=0&protected=false", ["n2", "n1", "n0"]),
+        ("created_at=gt:2027-01-15T08:00:00Z&updated_at=lte:9999-12-31", ["n2", "n1"]),
+        ("visibility=all&member_status=all", ["n2", "n1", "n0"]),
+        ("sort=size,disk_format:asc,name:asc", ["n0", "n1", "n2"]),
+    ],
+)
+def test_lists(run: Any, query: str, found: list[str]) -> None:
+    made(run, 0)
+    made(run, 1, tags=["t"], properties={"a": "b"})
+    made(run, 2)
+    assert [image.row.name for image in run(listing.page, call(query))[0]] == found
+    assert run(listing.page, call(query, project="q"))[0] == []
+
+
+@pytest.mark.parametrize("sort", ["", "sort=name", "sort=name:asc,size:desc,created_at:asc", "sort=status,updated_at"])
+def test_pages(run: Any, sort: str) -> None:
+    for number in range(3):
+        made(run, number)
+    everything = [image.row.id for image in run(listing.page, call(sort))[0]]
+    after = run(listing.page, call(f"{sort}&limit=1&marker={everything[0]}"))
+    assert ([image.row.id for image in after[0]], after[1]) == ([everything[1]], True)
+
+
+def test_a_taken_id_is_a_conflict_within_a_transaction_that_goes_on(run: Any) -> None:
+    image_id = made(run)
+
+    def again(conn: Any) -> str:
+        with pytest.raises(Conflict):
+            images.create(conn, NewImage("p", id=image_id), utc(START))
+        return str(images.get(conn, image_id).id)
+
+    assert run(again) == image_id
+
+
+def test_members_and_properties(run: Any) -> None:
+    image_id = made(run)
+    run(members.add, call(), image_id, "q", 5)
+    run(members.answer, call(project="q", rule="image:members:update"), image_id, "q", "accepted")
+    assert [image.row.id for image in run(listing.page, call(project="q"))[0]] == [image_id]
+    run(properties.change, image_id, {"a": "1", "b": "é" * 5000}, ["c"])
+    run(properties.set_tags, image_id, ["y", "x"])
+    (image,) = run(lambda conn: images.full(conn, [images.own(conn, call(), image_id)]))
+    assert (image.properties, image.tags) == ({"a": "1", "b": "é" * 5000}, ["x", "y"])
+
+
+def test_an_upload_of_terabytes(run: Any) -> None:
+    image_id = made(run)
+    run(uploads.begin, call(), image_id, "one", 2**41, "saving")
+    assert run(uploads.abandon, image_id, "one", utc(START))
+    run(uploads.begin, call(), image_id, "two", 2**41, "saving")
+    assert run(images.activate, image_id, "saving", MEASURED, utc(START))
+    assert run(images.get, image_id).size == 2**41
+    run(lambda conn: images.remove(conn, images.own(conn, call(), image_id), START))
+    with pytest.raises(Conflict):
+        run(images.create, NewImage("p", id=image_id), utc(START))
+
+
+def test_imports(run: Any) -> None:
+    image_id = made(run)
+    run(imports.start, call(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS, START)
+    (task,) = run(imports.listed, call()).rows
+    image = run(imports.processing, task.id, image_id, utc(START))
+    run(imports.finish, task.id, image, MEASURED, utc(START), 10.0)
+    new = NewImage("p", disk_format="raw", container_format="bare")
+    other = run(imports.start_task, call(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS, START)
+    run(imports.fail, other.id, new.id, "no", utc(START), 10.0, START)
+    assert {row.status for row in run(imports.listed, call()).rows} == {"success", "failure"}

@@ -1,0 +1,152 @@
+"""After a `kill -9` uploads are queued again and no file is left without an image; nothing that lives is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, update
+
+from cloudctl.db.columns import new_id
+from cloudctl.image.recovery import recover
+from cloudctl.image.store import ImageStore, held, is_held
+from cloudctl.image.tables import images
+from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.image.asking import DATA, IMAGES, create, show, stored, upload
+
+
+def restart(cloud: MemoryCloud) -> None:
+    recover(cloud.db, cloud.cloud.store)
+
+
+def under_way(cloud: MemoryCloud, image_id: str, status: str) -> Path:
+    """The image as it is while an upload is looked at; the upload's file."""
+    upload_id = new_id()
+    path = cloud.cloud.store.incoming(upload_id)
+    path.write_bytes(b"arrived")
+
+    def change(conn: Connection) -> None:
+        conn.execute(update(images).where(images.c.id == image_id).values(status=status, upload_id=upload_id))
+
+    cloud.transact(change)
+    return path
+
+
+@pytest.mark.parametrize("status", ["saving", "uploading"])
+def test_an_upload_that_died_is_queued_again(cloud: MemoryCloud, demo: Client, status: str) -> None:
+    image_id = create(demo)["id"]
+    path = under_way(cloud, image_id, status)
+    restart(cloud)
+    assert show(demo, image_id)["status"] == "queued"
+    assert not path.exists()
+    assert upload(demo, image_id).status == 204
+
+
+@pytest.mark.parametrize("status", ["saving", "uploading"])
+def test_an_upload_that_lives_is_left_alone(cloud: MemoryCloud, demo: Client, status: str) -> None:
+    image_id = create(demo)["id"]
+    path = under_way(cloud, image_id, status)
+    with held(path):
+        restart(cloud)
+        assert show(demo, image_id)["status"] == status
+        assert path.exists()
+
+
+def test_an_upload_that_died_between_rename_and_commit_leaves_no_data(cloud: MemoryCloud, demo: Client) -> None:
+    image_id = create(demo)["id"]
+    final = cloud.cloud.store.path(image_id)
+    under_way(cloud, image_id, "saving").replace(final)
+    restart(cloud)
+    assert show(demo, image_id)["status"] == "queued"
+    assert not final.exists()
+
+
+def test_an_upload_that_lives_between_rename_and_commit_is_left_alone(cloud: MemoryCloud, demo: Client) -> None:
+    image_id = create(demo)["id"]
+    path, final = under_way(cloud, image_id, "saving"), cloud.cloud.store.path(image_id)
+    with held(path):
+        path.replace(final)
+        restart(cloud)
+        assert show(demo, image_id)["status"] == "saving"
+        assert final.exists()
+
+
+def test_files_of_no_image_are_removed_and_others_are_kept(cloud: MemoryCloud, demo: Client) -> None:
+    store = cloud.cloud.store
+    active = stored(demo)["id"]
+    staged = create(demo)["id"]
+    demo.put(f"{IMAGES}/{staged}/stage", body=b"x", headers=DATA)
+    orphans = [store.path(new_id()), store.staged(new_id()), store.incoming(new_id()), store.staged(active)]
+    strangers = [store.directory / name for name in ("upload-abc", "lost+found", "README")]
+    for path in (*orphans, *strangers):
+        path.write_bytes(b"x")
+    restart(cloud)
+    assert [path.exists() for path in orphans] == [False] * 4
+    kept = [store.path(active), store.staged(staged), *strangers]
+    assert [path.exists() for path in kept] == [True] * 5
+
+
+def test_what_a_driver_is_writing_is_kept(cloud: MemoryCloud, demo: Client) -> None:
+    image_id = create(demo)["id"]
+    path = cloud.cloud.store.path(image_id)
+    path.write_bytes(b"half a snapshot")
+
+    def saving(conn: Connection) -> None:
+        conn.execute(update(images).where(images.c.id == image_id).values(status="saving"))
+
+    cloud.transact(saving)
+    restart(cloud)
+    assert path.exists()
+    assert show(demo, image_id)["status"] == "saving"
+
+
+def test_data_of_a_deleted_image_that_comes_back_is_removed(cloud: MemoryCloud, demo: Client) -> None:
+    image_id = stored(demo)["id"]
+    demo.delete(f"{IMAGES}/{image_id}")
+    path = cloud.cloud.store.path(image_id)
+    cloud.settle()
+    path.write_bytes(b"back after a power cut")
+    restart(cloud)
+    assert not path.exists()
+
+
+def test_a_file_is_held_until_the_work_ends(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"")
+    assert not is_held(path)
+    with held(path):
+        assert is_held(path)
+        path.rename(other)
+        assert is_held(other)
+        assert not is_held(path)
+    assert not is_held(other)
+
+
+def test_a_spooled_body_is_kept_without_a_copy(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    store.prepare()
+    with (store.directory / "upload-1").open("w+b") as spooled:
+        spooled.write(b"body")
+        assert store.take(spooled, "one")
+        assert store.incoming("one").read_bytes() == b"body"
+        assert store.incoming("one").stat().st_nlink == 2
+
+
+def test_a_body_from_elsewhere_is_copied(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    store.prepare()
+    with (tmp_path / "elsewhere").open("w+b") as body:
+        body.write(b"body")
+        assert not store.take(body, "one")
+        store.copy(body, "one")
+    assert store.incoming("one").read_bytes() == b"body"
+
+
+def test_a_spooled_body_whose_name_is_gone_can_still_be_copied(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path)
+    with (tmp_path / "upload-1").open("w+b") as spooled:
+        spooled.write(b"body")
+        (tmp_path / "upload-1").unlink()
+        assert not store.take(spooled, "one")
+        store.copy(spooled, "one")
+    assert store.incoming("one").read_bytes() == b"body"

@@ -1,0 +1,149 @@
+"""A cloud in a process of its own, on real ports: started, asked, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+READY = 20.0  # seconds until a started cloud answers, or never
+PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def command(name: str) -> str:
+    """The path of a command that was installed beside this Python."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed")
+    return found
+
+
+class LiveCloud:
+    """`twist cloudctl` in `directory`. `options`: more of its command line; `environment`: more of that."""
+
+    def __init__(self, directory: Path, toml: str = "", reactor: str = "default") -> None:
+        self.directory = directory
+        self.state_dir = directory / "state"
+        self.port, self.ha_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.reactor = reactor
+        self.config = directory / "cloudctl.toml"
+        self.config.write_text(toml)
+        self.log = directory / "cloud.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._tokens: dict[str, str] = {}
+
+    def start(self, wait: bool = True) -> float:
+        """Start it; seconds until the first answer."""
+        began = time.monotonic()
+        environment = {
+            **os.environ,
+            "CLOUDCTL_ADMIN_PASSWORD": PASSWORDS["admin"],
+            "CLOUDCTL_DEMO_PASSWORD": PASSWORDS["demo"],
+        }
+        arguments = [command("twist"), f"--reactor={self.reactor}", "--log-format=text", "cloudctl"]
+        arguments += [f"--config={self.config}", f"--state-dir={self.state_dir}"]
+        arguments += [f"--listen=tcp:{self.port}:interface=127.0.0.1"]
+        arguments += [f"--ha-listen=tcp:{self.ha_port}:interface=127.0.0.1"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log, env=environment, cwd=self.directory)
+        if wait:
+            self.wait(began)
+        return time.monotonic() - began
+
+    def wait(self, began: float) -> None:
+        while time.monotonic() < began + READY:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
+            try:
+                urlopen(f"{self.url}/healthcheck", timeout=5).read()
+                return
+            except (URLError, ConnectionError, TimeoutError):
+                time.sleep(0.02)
+        raise AssertionError(f"no answer within {READY} s:\n{self.log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=30)
+        self.process = None
+        return status
+
+    # -- asking
+
+    def token(self, user: str = "demo") -> str:
+        if user not in self._tokens:
+            password = {"user": {"name": user, "domain": {"id": "default"}, "password": PASSWORDS[user]}}
+            scope = {"project": {"name": user, "domain": {"id": "default"}}}
+            auth = {"auth": {"identity": {"methods": ["password"], "password": password}, "scope": scope}}
+            _, headers, _ = self._send("POST", "/identity/v3/auth/tokens", auth, {})
+            self._tokens[user] = headers["x-subject-token"]
+        return self._tokens[user]
+
+    def ask(self, method: str, path: str, body: Any = None, user: str = "demo", **headers: str) -> tuple[int, Any]:
+        """(status, JSON or None). Raises OSError if the cloud is not there."""
+        status, _, value = self._send(method, path, body, {"X-Auth-Token": self.token(user), **headers})
+        return status, value
+
+    def _send(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], Any]:
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **headers}
+        request = Request(self.url + path, data=data, headers=sent, method=method)
+        try:
+            with urlopen(request, timeout=60) as answer:
+                status, found, raw = answer.status, answer.headers, answer.read()
+        except HTTPError as error:
+            status, found, raw = error.code, error.headers, error.read()
+        lower = {name.lower(): value for name, value in found.items()}
+        return status, lower, json.loads(raw) if raw and "json" in lower.get("content-type", "") else None
+
+    def openstack(self, *arguments: str, cloud: str = "cloudctl", check: bool = True) -> Any:
+        """The stock client: its JSON output, or its text where it has none."""
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
+            "OS_CLIENT_CONFIG_FILE": str(self.state_dir / "clouds.yaml"),
+            "OS_CLOUD": cloud,
+        }
+        done = subprocess.run(
+            [command("openstack"), *arguments],
+            env=environment,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"openstack {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            return done.stdout + done.stderr

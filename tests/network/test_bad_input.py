@@ -1,0 +1,132 @@
+"""Nothing that a client sends is answered with a 500: each field, path and query with values that hurt."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cloudctl.network.api import build
+from cloudctl.rest.body import wire_names
+
+DEEP = b"[" * 900 + b"]" * 900
+VALUES: list[Any] = [
+    None, True, 0, -1, 1.5, 10**30, -(2**31) - 1, "", " ", "x" * 256, "x" * 5000, "🦄", "\x7f", "10.0.0.0/24", "::/0",
+    "10.0.0.1", "0" * 36, [], [[]], [None], [{}], ["x"], {}, {"a": {"b": [1]}}, {"x": 10**30},
+    [10**30], "²", "fe80::1%1", "1" * 40, [{"start": "10.0.0.9", "end": "::1"}], [{"ip_address": "::1"}],
+    [{"destination": "::/0", "nexthop": "::"}],
+]  # fmt: skip
+RAW = [
+    b"", b"{", b"[]", b"null", b"5", b'"x"', b"\xff", DEEP, b'{"network": {"name": "\\u0000"}}',
+    b'{"network": {"name": "\\ud800"}}', b'{"network": {"name": 1e999}}', b'{"network": ' + DEEP + b"}",
+    b'{"port": {"binding:profile": {"a": ' + DEEP + b"}}}", b'{"networks": {}}', b'{"networks": [[]]}',
+    b'{"network": {}, "networks": []}',
+]  # fmt: skip
+SEGMENTS = ["x", "%00", "%FF", "x" * 3000, "%F0%9F%A6%84", "..", "a%2Fb", "'", "%25", "-1", "null", "null.json"]
+QUERIES = [
+    "limit=99999999999", "limit=1&marker=" + "x" * 300, "limit=1&limit=x", "fields=", "sort_key=&sort_dir=", "=",
+    "a=b=c", "%00=1", "name=%00", "name=%ED%A0%80", "marker=%00", "&".join(f"id={n}" for n in range(199)),
+    "&".join(f"id={n}" for n in range(300)), "mtu=" + "9" * 100, "revision_number=-1", "changed_since=9999999",
+    "changed_since=0001-01-01T00:00:00%2B14:00", "fixed_ips=", "fixed_ips==", "fixed_ips=ip_address=%F0", "tags=,",
+    "tags=" + "a," * 300, "not-tags=", "tags-any=" + "x" * 5000, "page_reverse=", "shared=2",
+]  # fmt: skip
+
+
+def fields() -> list[tuple[str, str, str, Any, str]]:
+    """(method, path, key of the envelope, body class, wire name) of every field of every body."""
+    found = []
+    for path, operation in build(None, None, None).operations:  # type: ignore[arg-type]  # nothing is asked
+        for body in (operation.body or {}).values():
+            for name in wire_names(body.type):
+                found.append((operation.method, path, body.key or "", body.type, name))
+    return found
+
+
+@pytest.fixture
+def ids(neutron) -> dict[str, str]:
+    network = neutron.network(user="admin")
+    port = neutron.create("port", "admin", network_id=network["id"])
+    group = neutron.create("security_group", "admin", name="g")
+    rule = neutron.create("security_group_rule", "admin", security_group_id=group["id"], direction="ingress")
+    return {
+        "network_id": network["id"],
+        "subnet_id": network["subnets"][0],
+        "port_id": port["id"],
+        "group_id": group["id"],
+        "security_group_id": group["id"],
+        "rule_id": rule["id"],
+        "project_id": "admin",
+        "collection": "networks",
+        "resource_id": network["id"],
+        "tag": "a",
+        "alias": "quotas",
+    }
+
+
+def filled(path: str, ids: dict[str, str]) -> str:
+    for name, value in ids.items():
+        path = path.replace(f"<{name}>", value)
+    assert "<" not in path
+    return f"/networking{path}"
+
+
+REQUIRED = {
+    "CreatePort": ("network_id",),
+    "CreateSubnet": ("network_id", "ip_version", "cidr"),
+    "CreateRule": ("security_group_id", "direction"),
+}
+VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress"}
+
+
+@pytest.mark.parametrize(("method", "path", "key", "body", "name"), fields(), ids=lambda value: str(value)[-40:])
+def test_fields(neutron, ids, method: str, path: str, key: str, body: Any, name: str) -> None:
+    valid = {field: {**VALID, **ids}[field] for field in REQUIRED.get(body.__name__, ())}
+    for value in VALUES:
+        sent = {**valid, name: value}
+        for user in ("admin", "demo"):
+            answer = neutron.ask(method, filled(path, ids), {key: sent} if key else sent, user)
+            assert answer.status < 500, (value, answer)
+    neutron.settle()
+
+
+@pytest.mark.parametrize("raw", RAW, ids=lambda raw: raw[:30].decode("latin-1"))
+def test_bodies(neutron, ids, raw: bytes) -> None:
+    for method, path in {(method, path) for method, path, *_ in fields()}:
+        answer = neutron.ask(method, filled(path, ids), raw, "admin")
+        # An empty body, or one of null, is refused as well.
+        assert 400 <= answer.status < 500, (method, path, answer)
+        assert set(answer.json()["NeutronError"]) == {"type", "message", "detail"}
+
+
+@pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment: segment[:20])
+def test_paths(neutron, segment: str) -> None:
+    for path, operation in neutron.api.operations:
+        for name in ("collection", "resource_id", "tag"):
+            path = path.replace(f"<{name}>", "networks" if name == "collection" else segment)
+        parts = [segment if part.startswith("<") else part for part in path.split("/")]
+        body = {"network": {}} if operation.body else None
+        answer = neutron.ask(operation.method, f"/networking{'/'.join(parts)}", body, "admin")
+        assert answer.status < 500, (operation.key, answer)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[:30])
+def test_queries(neutron, ids, query: str) -> None:
+    for path in ("networks", "subnets", "ports", "security-groups", "security-group-rules", "quotas", "extensions"):
+        answer = neutron.ask("GET", f"/{path}?{query}", user="admin")
+        assert answer.status < 500, (path, answer)
+
+
+def test_a_huge_body_is_refused(neutron) -> None:
+    body = json.dumps({"network": {"name": "x" * 200_000}}).encode()
+    assert neutron.ask("POST", "/networks", body).status == 413
+
+
+def test_a_profile_is_small_and_shallow(neutron, ids) -> None:
+    path = f"/ports/{ids['port_id']}"
+    neutron.expect(200, "PUT", path, {"port": {"binding:profile": {"a": [1, {"b": None}]}}}, "admin")
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    for profile in ({"a": "x" * 5000}, {"a": deep}):
+        neutron.expect(400, "PUT", path, {"port": {"binding:profile": profile}}, "admin")

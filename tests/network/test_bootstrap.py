@@ -1,0 +1,36 @@
+"""What a new cloud has."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.network.bootstrap import bootstrap
+from cloudctl.network.options import NetworkOptions
+
+
+def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron) -> None:
+    for _ in range(2):
+        neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
+    networks = {network["name"]: network for network in neutron.get("/networks")["networks"]}
+    assert set(networks) == {"public", "private"}
+    assert networks["public"]["router:external"] and not networks["private"]["router:external"]
+    cidrs = {subnet["name"]: subnet["cidr"] for subnet in neutron.get("/subnets")["subnets"]}
+    assert cidrs == {"public-subnet": "172.24.4.0/24", "private-subnet": "10.0.0.0/24"}
+    seen = neutron.get(f"/networks/{networks['public']['id']}", "admin")["network"]
+    assert (seen["provider:network_type"], seen["provider:physical_network"]) == ("flat", "public")
+    neutron.settle()
+    assert len(neutron.held[0]) == 2
+    port = neutron.create("port", network_id=networks["private"]["id"])
+    assert port["fixed_ips"][0]["ip_address"] == "10.0.0.2"
+
+
+class TestWithoutAWire:
+    @pytest.fixture
+    def options(self) -> NetworkOptions:
+        return NetworkOptions(physical_networks=(), public_cidr="2001:db8::/64")
+
+    def test_the_public_network_is_a_tunnel(self, neutron) -> None:
+        neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
+        (public,) = neutron.get("/networks?name=public", "admin")["networks"]
+        assert public["provider:network_type"] == "vxlan"
+        assert neutron.get("/subnets?name=public-subnet")["subnets"][0]["ip_version"] == 6

@@ -1,0 +1,165 @@
+"""Free ranges against a plain set: after any sequence of takes and returns both say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from ipaddress import ip_network
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, insert, select
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata
+from cloudctl.db.database import Inline
+from cloudctl.errors import Conflict
+from cloudctl.network import ipam
+from cloudctl.network.addresses import Range, number, written
+from cloudctl.network.tables import allocations, free_ranges, networks, ports, subnets
+
+WHEN = datetime(2026, 1, 1)
+STANDARD = {"project_id": "p", "description": "", "created_at": WHEN, "updated_at": WHEN}
+
+
+def lay(conn: Connection, cidr: str, pools: list[Range]) -> Any:
+    """A subnet with these pools on a network with one port; its row."""
+    version = ip_network(cidr).version
+    shown = [{"start": written(p.first, version), "end": written(p.last, version)} for p in pools]
+    conn.execute(insert(networks).values(**STANDARD, id="n", name="", status="ACTIVE", mtu=1450, network_type="vxlan"))
+    conn.execute(
+        insert(subnets).values(
+            **STANDARD, id="s", network_id="n", name="", ip_version=version, cidr=cidr, allocation_pools=shown
+        )
+    )
+    mac = "fa:16:3e:00:00:01"
+    conn.execute(insert(ports).values(**STANDARD, id="port", network_id="n", name="", mac_address=mac))
+    ipam.lay_out(conn, "s", pools)
+    return conn.execute(select(subnets)).one()
+
+
+def free(conn: Connection) -> list[int]:
+    rows = conn.execute(select(free_ranges).order_by(free_ranges.c.pool, free_ranges.c.first)).all()
+    return [address for row in rows for address in range(int(row.first), int(row.last) + 1)]
+
+
+def database() -> Database:
+    db = Database.in_memory(Clock())
+    metadata.create_all(db.engine)
+    return db
+
+
+TAKE, TAKE_THIS, GIVE = "take", "take this", "give"
+MOVES = st.lists(
+    st.one_of(
+        st.just((TAKE, 0)),
+        st.tuples(st.just(TAKE_THIS), st.integers(0, 20)),
+        st.tuples(st.just(GIVE), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
+BASE = number("10.0.0.0")
+# The second pool lies below the first one: the first listed is used first.
+POOLS = [Range(BASE + 9, BASE + 14), Range(BASE + 2, BASE + 5)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(MOVES)
+def test_ranges_say_what_a_set_says(moves: list[tuple[str, int]]) -> None:
+    db = database()
+
+    def play(conn: Connection) -> None:
+        subnet = lay(conn, "10.0.0.0/27", POOLS)
+        order = [address for pool in POOLS for address in range(pool.first, pool.last + 1)]
+        taken: set[int] = set()
+        for move, offset in moves:
+            address = BASE + offset
+            if move == TAKE:
+                expected = next((each for each in order if each not in taken), None)
+                got = ipam.take_lowest(conn, subnet, "port", 0)
+                assert got == (None if expected is None else written(expected, 4))
+                taken |= {expected} if expected is not None else set()
+            elif move == TAKE_THIS and address in taken:
+                with pytest.raises(Conflict):
+                    ipam.take(conn, subnet, address, "port", 0)
+            elif move == TAKE_THIS:
+                assert ipam.take(conn, subnet, address, "port", 0) == written(address, 4)
+                taken.add(address)
+            else:
+                ipam.give_back(conn, subnet, address)
+                taken.discard(address)
+            assert free(conn) == [each for each in order if each not in taken]
+            assert {int(each) for each in conn.scalars(select(allocations.c.address))} == taken
+        # Neighbouring ranges are one: the table does not grow with use.
+        rows = conn.execute(select(free_ranges).order_by(free_ranges.c.pool, free_ranges.c.first)).all()
+        assert all(one.pool != two.pool or int(one.last) + 1 < int(two.first) for one, two in pairwise(rows))
+
+    db.transact(False, play)
+
+
+def test_laying_out_again_leaves_out_what_is_allocated() -> None:
+    db = database()
+
+    def play(conn: Connection) -> None:
+        subnet = lay(conn, "10.0.0.0/27", POOLS)
+        ipam.take(conn, subnet, BASE + 12, "port", 0)
+        ipam.lay_out(conn, "s", [Range(BASE + 10, BASE + 13)])
+        assert free(conn) == [BASE + 10, BASE + 11, BASE + 13]
+
+    db.transact(False, play)
+
+
+def test_a_huge_subnet_costs_as_much_as_a_small_one() -> None:
+    """Statements are counted: not one depends on how many addresses there are, or are taken."""
+    counts = []
+    for cidr in ("10.0.0.0/24", "2001:db8::/64"):
+        db = database()
+        network = ip_network(cidr)
+        pool = Range(int(network.network_address) + 2, int(network.broadcast_address) - 1)
+        statements: list[str] = []
+
+        def play(conn: Connection, cidr: str = cidr, pool: Range = pool, statements: list[str] = statements) -> None:
+            subnet = lay(conn, cidr, [pool])
+            for _ in range(50):
+                ipam.take_lowest(conn, subnet, "port", 0)
+            statements.clear()
+            ipam.take_lowest(conn, subnet, "port", 0)
+
+        from sqlalchemy import event
+
+        event.listen(db.engine, "before_cursor_execute", lambda *args, seen=statements: seen.append(args[2]))
+        db.transact(False, play)
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 5
+
+
+@pytest.fixture
+def shared_db(postgresql_url: str) -> Iterator[Database]:
+    from cloudctl.db.database import create
+
+    inline: Any = Inline()
+    db = Database(create(postgresql_url, 8), inline, inline, Clock())
+    metadata.create_all(db.engine)
+    yield db
+    db.engine.dispose()
+
+
+def test_transactions_at_once_get_different_addresses(shared_db: Database) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    shared_db.transact(False, lay, "10.0.0.0/27", [Range(BASE + 2, BASE + 21)])
+
+    def take(conn: Connection) -> str | None:
+        ipam.lock(conn, ["s"])
+        subnet = SimpleNamespace(id="s", ip_version=4, network_id="n")
+        return ipam.take_lowest(conn, subnet, "port", 0)
+
+    with ThreadPoolExecutor(6) as threads:
+        got = list(threads.map(lambda _: shared_db.transact(False, take), range(24)))
+    assert sorted(number(each) for each in got if each) == list(range(BASE + 2, BASE + 22))
+    assert got.count(None) == 4

@@ -1,0 +1,106 @@
+"""Another project's records are not there: by id, filter, marker, count, tag or error. Reference: network.md, 1.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+COLLECTIONS = {
+    "networks": "network",
+    "subnets": "subnet",
+    "ports": "port",
+    "security-groups": "security_group",
+    "security-group-rules": "security_group_rule",
+}
+
+
+@pytest.fixture
+def theirs(neutron) -> dict[str, Any]:
+    """Collection → the id of a record of project `other`."""
+    network = neutron.network(user="other", name="secret")
+    port = neutron.create("port", "other", network_id=network["id"], name="secret")
+    group = neutron.create("security_group", "other", name="secret")
+    rule = neutron.create("security_group_rule", "other", security_group_id=group["id"], direction="ingress")
+    found = {"networks": network["id"], "subnets": network["subnets"][0], "ports": port["id"]}
+    return {**found, "security-groups": group["id"], "security-group-rules": rule["id"]}
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_by_id(neutron, theirs, collection: str) -> None:
+    path = f"/{collection}/{theirs[collection]}"
+    body = {COLLECTIONS[collection]: {"description": "x"}}
+    unknown = neutron.ask("GET", f"/{collection}/{'0' * 36}").body.replace(b"0" * 36, b"ID")
+    for method in ("GET", "DELETE", "PUT"):
+        if (collection, method) == ("security-group-rules", "PUT"):
+            continue
+        response = neutron.ask(method, path, body if method == "PUT" else None)
+        assert (response.status, response.body.replace(theirs[collection].encode(), b"ID")) == (404, unknown)
+    assert neutron.get(path, "other")
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_in_lists(neutron, theirs, collection: str) -> None:
+    key, id = collection.replace("-", "_"), theirs[collection]
+    for query in ("", f"id={id}", "project_id=other", "tenant_id=other", "limit=100"):
+        listed = neutron.get(f"/{collection}?{query}")
+        assert id not in [each["id"] for each in listed[key]]
+        assert not listed.get(f"{key}_links") or id not in str(listed[f"{key}_links"])
+    neutron.expect(404, "GET", f"/{collection}?marker={id}")
+    assert id in [each["id"] for each in neutron.get(f"/{collection}", "admin")[key]]
+    assert id in [each["id"] for each in neutron.get(f"/{collection}", "service")[key]]
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+def test_their_tags(neutron, theirs, collection: str) -> None:
+    path = f"/{collection}/{theirs[collection]}/tags"
+    for method, at, body in [
+        ("GET", path, None),
+        ("PUT", path, {"tags": ["x"]}),
+        ("POST", path, {"tags": ["x"]}),
+        ("DELETE", path, None),
+        ("GET", f"{path}/x", None),
+        ("PUT", f"{path}/x", None),
+        ("DELETE", f"{path}/x", None),
+    ]:
+        neutron.refused(404, "TagResourceNotFound", method, at, body)
+
+
+def test_what_refers_to_them(neutron, theirs) -> None:
+    own = neutron.network()
+    neutron.refused(404, "NetworkNotFound", "POST", "/ports", {"port": {"network_id": theirs["networks"]}})
+    subnet = {"network_id": theirs["networks"], "ip_version": 4, "cidr": "10.9.0.0/24"}
+    neutron.refused(404, "NetworkNotFound", "POST", "/subnets", {"subnet": subnet})
+    group = {"network_id": own["id"], "security_groups": [theirs["security-groups"]]}
+    neutron.refused(404, "SecurityGroupNotFound", "POST", "/ports", {"port": group})
+
+
+def test_their_quota(neutron, theirs) -> None:
+    for path in ("/quotas/other", "/quotas/other/details", "/quotas/other/default"):
+        neutron.refused(404, "HTTPNotFound", "GET", path)
+    assert neutron.get("/quotas/demo/details")["quota"]["network"]["used"] == 0
+    neutron.expect(403, "PUT", "/quotas/demo", {"quota": {"network": 5}})
+
+
+def test_the_wire_of_a_shared_network_is_not_found_by_filters(neutron) -> None:
+    made = neutron.network(user="admin", shared=True)
+    id = neutron.get(f"/networks/{made['id']}", "admin")["network"]["provider:segmentation_id"]
+    neutron.expect(403, "GET", f"/networks?provider:segmentation_id={id}")
+    assert neutron.get(f"/networks?provider:segmentation_id={id}", "admin")["networks"]
+
+
+def test_subnets_of_shared_and_external_networks_are_seen(neutron) -> None:
+    shared = neutron.network(user="admin", shared=True)
+    external = neutron.network("192.0.2.0/24", user="admin", router__external=True)
+    seen = {subnet["id"]: subnet["router:external"] for subnet in neutron.get("/subnets")["subnets"]}
+    assert seen == {shared["subnets"][0]: False, external["subnets"][0]: True}
+    assert len(neutron.get("/subnets?shared=true")["subnets"]) == 1
+    assert len(neutron.get("/subnets?router:external=true")["subnets"]) == 1
+    neutron.expect(403, "PUT", f"/subnets/{shared['subnets'][0]}", {"subnet": {"name": "x"}})
+    neutron.expect(403, "DELETE", f"/networks/{shared['id']}")
+
+
+def test_without_a_token_there_is_nothing(neutron) -> None:
+    for path in ("/networks", "/extensions", "/quotas/demo", "/networks/x/tags"):
+        answer = neutron.expect(401, "GET", path, user="")
+        assert answer["NeutronError"]["type"] == "HTTPUnauthorized"

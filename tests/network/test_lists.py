@@ -1,0 +1,158 @@
+"""What all lists share. Reference: network.md, section 1.3."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+
+@pytest.fixture
+def five(neutron) -> list[str]:
+    """Ids of five networks, sorted."""
+    made = neutron.expect(201, "POST", "/networks", {"networks": [{"name": name} for name in "abcde"]})["networks"]
+    return sorted(network["id"] for network in made)
+
+
+def ids(answer: Any) -> list[str]:
+    return [network["id"] for network in answer["networks"]]
+
+
+def link(answer: Any, rel: str) -> str | None:
+    """The path of a link of the page."""
+    for each in answer.get("networks_links", ()):
+        if each["rel"] == rel:
+            parts = urlsplit(each["href"])
+            assert f"{parts.scheme}://{parts.netloc}" == "http://cloud.example.com"
+            return f"{parts.path}?{parts.query}"
+    return None
+
+
+def test_without_a_limit_everything_comes_without_links(neutron, five) -> None:
+    for query in ("", "?limit=0"):
+        answer = neutron.get(f"/networks{query}")
+        assert ids(answer) == five and "networks_links" not in answer
+
+
+def test_pages_lead_through_the_list_and_back(neutron, five) -> None:
+    page = neutron.get("/networks?limit=2&fields=id")
+    seen = [ids(page)]
+    while (following := link(page, "next")) is not None:
+        page = neutron.get(following)
+        seen.append(ids(page))
+    assert seen == [five[:2], five[2:4], five[4:]]
+    back = neutron.get(link(page, "previous"))
+    assert ids(back) == five[2:4]
+    back = neutron.get(link(back, "previous"))
+    assert ids(back) == five[:2]
+    assert ids(neutron.get(link(back, "next"))) == five[2:4]
+
+
+def test_an_empty_page_still_leads_back(neutron, five) -> None:
+    page = neutron.get(f"/networks?limit=2&marker={five[-1]}")
+    assert ids(page) == [] and link(page, "next") is None
+    assert link(page, "previous") is not None
+    back = neutron.get(f"/networks?limit=2&page_reverse=true&marker={five[0]}")
+    assert ids(back) == [] and link(back, "previous") is None and link(back, "next") is not None
+
+
+def test_the_last_page_comes_first_in_reverse(neutron, five) -> None:
+    assert ids(neutron.get("/networks?limit=2&page_reverse=true")) == five[3:]
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_sorting_goes_through_pages(neutron, five, direction: str) -> None:
+    path = f"/networks?limit=2&sort_key=name&sort_dir={direction}&sort_key=id&sort_dir=asc"
+    names: list[str] = []
+    while path:
+        page = neutron.get(path)
+        names += [network["name"] for network in page["networks"]]
+        path = link(page, "next")
+    assert names == sorted("abcde", reverse=direction == "desc")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("x=1", "['x'] is invalid attribute for filtering"),
+        ("sort_key=x&sort_dir=asc", "['x'] is invalid attribute for sort_keys"),
+        ("sort_key=name", "The number of sort_keys and sort_dirs must be same"),
+        ("sort_key=name&sort_dir=up", "'up' is invalid value for sort_dirs"),
+        ("limit=-1", ""),
+        ("limit=x", ""),
+        ("page_reverse=perhaps", ""),
+        ("admin_state_up=perhaps", ""),
+        ("changed_since=yesterday", ""),
+        ("project_id=a&tenant_id=b", "'project_id' and 'tenant_id' do not match"),
+        ("name=%00", ""),
+        ("name=%FF", ""),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused(neutron, query: str, message: str) -> None:
+    error = neutron.expect(400, "GET", f"/networks?{query}")["NeutronError"]
+    assert message in error["message"]
+
+
+def test_an_unknown_marker_is_not_found(neutron, five) -> None:
+    hidden = neutron.network(None, user="other")["id"]
+    for marker in ("x", hidden):
+        neutron.refused(404, "NetworkNotFound", "GET", f"/networks?marker={marker}")
+
+
+def test_fields_are_chosen_in_lists_and_records(neutron, five) -> None:
+    query = "fields=id&fields=name&fields=nonsense"
+    for found in (
+        neutron.get(f"/networks?{query}")["networks"][0],
+        neutron.get(f"/networks/{five[0]}?{query}")["network"],
+    ):
+        assert sorted(found) == ["id", "name"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("name=a&name=c", "ac"),
+        ("name=a&status=DOWN", ""),
+        ("name=", ""),
+        ("description=", "abcde"),
+        ("tenant_id=demo&project_id=demo", "abcde"),
+        ("project_id=other", ""),
+        ("router:external=false&shared=0", "abcde"),
+        ("router%3Aexternal=True", ""),
+        ("mtu=1450", "abcde"),
+        ("mtu=banana", ""),
+        ("changed_since=2027-01-15T08:00:00Z", "abcde"),
+        ("changed_since=2027-01-15T08:00:01Z", ""),
+        ("created_at=2027-01-15T08:00:00Z", "abcde"),
+        ("revision_number=0", "abcde"),
+        ("tags=red", "ab"),
+        ("tags=red,blue", "b"),
+        ("tags-any=blue,green", "bc"),
+        ("not-tags=red,blue", "acde"),
+        ("not-tags-any=red,green", "de"),
+        ("tags=red&limit=1", "a"),
+    ],
+)
+def test_filters(neutron, query: str, names: str) -> None:
+    for name, tags in [("a", ["red"]), ("b", ["red", "blue"]), ("c", ["green"]), ("d", []), ("e", [])]:
+        neutron.create("network", name=name, tags=tags)
+    found = neutron.get(f"/networks?{query}&sort_key=name&sort_dir=asc")["networks"]
+    assert [network["name"] for network in found] == list(names)
+
+
+@pytest.mark.parametrize("collection", ["networks", "subnets", "ports", "security-groups", "security-group-rules"])
+def test_every_filter_and_sort_key_can_be_used(neutron, collection: str) -> None:
+    from cloudctl.network.api import networks, ports, security_group_rules, security_groups, subnets
+
+    modules = (networks, subnets, ports, security_groups, security_group_rules)
+    described = {module.COLLECTION.key.replace("_", "-"): module.COLLECTION for module in modules}[collection]
+    neutron.create("port", network_id=neutron.network()["id"])
+    values = {"fixed_ips": "ip_address=10.0.0.2"}
+    for name in described.listing.filters:
+        for value in (values.get(name, "1"), values.get(name, "true")):
+            answer = neutron.ask("GET", f"/{collection}?{name}={value}", user="admin")
+            assert answer.status == 200 or (answer.status == 400 and name.endswith(("_at", "since"))), (name, answer)
+    for name in described.listing.sort_keys:
+        for direction in ("asc", "desc"):
+            neutron.get(f"/{collection}?sort_key={name}&sort_dir={direction}&limit=1")

@@ -1,0 +1,202 @@
+"""`/networks`. Reference: network.md, section 2."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from cloudctl.network import segments
+from cloudctl.network.options import NetworkOptions
+
+
+def test_a_new_network_looks_as_documented(neutron) -> None:
+    made = neutron.create("network", name="net1")
+    assert made | {"id": 0} == {
+        "id": 0,
+        "name": "net1",
+        "status": "ACTIVE",
+        "admin_state_up": True,
+        "subnets": [],
+        "shared": False,
+        "tenant_id": "demo",
+        "project_id": "demo",
+        "router:external": False,
+        "mtu": 1450,
+        "port_security_enabled": True,
+        "availability_zone_hints": [],
+        "availability_zones": [],
+        "l2_adjacency": True,
+        "description": "",
+        "tags": [],
+        "created_at": "2027-01-15T08:00:00Z",
+        "updated_at": "2027-01-15T08:00:00Z",
+        "revision_number": 0,
+    }
+    assert neutron.get(f"/networks/{made['id']}") == {"network": made}
+
+
+def test_only_administrators_see_the_wire(neutron) -> None:
+    made = neutron.network()
+    seen = neutron.get(f"/networks/{made['id']}", "admin")["network"]
+    assert seen["provider:network_type"] == "vxlan" and seen["provider:segmentation_id"] > 0
+    assert not any(name.startswith("provider:") for name in made)
+
+
+def test_several_are_made_at_once_or_none(neutron) -> None:
+    made = neutron.expect(201, "POST", "/networks", {"networks": [{"name": "a"}, {"name": "b"}]})["networks"]
+    assert [network["name"] for network in made] == ["a", "b"]
+    neutron.expect(403, "POST", "/networks", {"networks": [{"name": "c"}, {"shared": True}]})
+    assert len(neutron.get("/networks")["networks"]) == 2
+
+
+def test_an_update_changes_what_it_names(neutron) -> None:
+    made = neutron.network()
+    neutron.clock.advance(60)
+    changed = neutron.expect(200, "PUT", f"/networks/{made['id']}", {"network": {"name": "n", "mtu": 1400}})["network"]
+    assert (changed["name"], changed["mtu"], changed["subnets"]) == ("n", 1400, made["subnets"])
+    assert changed["revision_number"] > made["revision_number"]
+    assert changed["updated_at"] == "2027-01-15T08:01:00Z" != changed["created_at"]
+
+
+def test_a_deleted_network_is_gone_with_its_subnets(neutron) -> None:
+    made = neutron.network()
+    assert neutron.ask("DELETE", f"/networks/{made['id']}").status == 204
+    neutron.refused(404, "NetworkNotFound", "GET", f"/networks/{made['id']}")
+    neutron.refused(404, "NetworkNotFound", "DELETE", f"/networks/{made['id']}")
+    assert neutron.get("/subnets") == {"subnets": []}
+    neutron.settle()
+    assert neutron.held[0] == []
+
+
+def test_a_network_with_ports_is_not_deleted(neutron) -> None:
+    made = neutron.network()
+    port = neutron.create("port", network_id=made["id"])
+    message = neutron.refused(409, "NetworkInUse", "DELETE", f"/networks/{made['id']}")
+    assert port["id"] in message
+
+
+@pytest.mark.parametrize("name", ["shared", "router:external", "provider:network_type"])
+def test_what_is_for_administrators_is_refused_to_others(neutron, name: str) -> None:
+    value = "vxlan" if name.startswith("provider") else True
+    neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {name: value}})
+    if not name.startswith("provider"):
+        made = neutron.network(None)
+        neutron.refused(403, "PolicyNotAuthorized", "PUT", f"/networks/{made['id']}", {"network": {name: True}})
+
+
+def test_a_member_may_say_that_it_is_not_shared(neutron) -> None:
+    assert neutron.create("network", shared=False)["shared"] is False
+
+
+def test_readers_may_not_write(neutron) -> None:
+    made = neutron.network()
+    for method, path, body in [
+        ("POST", "/networks", {"network": {}}),
+        ("PUT", f"/networks/{made['id']}", {"network": {"name": "x"}}),
+        ("DELETE", f"/networks/{made['id']}", None),
+    ]:
+        neutron.refused(403, "PolicyNotAuthorized", method, path, body, "reader")
+    assert neutron.get("/networks", "reader") == neutron.get("/networks")
+
+
+def test_sharing_ends_only_when_nobody_else_is_on_it(neutron) -> None:
+    made = neutron.network(user="admin", shared=True)
+    port = neutron.create("port", "demo", network_id=made["id"])
+    change = {"network": {"shared": False}}
+    neutron.refused(409, "InvalidSharedSetting", "PUT", f"/networks/{made['id']}", change, "admin")
+    neutron.expect(204, "DELETE", f"/ports/{port['id']}")
+    neutron.expect(200, "PUT", f"/networks/{made['id']}", change, "admin")
+    neutron.expect(404, "GET", f"/networks/{made['id']}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "type"),
+    [
+        ({"provider:network_type": "gre"}, 400, "InvalidInput"),
+        ({"provider:network_type": "flat"}, 400, "InvalidInput"),
+        ({"provider:network_type": "flat", "provider:physical_network": "nowhere"}, 400, "InvalidInput"),
+        ({"provider:network_type": "vlan", "provider:segmentation_id": 4095}, 400, "InvalidInput"),
+        ({"provider:network_type": "vxlan", "provider:physical_network": "public"}, 400, "InvalidInput"),
+        ({"provider:network_type": "vxlan", "provider:segmentation_id": 0}, 400, "InvalidInput"),
+        ({"mtu": 1501, "provider:network_type": "vlan"}, 400, "InvalidInput"),
+        ({"availability_zone_hints": ["moon"]}, 404, "AvailabilityZoneNotFound"),
+    ],
+)
+def test_a_wire_that_cannot_be_is_refused(neutron, fields: dict, status: int, type: str) -> None:
+    neutron.refused(status, type, "POST", "/networks", {"network": fields}, "admin")
+
+
+@pytest.mark.parametrize(
+    ("fields", "type"),
+    [
+        ({"provider:network_type": "flat", "provider:physical_network": "public"}, "FlatNetworkInUse"),
+        ({"provider:network_type": "vlan", "provider:segmentation_id": 7}, "VlanIdInUse"),
+        ({"provider:network_type": "vxlan", "provider:segmentation_id": 7}, "TunnelIdInUse"),
+    ],
+)
+def test_a_wire_is_one_networks_only_until_it_goes(neutron, fields: dict, type: str) -> None:
+    made = neutron.expect(201, "POST", "/networks", {"network": fields}, "admin")["network"]
+    neutron.refused(409, type, "POST", "/networks", {"network": fields}, "admin")
+    neutron.expect(204, "DELETE", f"/networks/{made['id']}", user="admin")
+    neutron.expect(201, "POST", "/networks", {"network": fields}, "admin")
+
+
+class TestFewTunnels:
+    @pytest.fixture
+    def options(self) -> NetworkOptions:
+        return NetworkOptions(vni_minimum=10, vni_maximum=12)
+
+    def test_when_no_tunnel_is_left_it_says_so(self, neutron) -> None:
+        for _ in range(3):
+            last = neutron.create("network")
+        neutron.refused(503, "NoNetworkAvailable", "POST", "/networks", {"network": {}})
+        neutron.expect(204, "DELETE", f"/networks/{last['id']}")
+        neutron.create("network")
+        taken = {
+            row.segmentation_id for row in neutron.transact(lambda conn: conn.execute(segments.segments.select()).all())
+        }
+        assert taken == {10, 11, 12}
+
+
+def test_an_mtu_that_a_subnet_cannot_work_with_is_refused(neutron) -> None:
+    four, six = neutron.network(), neutron.network("2001:db8::/64")
+    neutron.refused(409, "NetworkMTUSubnetConflict", "PUT", f"/networks/{four['id']}", {"network": {"mtu": 67}})
+    neutron.refused(409, "NetworkMTUSubnetConflict", "PUT", f"/networks/{six['id']}", {"network": {"mtu": 1279}})
+    small = neutron.create("network", mtu=1000)
+    subnet = {"network_id": small["id"], "ip_version": 6, "cidr": "2001:db8::/64"}
+    neutron.refused(409, "NetworkMTUSubnetConflict", "POST", "/subnets", {"subnet": subnet})
+
+
+def test_administrators_make_networks_for_others(neutron) -> None:
+    made = neutron.create("network", "admin", project_id="demo", tenant_id="demo")
+    assert neutron.get(f"/networks/{made['id']}")["network"]["project_id"] == "demo"
+    neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {"tenant_id": "other"}})
+    both = {"network": {"tenant_id": "demo", "project_id": "other"}}
+    neutron.refused(400, "HTTPBadRequest", "POST", "/networks", both, "admin")
+
+
+def test_a_change_of_another_revision_is_refused(neutron) -> None:
+    made = neutron.network()
+    path, change = f"/networks/{made['id']}", {"network": {"name": "x"}}
+    now = {"If_Match": f"revision_number={made['revision_number']}"}
+    old = {"If_Match": f"revision_number={made['revision_number'] - 1}"}
+    stale = neutron.expect(412, "PUT", path, change, **old)
+    assert stale["NeutronError"]["type"] == "RevisionNumberConstraintFailed"
+    neutron.expect(412, "DELETE", path, **old)
+    neutron.expect(400, "PUT", path, change, If_Match="yes")
+    neutron.expect(200, "PUT", path, change, **now)
+    neutron.expect(412, "DELETE", path, **now)
+
+
+def test_the_quota_is_kept(neutron) -> None:
+    neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"network": 1}}, "admin")
+    neutron.create("network")
+    message = neutron.refused(409, "OverQuota", "POST", "/networks", {"network": {}})
+    assert message == "Quota exceeded for resources: ['network']."
+    neutron.create("network", "other")
+
+
+def test_an_unknown_network_is_not_found(neutron) -> None:
+    for id in (str(uuid4()), "x", "x" * 5000, "%F0%9F%A6%84"):
+        neutron.refused(404, "NetworkNotFound", "GET", f"/networks/{id}")

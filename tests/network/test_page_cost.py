@@ -1,0 +1,111 @@
+"""A page costs the same wherever it is and however large the tables are. SQLite's own steps are counted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, insert
+
+from cloudctl.network.addresses import key
+from cloudctl.network.tables import (
+    allocations,
+    networks,
+    port_groups,
+    ports,
+    security_group_rules,
+    security_groups,
+    subnets,
+)
+
+FEW = 600
+STEP = 100  # SQLite tells every so many of its steps
+WHEN = datetime(2026, 1, 1)
+
+
+def identifier(number: int) -> str:
+    """Ids that lie about in any order, the 63rd in the middle."""
+    return f"{number * 7919 % 1_000_003:036d}"
+
+
+def fill(conn: Connection, first: int, most: int) -> None:
+    """Networks, each with a subnet, a port, a group and a rule: half of project demo, half of other ones."""
+    rows: dict[Any, list[dict[str, Any]]] = {
+        table: []
+        for table in (networks, subnets, ports, allocations, security_groups, security_group_rules, port_groups)
+    }
+    for number in range(first, most):
+        id = identifier(number)
+        project = "demo" if number % 2 else f"p{number % 97}"
+        when = WHEN + timedelta(seconds=number)
+        standard = {"id": id, "project_id": project, "description": "", "created_at": when, "updated_at": when}
+        # Of networks a project sees its own and everybody's; others must not matter to it.
+        own = {**standard, "project_id": project if number < FEW else "p"}
+        rows[networks].append({**own, "name": f"n{number}", "status": "ACTIVE", "mtu": 1450, "network_type": "vxlan"})
+        rows[subnets].append({**standard, "network_id": id, "name": "", "ip_version": 4, "cidr": "10.0.0.0/24"})
+        mac = f"fa:16:3e:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
+        rows[ports].append({**standard, "network_id": id, "mac_address": mac, "device_id": f"d{number}"})
+        rows[allocations].append(
+            {"subnet_id": id, "address": key(9), "ip_address": "10.0.0.9", "port_id": id, "network_id": id}
+        )
+        rows[security_groups].append({**standard, "name": "g"})
+        rows[security_group_rules].append({**standard, "security_group_id": id, "meaning": "m", "direction": "egress"})
+        rows[port_groups].append({"port_id": id, "security_group_id": id})
+    for table, values in rows.items():
+        conn.execute(insert(table), values)
+
+
+def steps(neutron, path: str, user: str, rows: int = 20) -> int:
+    """How many times SQLite told that it goes on while this was answered."""
+    counted = [0]
+
+    def tick() -> None:
+        counted[0] += 1
+
+    connection = neutron.db.engine.raw_connection().driver_connection
+    connection.set_progress_handler(tick, STEP)
+    answer = neutron.get(path, user)
+    connection.set_progress_handler(None, 0)
+    (key,) = (name for name in answer if not name.endswith("_links"))
+    assert len(answer[key]) == rows, path
+    return counted[0]
+
+
+PAGES = [
+    ("/networks?limit=20", "demo"),
+    ("/networks?limit=20", "admin"),
+    ("/networks?limit=20&marker={marker}", "admin"),
+    ("/subnets?limit=20", "admin"),
+    ("/ports?limit=20", "demo"),
+    ("/ports?limit=20", "admin"),
+    ("/ports?limit=20&marker={marker}", "demo"),
+    ("/ports?limit=20&marker={marker}&page_reverse=true", "admin"),
+    ("/security-groups?limit=20", "demo"),
+    ("/security-groups?limit=20", "admin"),
+    ("/security-group-rules?limit=20&marker={marker}", "demo"),
+]
+
+
+def test_a_page_costs_the_same_in_a_small_and_in_a_large_cloud(neutron) -> None:
+    neutron.get("/security-groups")
+    neutron.get("/security-groups", "admin")
+    marker = identifier(63)
+    neutron.transact(fill, 0, FEW)
+    small = {page: steps(neutron, page[0].format(marker=marker), page[1]) for page in PAGES}
+    neutron.transact(fill, FEW, 12_000)
+    large = {page: steps(neutron, page[0].format(marker=marker), page[1]) for page in PAGES}
+    slower = {page: (small[page], large[page]) for page in PAGES if large[page] > 2 * small[page] + 5}
+    assert not slower
+
+
+@pytest.mark.parametrize(
+    "query", ["device_id=d63", "network_id={marker}", "id={marker}", "fixed_ips=subnet_id={marker}"]
+)
+def test_ports_are_looked_up_by_index(neutron, query: str) -> None:
+    neutron.transact(fill, 0, FEW)
+    path = f"/ports?{query.format(marker=identifier(63))}"
+
+    before = steps(neutron, path, "admin", 1)
+    neutron.transact(fill, FEW, 12_000)
+    assert steps(neutron, path, "admin", 1) <= 2 * before + 5

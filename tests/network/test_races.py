@@ -1,0 +1,159 @@
+"""Requests at once, on a database where transactions really run at once: each is served or refused, never confused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata
+from cloudctl.db.database import Inline, create
+from cloudctl.errors import CloudError
+from cloudctl.network import networks, ports, quotas, security_groups, subnets
+from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.networks import NewNetwork
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.ports import NewPort
+from cloudctl.network.subnets import NewSubnet
+from cloudctl.network.tables import allocations
+from cloudctl.network.tables import ports as ports_table
+from cloudctl.rest import quota
+
+NOW = 1_800_000_000.0
+AT_ONCE = 8
+
+
+@pytest.fixture
+def db(postgresql_url: str) -> Iterator[Database]:
+    inline: Any = Inline()
+    db = Database(create(postgresql_url, AT_ONCE), inline, inline, Clock())
+    metadata.create_all(db.engine)
+    yield db
+    db.engine.dispose()
+
+
+def at_once(db: Database, *acts: Callable[[Connection], Any]) -> list[Any]:
+    """What each returned, or the type of its refusal. Any other exception fails the test."""
+
+    def act(fn: Callable[[Connection], Any]) -> Any:
+        try:
+            return db.transact(False, fn)
+        except CloudError as error:
+            return error.type
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(act, acts))
+
+
+def network(conn: Connection, cidr: str | None = "10.0.0.0/24") -> str:
+    made = networks.create(conn, "p", NewNetwork(), NOW, NetworkOptions())
+    if cidr:
+        subnets.create(conn, made, "p", NewSubnet(made.id, cidr, 4), NOW)
+    return str(made.id)
+
+
+def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
+    return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW).id)
+
+
+def held(conn: Connection, network_id: str) -> Any:
+    query = select(networks.networks).where(networks.networks.c.id == network_id).with_for_update()
+    row = conn.execute(query).first()
+    if row is None:
+        raise networks.not_found(network_id)
+    return row
+
+
+def test_a_project_gets_one_default_group(db: Database) -> None:
+    found = at_once(db, *[lambda conn: security_groups.ensure_default(conn, "p", NOW)] * 20)
+    assert len(set(found)) == 1
+    assert len(db.transact(True, security_groups.rules_of, [found[0]])[found[0]]) == 4
+
+
+def test_ports_get_different_addresses_until_none_is_left(db: Database) -> None:
+    id = db.transact(False, network, "10.0.0.0/28")
+    found = Counter(at_once(db, *[new_port(id)] * 16))
+    assert found["IpAddressGenerationFailure"] == 3 and len(found) == 14
+    taken = db.transact(True, lambda conn: list(conn.scalars(select(allocations.c.ip_address))))
+    assert len(set(taken)) == 13
+
+
+def test_one_address_and_one_mac_are_one_ports(db: Database) -> None:
+    id = db.transact(False, network)
+    same = new_port(id, mac_address="fa:16:3e:00:00:01")
+    found = Counter(at_once(db, *[same] * 12))
+    assert found["MacAddressInUse"] == 11
+    exact = new_port(id, fixed_ips=(FixedIpRequest(ip_address="10.0.0.77"),))
+    assert Counter(at_once(db, *[exact] * 12))["IpAddressAlreadyAllocated"] == 11
+
+
+def test_a_limit_holds(db: Database) -> None:
+    id = db.transact(False, network)
+    db.transact(False, quota.set_limits, quotas.QUOTAS, "p", {"port": 5})
+    found = Counter(at_once(db, *[new_port(id)] * 16))
+    assert found["OverQuota"] == 11
+
+
+def test_subnets_made_at_once_do_not_overlap(db: Database) -> None:
+    id = db.transact(False, network, None)
+
+    def make(conn: Connection) -> str:
+        return str(subnets.create(conn, held(conn, id), "p", NewSubnet(id, "10.0.0.0/24", 4), NOW).id)
+
+    assert Counter(at_once(db, *[make] * 8))["InvalidInput"] == 7
+
+
+@pytest.mark.parametrize("round", range(5))
+def test_a_network_goes_or_gets_a_port(db: Database, round: int) -> None:
+    id = db.transact(False, network)
+
+    def remove(conn: Connection) -> str:
+        networks.remove(conn, held(conn, id), NOW)
+        return "removed"
+
+    found = at_once(db, *[new_port(id), remove] * 3)
+    left = db.transact(True, lambda conn: list(conn.scalars(select(ports_table.c.id))))
+    if db.transact(True, networks.find, id) is None:
+        assert set(found) == {"removed", "NetworkNotFound"} and not left
+    else:
+        assert "removed" not in found and len(left) == 3
+
+
+@pytest.mark.parametrize("round", range(5))
+def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
+    id = db.transact(False, network)
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
+
+    def remove(conn: Connection) -> str:
+        table = security_groups.security_groups
+        row = conn.execute(select(table).where(table.c.id == group).with_for_update()).first()
+        if row is None:
+            raise security_groups.not_found(group)
+        security_groups.remove(conn, row, NOW)
+        return "removed"
+
+    found = at_once(db, *[new_port(id, security_groups=(group,)), remove] * 3)
+    left = db.transact(True, lambda conn: list(conn.scalars(select(ports_table.c.id))))
+    if "removed" in found:
+        assert set(found) == {"removed", "SecurityGroupNotFound"} and not left
+    else:
+        assert len(left) == 3
+
+
+def test_one_rule_is_there_once(db: Database) -> None:
+    from cloudctl.network.rules import NewRule
+
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
+
+    def add(conn: Connection) -> str:
+        table = security_groups.security_groups
+        row = conn.execute(select(table).where(table.c.id == group).with_for_update()).one()
+        return str(security_groups.add_rules(conn, row, [NewRule("ingress")], NOW)[0].id)
+
+    assert Counter(at_once(db, *[add] * 8))["SecurityGroupRuleExists"] == 7

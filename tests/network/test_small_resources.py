@@ -1,0 +1,134 @@
+"""Versions, extensions, quotas, tags, zones, and what is not offered. Reference: network.md, sections 12 to 19."""
+
+from __future__ import annotations
+
+import pytest
+
+DEFAULTS = {"network": 100, "subnet": 100, "port": 500, "security_group": 10, "security_group_rule": 100}
+
+
+@pytest.mark.parametrize("path", ["/networking", "/networking/"])
+def test_the_version_document_needs_no_token(neutron, path: str) -> None:
+    href = "http://cloud.example.com/networking/v2.0/"
+    versions = [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": href}]}]
+    for user in ("", "nonsense"):
+        assert neutron.expect(200, "GET", path, user=user) == {"versions": versions}
+
+
+def test_the_resources_are_listed_and_there(neutron) -> None:
+    for path in ("/networking/v2.0", "/networking/v2.0/"):
+        resources = neutron.expect(200, "GET", path, user="")["resources"]
+    assert {"network", "subnet", "port"} <= {resource["name"] for resource in resources}
+    for resource in resources:
+        (link,) = resource["links"]
+        neutron.get(link["href"].removeprefix("http://cloud.example.com"), "admin")
+
+
+def test_extensions(neutron) -> None:
+    extensions = neutron.get("/extensions")["extensions"]
+    for extension in extensions:
+        assert set(extension) == {"alias", "name", "description", "updated", "links"}
+        assert neutron.get(f"/extensions/{extension['alias']}") == {"extension": extension}
+    neutron.refused(404, "ExtensionsNotFound", "GET", "/extensions/bgp")
+    aliases = {extension["alias"] for extension in extensions}
+    assert {"security-group", "external-net", "quotas", "tag-creation"} <= aliases
+
+
+@pytest.mark.parametrize(
+    "path", ["/metering/metering-labels", "/bgp-speakers", "/trunks", "/agents", "/nothing/x/tags", "/networks/x/y"]
+)
+def test_what_is_not_offered_is_an_unknown_path(neutron, path: str) -> None:
+    neutron.refused(404, "HTTPNotFound", "GET", path, user="admin")
+
+
+def test_zones_and_providers(neutron) -> None:
+    zone = {"name": "nova", "resource": "network", "state": "available"}
+    assert neutron.get("/availability_zones") == {"availability_zones": [zone]}
+    assert neutron.get("/service-providers") == {"service_providers": []}
+    made = neutron.network(availability_zone_hints=["nova"])
+    assert (made["availability_zone_hints"], made["availability_zones"]) == (["nova"], ["nova"])
+
+
+class TestQuotas:
+    def test_a_project_begins_with_the_defaults(self, neutron) -> None:
+        for path in ("/quotas/demo", "/quotas/demo/default"):
+            assert neutron.get(path) == {"quota": DEFAULTS}
+        assert neutron.get("/quotas", "admin") == {"quotas": []}
+        assert neutron.get("/quotas/tenant") == {"tenant": {"tenant_id": "demo"}}
+        assert neutron.get("/quotas/project") == {"project": {"project_id": "demo"}}
+
+    def test_administrators_set_and_reset_them(self, neutron) -> None:
+        wanted = {"network": "5", "port": -1}
+        expected = DEFAULTS | {"network": 5, "port": -1}
+        assert neutron.expect(200, "PUT", "/quotas/demo", {"quota": wanted}, "admin") == {"quota": expected}
+        assert neutron.get("/quotas/demo") == {"quota": expected}
+        listed = [{**expected, "project_id": "demo", "tenant_id": "demo"}]
+        assert neutron.get("/quotas", "admin") == {"quotas": listed}
+        neutron.expect(204, "DELETE", "/quotas/demo", user="admin")
+        assert neutron.get("/quotas/demo", "admin") == {"quota": DEFAULTS}
+
+    def test_details_show_what_is_used(self, neutron) -> None:
+        neutron.create("port", network_id=neutron.network()["id"])
+        for path in ("/quotas/demo/details", "/quotas/demo/details.json"):
+            details = neutron.get(path)["quota"]
+            assert {name: each["used"] for name, each in details.items()} == {
+                "network": 1, "subnet": 1, "port": 1, "security_group": 1, "security_group_rule": 4,
+            }  # fmt: skip
+            assert details["port"] == {"limit": 500, "used": 1, "reserved": 0}
+
+    def test_a_limit_below_the_use_needs_force(self, neutron) -> None:
+        neutron.network()
+        neutron.expect(400, "PUT", "/quotas/demo", {"quota": {"network": 0}}, "admin")
+        neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"network": 0, "force": True}}, "admin")
+        assert neutron.get("/quotas/demo")["quota"]["network"] == 0
+
+    @pytest.mark.parametrize(
+        "quota", [{"network": -2}, {"network": 2**31}, {"network": None}, {"vpn": 1}, {"network": "x"}]
+    )
+    def test_values_that_are_none_are_refused(self, neutron, quota: dict) -> None:
+        neutron.refused(400, "HTTPBadRequest", "PUT", "/quotas/demo", {"quota": quota}, "admin")
+
+
+class TestTags:
+    @pytest.fixture
+    def path(self, neutron) -> str:
+        return f"/networks/{neutron.network(tags=['b', 'a'])['id']}/tags"
+
+    def test_they_are_read_replaced_added_and_removed(self, neutron, path: str) -> None:
+        assert neutron.get(path) == {"tags": ["a", "b"]}
+        assert neutron.expect(200, "PUT", path, {"tags": ["c", "c"]}) == {"tags": ["c"]}
+        assert neutron.expect(201, "POST", path, {"tags": ["d"]}) == {"tags": ["c", "d"]}
+        neutron.expect(201, "PUT", f"{path}/e%20f")
+        neutron.expect(204, "GET", f"{path}/e%20f")
+        neutron.refused(404, "TagNotFound", "GET", f"{path}/x")
+        neutron.expect(204, "DELETE", f"{path}/c")
+        neutron.refused(404, "TagNotFound", "DELETE", f"{path}/c")
+        assert neutron.get(path.removesuffix("/tags"))["network"]["tags"] == ["d", "e f"]
+        neutron.expect(204, "DELETE", path)
+        assert neutron.get(path) == {"tags": []}
+
+    def test_they_change_the_revision(self, neutron, path: str) -> None:
+        before = neutron.get(path.removesuffix("/tags"))["network"]["revision_number"]
+        neutron.expect(200, "PUT", path, {"tags": []})
+        assert neutron.get(path.removesuffix("/tags"))["network"]["revision_number"] == before + 1
+
+    def test_their_number_and_length_are_limited(self, neutron, path: str) -> None:
+        many = [str(number) for number in range(51)]
+        neutron.expect(400, "PUT", path, {"tags": many})
+        neutron.expect(200, "PUT", path, {"tags": many[:50]})
+        neutron.expect(400, "POST", path, {"tags": ["x"]})
+        neutron.expect(400, "PUT", path, {"tags": ["x" * 256]})
+        neutron.expect(400, "PUT", f"{path}/{'x' * 256}")
+        neutron.expect(400, "PUT", path, {"tags": [""]})
+
+    def test_readers_and_strangers_do_not_write_them(self, neutron, path: str) -> None:
+        neutron.expect(403, "PUT", path, {"tags": []}, "reader")
+        shared = neutron.network(user="admin", shared=True)
+        assert neutron.get(f"/networks/{shared['id']}/tags") == {"tags": []}
+        neutron.expect(403, "PUT", f"/networks/{shared['id']}/tags", {"tags": ["x"]})
+
+    def test_they_go_with_their_record(self, neutron, path: str) -> None:
+        neutron.expect(204, "DELETE", path.removesuffix("/tags"))
+        from cloudctl.network.tables import tags
+
+        assert neutron.transact(lambda conn: conn.execute(tags.select()).all()) == []

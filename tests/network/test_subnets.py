@@ -1,0 +1,228 @@
+"""`/subnets`. Reference: network.md, section 3; network-rules.md, sections 1 and 2."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+
+def make(neutron, network: Any, cidr: str = "10.0.0.0/24", **fields: Any) -> Any:
+    return neutron.create(
+        "subnet", network_id=network["id"], **{"ip_version": 6 if ":" in cidr else 4, "cidr": cidr, **fields}
+    )
+
+
+def put(neutron, subnet: Any, **fields: Any) -> Any:
+    return neutron.expect(200, "PUT", f"/subnets/{subnet['id']}", {"subnet": fields})["subnet"]
+
+
+def test_a_new_subnet_looks_as_documented(neutron) -> None:
+    network = neutron.network(None)
+    made = make(neutron, network, "10.0.0.7/24", name="sub1", dns_nameservers=["9.9.9.9"])
+    assert made | {"id": 0} == {
+        "id": 0,
+        "name": "sub1",
+        "network_id": network["id"],
+        "ip_version": 4,
+        "cidr": "10.0.0.0/24",
+        "gateway_ip": "10.0.0.1",
+        "allocation_pools": [{"start": "10.0.0.2", "end": "10.0.0.254"}],
+        "enable_dhcp": True,
+        "dns_nameservers": ["9.9.9.9"],
+        "host_routes": [],
+        "ipv6_ra_mode": None,
+        "ipv6_address_mode": None,
+        "router:external": False,
+        "tenant_id": "demo",
+        "project_id": "demo",
+        "description": "",
+        "tags": [],
+        "created_at": "2027-01-15T08:00:00Z",
+        "updated_at": "2027-01-15T08:00:00Z",
+        "revision_number": 0,
+    }
+    seen = neutron.get(f"/networks/{network['id']}")["network"]
+    assert seen["subnets"] == [made["id"]] and seen["revision_number"] > network["revision_number"]
+
+
+def test_the_driver_holds_the_network_with_its_subnets(neutron) -> None:
+    network = neutron.network(None)
+    routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
+    made = make(neutron, network, gateway_ip=None, dns_nameservers=["9.9.9.9", "1.1.1.1"], host_routes=routes)
+    neutron.settle()
+    (held,) = neutron.driver.networks.get(network["id"]).subnets
+    assert (held.id, held.cidr, held.gateway_ip) == (made["id"], "10.0.0.0/24", None)
+    assert held.dns_nameservers == ("9.9.9.9", "1.1.1.1") and held.host_routes[0].nexthop == "10.0.0.9"
+    neutron.expect(204, "DELETE", f"/subnets/{made['id']}")
+    neutron.settle()
+    assert neutron.driver.networks.get(network["id"]).subnets == ()
+
+
+def test_subnets_of_one_network_do_not_overlap(neutron) -> None:
+    network = neutron.network()
+    for cidr in ("10.0.0.0/24", "10.0.0.128/25", "10.0.0.0/8"):
+        body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": cidr}}
+        message = neutron.refused(400, "InvalidInput", "POST", "/subnets", body)
+        assert "overlaps with another subnet" in message
+    make(neutron, network, "10.0.1.0/24")
+    make(neutron, network, "2001:db8::/64")
+    neutron.network("10.0.0.0/24")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "type"),
+    [
+        ({"cidr": "10.0.0.0"}, 400, "InvalidInput"),
+        ({"cidr": "banana"}, 400, "InvalidInput"),
+        ({"cidr": "2001:db8::/64"}, 400, "InvalidInput"),
+        ({"ip_version": 5}, 400, "InvalidInput"),
+        ({"cidr": "10.0.0.0/31"}, 400, "InvalidInput"),
+        ({"gateway_ip": "10.0.0.0"}, 400, "InvalidInput"),
+        ({"gateway_ip": "x"}, 400, "InvalidInput"),
+        ({"gateway_ip": "10.0.0.9", "allocation_pools": [{"start": "10.0.0.2", "end": "10.0.0.20"}]}, 409,
+         "GatewayConflictWithAllocationPools"),
+        ({"allocation_pools": [{"start": "10.0.0.2", "end": "10.0.1.20"}]}, 400, "OutOfBoundsAllocationPool"),
+        ({"allocation_pools": [{"start": "10.0.0.2"}]}, 400, "HTTPBadRequest"),
+        ({"dns_nameservers": ["1.1.1.1"] * 2}, 400, "InvalidInput"),
+        ({"dns_nameservers": [f"1.1.1.{n}" for n in range(6)]}, 400, "DNSNameServersExhausted"),
+        ({"dns_nameservers": ["2001:db8::1"]}, 400, "InvalidInput"),
+        ({"host_routes": [{"destination": f"10.{n}.0.0/16", "nexthop": "10.0.0.9"} for n in range(1, 22)]}, 400,
+         "HostRoutesExhausted"),
+        ({"host_routes": [{"destination": "x", "nexthop": "10.0.0.9"}]}, 400, "InvalidInput"),
+        ({"ipv6_ra_mode": "slaac"}, 400, "InvalidInput"),
+        ({"ipv6_ra_mode": "magic"}, 400, "HTTPBadRequest"),
+        ({"enable_dhcp": "perhaps"}, 400, "HTTPBadRequest"),
+        ({"prefixlen": 24}, 400, "HTTPBadRequest"),
+    ],
+)  # fmt: skip
+def test_a_subnet_that_cannot_be_is_refused(neutron, fields: dict, status: int, type: str) -> None:
+    network = neutron.network(None)
+    body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", **fields}}
+    neutron.refused(status, type, "POST", "/subnets", body)
+    assert neutron.get(f"/networks/{network['id']}")["network"]["subnets"] == []
+
+
+def test_a_subnet_needs_a_cidr(neutron) -> None:
+    network = neutron.network(None)
+    message = neutron.refused(
+        400, "BadRequest", "POST", "/subnets", {"subnet": {"network_id": network["id"], "ip_version": 4}}
+    )
+    assert "a subnetpool must be specified in the absence of a cidr" in message
+
+
+def test_several_subnets_at_once_must_not_overlap_either(neutron) -> None:
+    network = neutron.network(None)
+    one = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
+    neutron.expect(400, "POST", "/subnets", {"subnets": [one, one]})
+    made = neutron.expect(201, "POST", "/subnets", {"subnets": [one, one | {"cidr": "10.0.1.0/24"}]})["subnets"]
+    assert [subnet["cidr"] for subnet in made] == ["10.0.0.0/24", "10.0.1.0/24"]
+
+
+def test_changed_pools_are_used_from_now_on(neutron) -> None:
+    network = neutron.network(None)
+    subnet = make(neutron, network)
+    first = neutron.create("port", network_id=network["id"])
+    put(neutron, subnet, allocation_pools=[{"start": "10.0.0.50", "end": "10.0.0.51"}])
+    got = [neutron.create("port", network_id=network["id"])["fixed_ips"][0]["ip_address"] for _ in range(2)]
+    assert got == ["10.0.0.50", "10.0.0.51"]
+    neutron.refused(409, "IpAddressGenerationFailure", "POST", "/ports", {"port": {"network_id": network["id"]}})
+    assert neutron.get(f"/ports/{first['id']}")["port"]["fixed_ips"][0]["ip_address"] == "10.0.0.2"
+    # An address outside the pools is nobody's when it comes back.
+    neutron.expect(204, "DELETE", f"/ports/{first['id']}")
+    neutron.refused(409, "IpAddressGenerationFailure", "POST", "/ports", {"port": {"network_id": network["id"]}})
+
+
+def test_the_gateway_can_change_but_not_into_a_pool(neutron) -> None:
+    subnet = make(neutron, neutron.network(None), allocation_pools=[{"start": "10.0.0.10", "end": "10.0.0.20"}])
+    body = {"subnet": {"gateway_ip": "10.0.0.15"}}
+    neutron.refused(409, "GatewayConflictWithAllocationPools", "PUT", f"/subnets/{subnet['id']}", body)
+    changed = put(neutron, subnet, gateway_ip="10.0.0.9")
+    assert (changed["gateway_ip"], changed["allocation_pools"]) == ("10.0.0.9", subnet["allocation_pools"])
+    assert put(neutron, subnet, gateway_ip=None)["gateway_ip"] is None
+
+
+@pytest.mark.parametrize("field", ["cidr", "network_id", "ip_version"])
+def test_what_a_subnet_is_cannot_change(neutron, field: str) -> None:
+    subnet = make(neutron, neutron.network(None))
+    neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {field: subnet[field]}})
+
+
+def test_other_fields_can_change(neutron) -> None:
+    subnet = make(neutron, neutron.network(None))
+    routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
+    wanted = {"name": "x", "enable_dhcp": False, "dns_nameservers": ["1.1.1.1"], "host_routes": routes}
+    changed = put(neutron, subnet, **wanted)
+    assert {name: changed[name] for name in wanted} == wanted
+    assert changed["revision_number"] > subnet["revision_number"]
+
+
+def test_a_subnet_in_use_is_not_deleted(neutron) -> None:
+    network = neutron.network()
+    port = neutron.create("port", network_id=network["id"])
+    path = f"/subnets/{network['subnets'][0]}"
+    neutron.refused(409, "SubnetInUse", "DELETE", path)
+    neutron.expect(204, "DELETE", f"/ports/{port['id']}")
+    neutron.expect(204, "DELETE", path)
+    neutron.refused(404, "SubnetNotFound", "DELETE", path)
+
+
+def test_a_subnet_on_anothers_shared_network_is_refused(neutron) -> None:
+    network = neutron.network(None, user="admin", shared=True)
+    body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}}
+    neutron.expect(403, "POST", "/subnets", body)
+    hidden = neutron.network(None, user="other")
+    body["subnet"]["network_id"] = hidden["id"]
+    neutron.refused(404, "NetworkNotFound", "POST", "/subnets", body)
+
+
+class TestAutomaticAddresses:
+    """IPv6 subnets where guests make their addresses from their MAC."""
+
+    SLAAC: ClassVar = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    MAC = "fa:16:3e:23:fd:d7"
+    EUI = "2001:db8::f816:3eff:fe23:fdd7"
+
+    def test_ports_get_them_beside_their_ipv4_address(self, neutron) -> None:
+        network = neutron.network()
+        make(neutron, network, "2001:db8::/64", **self.SLAAC)
+        port = neutron.create("port", network_id=network["id"], mac_address=self.MAC)
+        assert [each["ip_address"] for each in port["fixed_ips"]] == ["10.0.0.2", self.EUI]
+
+    def test_ports_that_are_there_get_them_when_the_subnet_comes_and_lose_them_when_it_goes(self, neutron) -> None:
+        network = neutron.network()
+        port = neutron.create("port", network_id=network["id"], mac_address=self.MAC)
+        subnet = make(neutron, network, "2001:db8::/64", **self.SLAAC)
+        seen = neutron.get(f"/ports/{port['id']}")["port"]
+        assert seen["fixed_ips"][1] == {"subnet_id": subnet["id"], "ip_address": self.EUI}
+        assert seen["revision_number"] > port["revision_number"]
+        neutron.expect(204, "DELETE", f"/subnets/{subnet['id']}")
+        assert neutron.get(f"/ports/{port['id']}")["port"]["fixed_ips"] == port["fixed_ips"]
+
+    def test_another_address_there_is_refused(self, neutron) -> None:
+        network = neutron.network(None)
+        subnet = make(neutron, network, "2001:db8::/64", **self.SLAAC)
+        body = {
+            "port": {
+                "network_id": network["id"],
+                "fixed_ips": [{"subnet_id": subnet["id"], "ip_address": "2001:db8::9"}],
+            }
+        }
+        neutron.refused(400, "AllocationOnAutoAddressSubnet", "POST", "/ports", body)
+
+    def test_they_follow_the_mac(self, neutron) -> None:
+        network = neutron.network()
+        make(neutron, network, "2001:db8::/64", **self.SLAAC)
+        port = neutron.create("port", network_id=network["id"])
+        changed = neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"mac_address": self.MAC}})["port"]
+        assert [each["ip_address"] for each in changed["fixed_ips"]] == ["10.0.0.2", self.EUI]
+
+    def test_managed_ipv6_subnets_give_their_lowest_address(self, neutron) -> None:
+        network = neutron.network("2001:db8::/64")
+        port = neutron.create("port", network_id=network["id"])
+        assert [each["ip_address"] for each in port["fixed_ips"]] == ["2001:db8::2"]
+
+    def test_the_modes_need_dhcp_and_cannot_change(self, neutron) -> None:
+        subnet = make(neutron, neutron.network(None), "2001:db8::/64", **self.SLAAC)
+        neutron.refused(400, "InvalidInput", "PUT", f"/subnets/{subnet['id']}", {"subnet": {"enable_dhcp": False}})
+        neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {"ipv6_ra_mode": None}})

@@ -1,0 +1,133 @@
+"""A scene: an engine on a database in memory and a Clock, where workflows are scripted in a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from sqlalchemy import Connection, Row
+from sqlalchemy.exc import OperationalError
+from twisted.internet.defer import fail
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.tasks import Context, Step, Workflow, queue, submit
+from cloudctl.tasks.engine import Engine
+
+
+@define(eq=False)
+class Scene:
+    """`did` is what steps, undos and hooks did, in order."""
+
+    clock: Clock
+    db: Database
+    did: list[str] = field(factory=list)
+    engines: list[Engine] = field(factory=list)
+    workflows: dict[str, Workflow] = field(factory=dict)
+    # What a scripted step does the next times: a value to return or an exception to raise.
+    script: dict[str, list[Any]] = field(factory=dict)
+    transactions: Counter[str] = field(factory=Counter)
+    # Every transaction of the engine fails while this is true.
+    database_is_gone: bool = False
+
+    @property
+    def engine(self) -> Engine:
+        return self.engines[-1]
+
+    def start(self, **options: Any) -> Engine:
+        engine = Engine(self.db, self.clock, self, self.workflows.values(), **{"chance": lambda: 1.0, **options})
+        self.engines.append(engine)
+        engine.startService()
+        return engine
+
+    def run(self, run: Callable[..., Any], fn: Any, *args: Any, **kwargs: Any) -> Any:
+        """In the place of `Database.run`: counts."""
+        if self.database_is_gone:
+            return fail(OperationalError("SELECT 1", {}, Exception("connection refused")))
+        self.transactions[getattr(fn, "__name__", str(fn))] += 1
+        return run(fn, *args, **kwargs)
+
+    # -- workflows
+
+    def step(self, name: str, *outcomes: Any, undo: list[Any] | None = None, **options: Any) -> Step:
+        """A step that notes its name and then does the outcomes one after the other; when they are used up, nothing.
+
+        An outcome is raised if it is an exception, called with the context and awaited if it can be, or returned.
+        """
+        self.script[name] = list(outcomes)
+        self.script[f"undo {name}"] = list(undo or [])
+        return Step(name, self._scripted(name), undo=self._scripted(f"undo {name}"), **options)
+
+    def _scripted(self, name: str) -> Callable[[Context], Any]:
+        async def do(ctx: Context) -> Any:
+            self.did.append(name)
+            outcome = self.script[name].pop(0) if self.script[name] else None
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return await outcome(ctx) if callable(outcome) else outcome
+
+        return do
+
+    def workflow(self, kind: str, *steps: Step, **options: Any) -> Workflow:
+        def failed(_conn: Connection, _task: Any, why: str) -> None:
+            self.did.append(f"{kind} failed: {why}")
+
+        def cancelled(_conn: Connection, _task: Any) -> None:
+            self.did.append(f"{kind} cancelled")
+
+        hooks = {"resource": "thing", "on_failure": failed, "on_cancel": cancelled}
+        self.workflows[kind] = Workflow(kind, steps=steps, **{**hooks, **options})
+        if self.engines and kind not in self.engine.workflows:
+            self.engine.register([self.workflows[kind]])
+        return self.workflows[kind]
+
+    # -- tasks
+
+    def submit(self, kind: str, resource_id: str = "one", **options: Any) -> int:
+        workflow = self.workflows.get(kind)
+        defaults = {"resource_type": "thing", "now": self.clock.seconds()}
+        if workflow is not None:
+            defaults |= {"resource_type": workflow.resource, "deadline": workflow.deadline}
+        return self.transact(submit, kind, resource_id, **{**defaults, **options})
+
+    def cancel(self, resource_id: str = "one", **options: Any) -> int:
+        return self.transact(queue.cancel_open, "thing", resource_id, self.clock.seconds(), **options)
+
+    def transact(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self.db.transact(False, fn, *args, **kwargs)
+
+    def row(self, task_id: int) -> Row[Any]:
+        row = self.transact(queue.get, task_id)
+        assert row is not None
+        return row
+
+    def state(self, task_id: int) -> str:
+        return str(self.row(task_id).state)
+
+    # -- time
+
+    def pump(self) -> None:
+        """Everything that is due at this instant."""
+        for _ in range(100):
+            due = [call for call in self.clock.getDelayedCalls() if call.getTime() <= self.clock.seconds()]
+            if not due:
+                return
+            self.clock.advance(0)
+        raise AssertionError("the engine spins")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass from event to event, as it does."""
+        until = self.clock.seconds() + seconds
+        self.pump()
+        while calls := [call for call in self.clock.getDelayedCalls() if call.getTime() <= until]:
+            self.clock.advance(max(0.0, min(call.getTime() for call in calls) - self.clock.seconds()))
+        self.clock.advance(max(0.0, until - self.clock.seconds()))
+        self.pump()
+
+    def done(self, kind: str, resource_id: str = "one", **options: Any) -> int:
+        """Submit and let everything happen that happens at once. The task's id."""
+        task_id = self.submit(kind, resource_id, **options)
+        self.pump()
+        return task_id

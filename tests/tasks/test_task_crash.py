@@ -1,0 +1,261 @@
+"""The crash tool itself: sound workflows pass, careless ones are caught."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from attrs import define, field
+from sqlalchemy import Column, Connection, Integer, String, Table, insert, select, update
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock, deferLater
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata
+from cloudctl.errors import Conflict
+from cloudctl.tasks import Context, Step, Transient, TryElsewhere, Wait, Workflow, queue
+from cloudctl.tasks.engine import Engine
+from cloudctl.testing.crash import LIMIT, Prober, World, crash_everywhere, run
+
+things = Table(
+    "test_things",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("state", String(64), nullable=False),
+    Column("used", Integer, nullable=False, default=0),
+)
+
+
+@define
+class Backend:
+    """Guests with a delay, some hosts of which are down, and a log of how often each was made."""
+
+    clock: Clock
+    down: frozenset[str] = frozenset()
+    guests: dict[str, str] = field(factory=dict)
+    volumes: Counter[str] = field(factory=Counter)
+
+    def delay(self) -> Deferred[None]:
+        return deferLater(self.clock, 0.25, lambda: None)
+
+    async def ensure_guest(self, id: str, host: str) -> None:
+        await self.delay()
+        if host in self.down:
+            raise TryElsewhere(f"{host} is down")
+        self.guests[id] = host
+
+    async def ensure_no_guest(self, id: str) -> None:
+        await self.delay()
+        self.guests.pop(id, None)
+
+    async def add_volume(self, name: str) -> None:
+        """Not an ensure: each call makes one more."""
+        await self.delay()
+        self.volumes[name] += 1
+
+
+def move(conn: Connection, id: str, state: str, used: int = 0) -> None:
+    conn.execute(update(things).where(things.c.id == id).values(state=state, used=things.c.used + used))
+
+
+# -- a sound workflow, with a child, a wait, a commit and undos
+
+
+async def schedule(ctx: Context) -> Any:
+    return {"host": ("h1", "h2", "h3")[len(ctx.memo.get("_failed", []))]}
+
+
+async def claim(ctx: Context) -> None:
+    await ctx.commit(move, ctx.resource_id, "building", 1)
+
+
+async def release(ctx: Context) -> None:
+    """Level-triggered though it counts: what was taken is in the row itself."""
+
+    def free(conn: Connection) -> None:
+        conn.execute(update(things).where(things.c.id == ctx.resource_id).values(used=0))
+
+    await ctx.commit(free)
+
+
+async def volume(ctx: Context) -> Any:
+    state = await ctx.child("volume", "sound.volume", "volume-of-it")
+    if state == "failed":
+        raise Conflict(f"no volume: {await ctx.child_error('volume')}")
+    return None if state == "done" else Wait(30.0)
+
+
+async def define_guest(ctx: Context) -> None:
+    await ctx.drivers.ensure_guest(ctx.resource_id, ctx.memo["schedule"]["host"])
+
+
+async def undefine(ctx: Context) -> None:
+    await ctx.drivers.ensure_no_guest(ctx.resource_id)
+
+
+async def finish(ctx: Context) -> None:
+    await ctx.commit(move, ctx.resource_id, "active")
+
+
+def failed(conn: Connection, task: Any, why: str) -> None:
+    move(conn, task.resource_id, f"error: {why}")
+
+
+def cancelled(conn: Connection, task: Any) -> None:
+    move(conn, task.resource_id, "cancelled")
+
+
+def boot(*last: Step, restarts: int = 0) -> Workflow:
+    steps = (
+        Step("schedule", schedule),
+        Step("claim", claim, undo=release),
+        Step("volume", volume),
+        Step("define", define_guest, undo=undefine),
+        *last,
+    )
+    hooks = {"on_failure": failed, "on_cancel": cancelled}
+    return Workflow("sound.boot", "thing", steps, restarts=restarts, **hooks)
+
+
+async def make_volume(ctx: Context) -> Any:
+    """Chooses before it acts, and looks whether it has acted."""
+    if ctx.drivers.volumes["chosen"] == 0:
+        await ctx.drivers.add_volume("chosen")
+    return None
+
+
+VOLUME = Workflow("sound.volume", "volume", [Step("make", make_volume)])
+
+
+async def refuse(_ctx: Context) -> None:
+    raise Conflict("no luck")
+
+
+def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool = False) -> Callable[[], World]:
+    def build() -> World:
+        clock = Clock()
+        db = Database.in_memory(clock)
+        db.startService()
+        metadata.create_all(db.engine)
+        backend = Backend(clock, down)
+
+        def begin(conn: Connection) -> None:
+            conn.execute(insert(things).values(id="one", state="new"))
+            kind = workflows[0].kind
+            queue.submit(conn, kind, "one", resource_type="thing", now=clock.seconds(), deadline=workflows[0].deadline)
+            if cancel:
+                clock.callLater(0.3, lambda: db.transact(False, queue.cancel_open, "thing", "one", clock.seconds()))
+
+        def state() -> Any:
+            rows = db.transact(True, lambda conn: [tuple(row) for row in conn.execute(select(things))])
+            return rows, dict(backend.guests), dict(backend.volumes)
+
+        return World(
+            clock,
+            db,
+            lambda: Engine(db, clock, backend, workflows, exclusive=True),
+            lambda: db.transact(False, begin),
+            state,
+        )
+
+    return build
+
+
+def test_a_sound_workflow_ends_alike_wherever_it_crashes() -> None:
+    points = crash_everywhere(world(boot(Step("finish", finish)), VOLUME), again=(1, 2, 5))
+    seen = {(point.kind, point.step, point.name) for point in points}
+    for kind, step, name in (
+        ("sound.boot", "schedule", "step"),
+        ("sound.boot", "define", "driver"),
+        ("sound.boot", "define", "before transaction"),
+        ("sound.boot", "define", "after transaction"),
+        ("sound.boot", "finish", "after transaction"),
+        ("sound.volume", "make", "driver"),
+    ):
+        assert (kind, step, name) in seen
+
+
+def test_a_workflow_that_fails_is_undone_alike_wherever_it_crashes() -> None:
+    points = crash_everywhere(world(boot(Step("finish", refuse)), VOLUME))
+    assert any(point.name == "undo" for point in points)
+
+
+def test_a_workflow_that_starts_elsewhere_ends_alike_wherever_it_crashes() -> None:
+    build = world(boot(Step("finish", finish), restarts=2), VOLUME, down=frozenset({"h1", "h2"}))
+    crash_everywhere(build)
+    outcome = crash_end(build)
+    assert outcome[1] == {"one": "h3"}
+
+
+def test_a_workflow_that_is_cancelled_ends_alike_wherever_it_crashes() -> None:
+    crash_everywhere(world(boot(Step("finish", finish)), VOLUME, cancel=True))
+
+
+def crash_end(build: Callable[[], World]) -> Any:
+    return run(build(), [Prober()])[0]
+
+
+# -- careless ones
+
+
+async def add_blindly(ctx: Context) -> None:
+    await ctx.drivers.add_volume("extra")
+
+
+async def add_then_fail_to_look(ctx: Context) -> None:
+    await ctx.write(move, ctx.resource_id, "counting", 1)
+    await ctx.commit(move, ctx.resource_id, "counted")
+
+
+async def give_up_if_begun(ctx: Context) -> None:
+    begun = await ctx.read(lambda conn: conn.execute(select(things.c.state)).scalar_one())
+    if begun == "begun":
+        raise Transient("somebody is at it already")
+    await ctx.write(move, ctx.resource_id, "begun")
+    await ctx.drivers.delay()
+
+
+async def look_once_and_act_twice(ctx: Context) -> None:
+    backend = ctx.drivers
+    if backend.volumes["first"] == 0:
+        await backend.add_volume("first")
+        await backend.add_volume("second")
+
+
+@pytest.mark.parametrize("careless", [look_once_and_act_twice, add_blindly, add_then_fail_to_look, give_up_if_begun])
+def test_a_step_that_does_not_look_before_it_acts_is_caught(careless: Any) -> None:
+    build = world(Workflow("careless", "thing", [Step("first", careless), Step("second", finish)]))
+    with pytest.raises(AssertionError, match="crashes change the end"):
+        crash_everywhere(build, again=())
+
+
+async def undo_twice_hurts(ctx: Context) -> None:
+    ctx.drivers.volumes["undone"] += 1
+
+
+def test_an_undo_that_cannot_be_repeated_is_caught() -> None:
+    steps = [Step("first", finish, undo=undo_twice_hurts), Step("second", refuse)]
+    with pytest.raises(AssertionError, match=r"crash at .* in first of careless"):
+        crash_everywhere(world(Workflow("careless", "thing", steps)), again=())
+
+
+def test_a_task_that_never_ends_is_caught() -> None:
+    async def wait(_ctx: Context) -> Wait:
+        return Wait(60.0)
+
+    with pytest.raises(AssertionError, match="not ended"):
+        crash_everywhere(world(Workflow("endless", "thing", [Step("wait", wait)], deadline=None)), limit=600.0)
+    assert LIMIT > 600.0
+
+
+def test_a_world_without_work_is_no_proof() -> None:
+    def build() -> World:
+        clock = Clock()
+        db = Database.in_memory(clock)
+        metadata.create_all(db.engine)
+        return World(clock, db, lambda: Engine(db, clock, None, exclusive=True), lambda: None, lambda: None)
+
+    with pytest.raises(AssertionError, match="no work"):
+        crash_everywhere(build)

@@ -1,0 +1,316 @@
+"""The engine on real databases, with real threads and the real reactor, in several processes' place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Connection, String, Table, event, insert, select
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata
+from cloudctl.tasks import Context, Step, Transient, Wait, Workflow, claims, queue, submit
+from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.tables import OPEN, tasks
+
+effects = Table(
+    "test_effects",
+    metadata,
+    Column("task", String(64), primary_key=True),
+    Column("step", String(64), primary_key=True),
+)
+
+
+def sleep(seconds: float) -> Deferred[None]:
+    from twisted.internet import reactor
+
+    return deferLater(reactor, seconds, lambda: None)
+
+
+async def effect(ctx: Context) -> None:
+    await ctx.commit(note, str(ctx.task.id), ctx.step)
+
+
+def note(conn: Connection, task: str, step: str) -> None:
+    conn.execute(insert(effects).values(task=task, step=step))
+
+
+FOUR = Workflow("four", "thing", [Step(name, effect) for name in ("one", "two", "three", "four")])
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'cloud.db'}"
+    return str(request.getfixturevalue("postgresql_url"))
+
+
+@pytest.fixture
+def databases(url: str, reactor: Any) -> Iterator[Callable[[], Database]]:
+    opened: list[Database] = []
+
+    def another() -> Database:
+        db = Database.open(url, reactor)
+        db.startService()
+        if not opened:
+            metadata.create_all(db.engine)
+        opened.append(db)
+        return db
+
+    yield another
+    for db in opened:
+        db.stopService()
+
+
+async def ended(db: Database, within: float = 20.0) -> None:
+    give_up = time.monotonic() + within
+    while await db.read(lambda conn: conn.execute(select(tasks.c.id).where(tasks.c.state.in_(OPEN))).first()):
+        assert time.monotonic() < give_up, await db.read(queue.listing)
+        await sleep(0.02)
+
+
+def submit_all(conn: Connection, kind: str, count: int) -> None:
+    for number in range(count):
+        submit(conn, kind, f"thing-{number}", resource_type="thing", now=time.time())
+
+
+async def states(db: Database) -> set[str]:
+    return {row.state for row in await db.read(queue.listing, limit=10_000)}
+
+
+async def test_tasks_are_done_and_each_step_is_committed_once(databases: Callable[[], Database], reactor: Any) -> None:
+    db = databases()
+    engine = Engine(db, reactor, None, [FOUR], exclusive=db.is_sqlite)
+    engine.startService()
+    await db.run(submit_all, "four", 50)
+    await ended(db)
+    await engine.stopService()
+    assert await states(db) == {"done"}
+    assert len(await db.read(lambda conn: conn.execute(select(effects)).all())) == 200
+    assert engine.counts.ended == {("four", "done"): 50}
+
+
+async def test_a_committed_task_starts_long_before_the_next_poll(
+    databases: Callable[[], Database], reactor: Any
+) -> None:
+    db = databases()
+    engine = Engine(db, reactor, None, [FOUR])
+    engine.startService()
+    await sleep(0.2)
+    began = time.monotonic()
+    await db.run(submit_all, "four", 1)
+    await ended(db)
+    assert time.monotonic() - began < 0.7
+    await engine.stopService()
+
+
+async def test_several_engines_share_the_work_and_nothing_is_done_twice(postgresql_url: str, reactor: Any) -> None:
+    dbs = [Database.open(postgresql_url, reactor) for _ in range(3)]
+    for db in dbs:
+        db.startService()
+    metadata.create_all(dbs[0].engine)
+    engines = [Engine(db, reactor, None, [FOUR], slots=8) for db in dbs]
+    await dbs[0].run(submit_all, "four", 120)
+    for engine in engines:
+        engine.startService()
+    await ended(dbs[0])
+    shares = [engine.counts.ended["four", "done"] for engine in engines]
+    for engine in engines:
+        await engine.stopService()
+    for db in dbs:
+        db.stopService()
+    assert sum(shares) == 120
+    assert min(shares) > 0
+
+
+async def test_a_dead_engine_loses_its_task_to_another_and_cannot_write(postgresql_url: str, reactor: Any) -> None:
+    dbs = [Database.open(postgresql_url, reactor) for _ in range(2)]
+    for db in dbs:
+        db.startService()
+    metadata.create_all(dbs[0].engine)
+    gate: Deferred[None] = Deferred()
+    began = []
+
+    async def work(ctx: Context) -> None:
+        began.append(ctx.task.fence)
+        if len(began) == 1:
+            await gate
+        await ctx.commit(note, str(ctx.task.id), f"by {ctx.task.fence}")
+
+    workflow = Workflow("work", "thing", [Step("work", work)])
+    frozen, other = (Engine(db, reactor, None, [workflow], lease=1.0) for db in dbs)
+    frozen.startService()
+    await dbs[0].run(submit_all, "work", 1)
+    while not began:
+        await sleep(0.01)
+    frozen.running = 0
+    frozen._stop_clocks()
+    other.startService()
+    await ended(dbs[1])
+    frozen.running = 1
+    gate.callback(None)
+    while frozen.active:
+        await sleep(0.01)
+    found = await dbs[0].read(lambda conn: [row.step for row in conn.execute(select(effects))])
+    assert (began, found, frozen.counts.lost) == ([1, 2], ["by 2"], 1)
+    for engine, db in zip((frozen, other), dbs, strict=True):
+        await engine.stopService()
+        db.stopService()
+
+
+async def test_a_transaction_of_an_interrupted_step_does_not_commit(
+    databases: Callable[[], Database], reactor: Any
+) -> None:
+    db = databases()
+    threads = []
+
+    def slow(conn: Connection) -> None:
+        threads.append(1)
+        time.sleep(0.6)
+        note(conn, "interrupted", "late")
+
+    async def hang(ctx: Context) -> None:
+        await ctx.commit(slow)
+
+    async def undo(ctx: Context) -> None:
+        await ctx.commit(note, "undone", "one")
+
+    workflow = Workflow("hang", "thing", [Step("hang", hang, undo), Step("never", effect)], deadline=0.3)
+    engine = Engine(db, reactor, None, [workflow])
+    engine.startService()
+    await db.run(submit, "hang", "one", resource_type="thing", now=time.time(), deadline=0.3)
+    await ended(db)
+    await sleep(0.8)
+    rows = await db.read(lambda conn: [row.task for row in conn.execute(select(effects))])
+    (task,) = await db.read(queue.listing)
+    await engine.stopService()
+    assert (task.state, threads) == ("failed", [1])
+    # On SQLite the undo waits for the one writer, so the late commit came first and was undone.
+    assert rows == (["interrupted", "undone"] if db.is_sqlite else ["undone"])
+
+
+async def test_a_deferred_stop_waits_for_threads(databases: Callable[[], Database], reactor: Any) -> None:
+    db = databases()
+    out: list[str] = []
+
+    async def in_thread(_ctx: Context) -> None:
+        await deferToThread(time.sleep, 0.3)
+        out.append("slept")
+
+    engine = Engine(db, reactor, None, [Workflow("t", "thing", [Step("one", in_thread), Step("two", effect)])])
+    engine.startService()
+    await db.run(submit_all, "t", 1)
+    while not engine.active:
+        await sleep(0.01)
+    await engine.stopService()
+    (task,) = await db.read(queue.listing)
+    assert (out, task.step, task.owner) == (["slept"], "two", None)
+
+
+async def test_submissions_for_one_resource_run_in_the_order_of_their_ids(
+    databases: Callable[[], Database], reactor: Any
+) -> None:
+    """A transaction that submitted first and commits last must not be overtaken."""
+    db = databases()
+    order: list[int] = []
+
+    async def one(ctx: Context) -> None:
+        order.append(ctx.task.id)
+        await sleep(0.01)
+
+    def slow_submit(conn: Connection, delay: float) -> None:
+        submit(conn, "one", "same", resource_type="thing", now=time.time())
+        time.sleep(delay)
+
+    engine = Engine(db, reactor, None, [Workflow("one", "thing", [Step("one", one)])])
+    engine.startService()
+    first = db.run(slow_submit, 0.3)
+    await sleep(0.05)
+    others = [db.run(slow_submit, 0.0) for _ in range(3)]
+    for submitted in (first, *others):
+        await submitted
+    await ended(db)
+    await engine.stopService()
+    assert order == sorted(order)
+    assert len(order) == 4
+
+
+async def test_parked_cancelled_and_retried_tasks_end(databases: Callable[[], Database], reactor: Any) -> None:
+    db = databases()
+    tries: dict[str, int] = {}
+
+    async def waits(ctx: Context) -> Any:
+        return Wait(60.0)
+
+    async def busy(ctx: Context) -> None:
+        tries[ctx.resource_id] = tries.get(ctx.resource_id, 0) + 1
+        if tries[ctx.resource_id] < 3:
+            raise Transient("busy")
+
+    parent_step = Step("parent", parents)
+    workflows = [
+        Workflow("waits", "thing", [Step("one", waits)]),
+        Workflow("busy", "thing", [Step("one", busy)]),
+        Workflow("parent", "parent", [parent_step]),
+    ]
+    engine = Engine(db, reactor, None, workflows, chance=lambda: 0.0)
+    engine.startService()
+    await db.run(submit_all, "waits", 3)
+    await db.run(submit, "busy", "b", resource_type="thing", now=time.time())
+    await db.run(submit, "parent", "p", resource_type="parent", now=time.time())
+    await sleep(0.3)
+    for number in range(3):
+        await db.run(queue.cancel_open, "thing", f"thing-{number}", time.time())
+    await ended(db)
+    await engine.stopService()
+    rows = await db.read(queue.listing)
+    assert sorted((row.kind, row.state) for row in rows) == [
+        ("busy", "done"),
+        ("busy", "done"),
+        ("parent", "done"),
+        *[("waits", "cancelled")] * 3,
+    ]
+
+
+async def parents(ctx: Context) -> Any:
+    return None if await ctx.child("c", "busy", "child") == "done" else Wait(60.0)
+
+
+async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: Callable[[], Database]) -> None:
+    db = databases()
+
+    def fill(conn: Connection) -> None:
+        common = {"resource_type": "thing", "submitted_at": 0.0}
+        ended = [{**common, "resource_id": f"r{n % 50}", "state": "done", "ended_at": 1.0} for n in range(20_000)]
+        waiting = [{**common, "resource_id": f"r{n}", "not_before": 1.0} for n in range(5_000)]
+        conn.execute(insert(tasks), ended)
+        conn.execute(insert(tasks), waiting)
+        if not db.is_sqlite:
+            conn.exec_driver_sql("ANALYZE tasks")
+
+    def plan(conn: Connection) -> str:
+        explained: list[Any] = []
+        explain = "EXPLAIN QUERY PLAN " if db.is_sqlite else "EXPLAIN "
+
+        def before(conn: Connection, cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+            if statement.lstrip().startswith("SELECT tasks.id"):
+                cursor.execute(explain + statement, parameters)
+                explained.extend(cursor.fetchall())
+
+        event.listen(conn, "before_cursor_execute", before)
+        assert len(claims.claim(conn, "me", 2.0, 30.0, 8)) == 8
+        return str(explained)
+
+    await db.run(fill)
+    explained = await db.run(plan)
+    assert "ix_tasks_due" in explained
+    assert "ix_tasks_open" in explained
+    assert "SCAN tasks" not in explained
+    assert "TEMP B-TREE" not in explained
+    assert "Sort" not in explained

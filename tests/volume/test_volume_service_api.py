@@ -1,0 +1,223 @@
+"""Versions, services, pools, quotas, limits and messages over HTTP. Reference: volume.md, sections 1, 9, 10, 12."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloudctl.drivers.errors import NoCapacity, Unfit
+from tests.volume.asking import LATEST, V3, at, volume
+
+COUNTERS = {
+    "volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "per_volume_gigabytes", "groups",
+    "volumes___DEFAULT__", "gigabytes___DEFAULT__", "snapshots___DEFAULT__",
+}  # fmt: skip
+
+
+# -- versions
+
+
+@pytest.mark.parametrize(("path", "status"), [("/volume", 300), ("/volume/", 300), (V3, 200), (f"{V3}/", 200)])
+def test_version_documents_need_no_token(cloud: Any, path: str, status: int) -> None:
+    answer = cloud.anonymous().get(path)
+    assert answer.status == status
+    (version,) = answer.json()["versions"]
+    assert (version["id"], version["status"]) == ("v3.0", "CURRENT")
+    assert (version["version"], version["min_version"]) == ("3.71", "3.0")
+    assert {"rel": "self", "href": "http://cloud.example.com/volume/v3/"} in version["links"]
+    assert version["media-types"][0]["base"] == "application/json"
+
+
+def test_the_version_used_is_told(demo: Any) -> None:
+    answer = demo.get(f"{V3}/volumes", headers={"OpenStack-API-Version": "compute 2.1,volume 3.50"})
+    assert answer.headers["OpenStack-API-Version"] == "volume 3.50"
+    assert answer.headers["Vary"] == "OpenStack-API-Version"
+    assert answer.headers["x-compute-request-id"] == answer.headers["x-openstack-request-id"]
+    assert demo.get(f"{V3}/volumes").headers["OpenStack-API-Version"] == "volume 3.0"
+    assert demo.get(f"{V3}/volumes", headers=at("3.99")).status == 406
+    assert demo.get(f"{V3}/volumes", headers=at("x")).status == 400
+
+
+def test_nothing_but_versions_is_open_to_everyone(cloud: Any) -> None:
+    answer = cloud.anonymous().get(f"{V3}/volumes")
+    assert answer.status == 401
+    assert "unauthorized" in answer.json()
+    assert answer.headers["WWW-Authenticate"].startswith("Keystone uri=")
+
+
+@pytest.mark.parametrize(
+    "path", ["/groups", "/group_types", "/group_snapshots", "/consistencygroups", "/clusters", "/workers/cleanup",
+             "/manageable_volumes", "/nonsense"],
+)  # fmt: skip
+def test_what_is_not_offered_is_an_unknown_path(demo: Any, path: str) -> None:
+    answer = demo.get(V3 + path, headers=LATEST)
+    assert answer.status == 404
+    assert "itemNotFound" in answer.json()
+
+
+# -- quotas and limits
+
+
+def project_of(client: Any) -> str:
+    found: str = client.post(f"{V3}/volumes", {"volume": {"size": 2}}).json()["volume"]["id"]
+    return str(volume(client, found)["os-vol-tenant-attr:tenant_id"])
+
+
+def test_a_member_reads_the_quotas_of_one_project(demo: Any, stranger: Any) -> None:
+    project = project_of(demo)
+    found = demo.get(f"{V3}/os-quota-sets/{project}").json()["quota_set"]
+    assert found.keys() == COUNTERS | {"id"}
+    assert (found["id"], found["volumes"], found["gigabytes"], found["volumes___DEFAULT__"]) == (project, 10, 1000, -1)
+    used = demo.get(f"{V3}/os-quota-sets/{project}?usage=true").json()["quota_set"]
+    assert used["id"] == project
+    assert used["gigabytes"] == {"limit": 1000, "in_use": 2, "reserved": 0}
+    assert used["volumes___DEFAULT__"] == {"limit": -1, "in_use": 1, "reserved": 0}
+    for path in (project, f"{project}/defaults", f"{project}?usage=true"):
+        assert stranger.get(f"{V3}/os-quota-sets/{path}").status == 404
+    assert demo.put(f"{V3}/os-quota-sets/{project}", {"quota_set": {"volumes": 99}}).status == 403
+    assert demo.delete(f"{V3}/os-quota-sets/{project}").status == 403
+
+
+def test_an_administrator_sets_quotas_and_takes_them_back(demo: Any, admin: Any) -> None:
+    project = project_of(demo)
+    url = f"{V3}/os-quota-sets/{project}"
+    answer = admin.put(url, {"quota_set": {"volumes": "20", "gigabytes": -1, "tenant_id": project}})
+    assert answer.status == 200
+    assert answer.json()["quota_set"].keys() == COUNTERS
+    assert answer.json()["quota_set"]["volumes"] == 20
+    assert demo.get(url).json()["quota_set"]["gigabytes"] == -1
+    assert admin.get(f"{url}/defaults").json()["quota_set"]["volumes"] == 10
+    assert admin.delete(url).status == 200
+    assert demo.get(url).json()["quota_set"]["volumes"] == 10
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"colour": 1}, {"volumes": -2}, {"volumes": "x"}, {"volumes": None}, {"volumes": 2**31}, {"volumes": 0}]
+)
+def test_a_wrong_quota_is_refused(demo: Any, admin: Any, wanted: Any) -> None:
+    project = project_of(demo)
+    assert admin.put(f"{V3}/os-quota-sets/{project}", {"quota_set": wanted}).status == 400
+    assert demo.get(f"{V3}/os-quota-sets/{project}").json()["quota_set"]["volumes"] == 10
+
+
+def test_limits_tell_what_is_used(demo: Any, admin: Any) -> None:
+    project = project_of(demo)
+    found = demo.get(f"{V3}/limits").json()["limits"]
+    assert found["rate"] == []
+    assert found["absolute"] == {
+        "maxTotalVolumes": 10, "totalVolumesUsed": 1, "maxTotalVolumeGigabytes": 1000, "totalGigabytesUsed": 2,
+        "maxTotalSnapshots": 10, "totalSnapshotsUsed": 0, "maxTotalBackups": 10, "totalBackupsUsed": 0,
+        "maxTotalBackupGigabytes": 1000, "totalBackupGigabytesUsed": 0,
+    }  # fmt: skip
+    url = f"{V3}/limits?project_id={project}"
+    used = [
+        admin.get(url, headers=at(version)).json()["limits"]["absolute"]["totalVolumesUsed"]
+        for version in ("3.38", "3.39")
+    ]
+    assert used == [0, 1]
+
+
+# -- services, pools, zones, extensions
+
+
+def test_an_administrator_sees_services_and_pools(admin: Any, demo: Any) -> None:
+    found = admin.get(f"{V3}/os-services").json()["services"]
+    assert {(each["binary"], each["host"], each["state"], each["status"]) for each in found} == {
+        ("cinder-scheduler", "cloudctl", "up", "enabled"),
+        ("cinder-volume", "cloudctl@volumes", "up", "enabled"),
+    }
+    assert "cluster" not in found[0] and "backend_state" not in found[1]
+    found = admin.get(f"{V3}/os-services?binary=cinder-volume", headers=LATEST).json()["services"]
+    assert [(each["cluster"], each["backend_state"]) for each in found] == [(None, "up")]
+    url = f"{V3}/scheduler-stats/get_pools"
+    assert admin.get(url).json() == {"pools": [{"name": "cloudctl@volumes#volumes"}]}
+    detail = admin.get(f"{url}?detail=true").json()["pools"][0]["capabilities"]
+    assert detail["total_capacity_gb"] == detail["free_capacity_gb"] + detail["allocated_capacity_gb"]
+    assert admin.get(f"{url}?name=other", headers=LATEST).json() == {"pools": []}
+    assert (demo.get(f"{V3}/os-services").status, demo.get(url).status) == (403, 403)
+
+
+def test_a_disabled_service_takes_no_volumes(cloud: Any, demo: Any, admin: Any) -> None:
+    service = {"host": "cloudctl@volumes", "binary": "cinder-volume"}
+    answer = admin.put(f"{V3}/os-services/disable-log-reason", {**service, "disabled_reason": "repair"})
+    assert answer.json() == {
+        **service, "service": "cinder-volume", "status": "disabled", "disabled": True, "disabled_reason": "repair",
+    }  # fmt: skip
+    listed = admin.get(f"{V3}/os-services?binary=cinder-volume").json()["services"]
+    assert [(each["status"], each["disabled_reason"]) for each in listed] == [("disabled", "repair")]
+    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error"
+    (message,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
+    assert message["event_id"] == "VOLUME_VOLUME_001_003"
+    assert admin.put(f"{V3}/os-services/enable", service).json()["status"] == "enabled"
+    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    cloud.settle()
+    assert volume(demo, id)["status"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("disable", {"host": "elsewhere", "binary": "cinder-volume"}, 404),
+        ("disable", {"host": "cloudctl"}, 400),
+        ("disable-log-reason", {"host": "cloudctl", "binary": "cinder-scheduler"}, 400),
+        ("disable-log-reason", {"host": "cloudctl", "binary": "cinder-scheduler", "disabled_reason": " "}, 400),
+        ("enable", {"binary": "cinder-volume"}, 400),
+    ],
+)
+def test_a_wrong_switch_is_refused(admin: Any, path: str, body: Any, status: int) -> None:
+    assert admin.put(f"{V3}/os-services/{path}", body).status == status
+
+
+def test_zones_extensions_and_filters_are_listed(demo: Any) -> None:
+    zones = demo.get(f"{V3}/os-availability-zone").json()
+    assert zones == {"availabilityZoneInfo": [{"zoneName": "nova", "zoneState": {"available": True}}]}
+    extensions = demo.get(f"{V3}/extensions").json()["extensions"]
+    assert "os-types-manage" in {each["alias"] for each in extensions}
+    assert demo.get(f"{V3}/extensions/os-types-manage").json()["extension"] in extensions
+    assert demo.get(f"{V3}/extensions/none").status == 404
+    url = f"{V3}/resource_filters?resource=volume"
+    assert demo.get(url, headers=at("3.32")).status == 404
+    (filters,) = demo.get(url, headers=at("3.33")).json()["resource_filters"]
+    assert "metadata" in filters["filters"] and "consumes_quota" not in filters["filters"]
+
+
+# -- what fails later
+
+
+def test_a_failure_leaves_an_error_a_message_and_the_quota_charged(
+    cloud: Any, demo: Any, backend: Any, stranger: Any
+) -> None:
+    backend.behaviour.fail("ensure_created", error=Unfit("no"))
+    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error"
+    assert demo.get(f"{V3}/limits").json()["limits"]["absolute"]["totalVolumesUsed"] == 1
+    url = f"{V3}/messages"
+    assert demo.get(url).status == 404
+    (message,) = demo.get(url, headers=at("3.3")).json()["messages"]
+    assert message.keys() == {
+        "id", "event_id", "user_message", "message_level", "created_at", "guaranteed_until", "request_id",
+        "resource_type", "resource_uuid", "links",
+    }  # fmt: skip
+    assert (message["resource_type"], message["resource_uuid"], message["message_level"]) == ("VOLUME", id, "ERROR")
+    assert message["event_id"] == "VOLUME_VOLUME_008_012" and message["request_id"].startswith("req-")
+    one = f"{url}/{message['id']}"
+    assert demo.get(f"{url}?resource_uuid={id}", headers=at("3.5")).json()["messages"] == [message]
+    assert demo.get(f"{url}?resource_uuid=x", headers=at("3.5")).json()["messages"] == []
+    assert stranger.get(url, headers=at("3.5")).json()["messages"] == []
+    assert stranger.get(one, headers=LATEST).status == 404 and stranger.delete(one, headers=LATEST).status == 404
+    assert demo.delete(one, headers=LATEST).status == 204
+    assert demo.get(one, headers=LATEST).status == 404
+    assert demo.delete(f"{V3}/volumes/{id}").status == 202
+    cloud.settle()
+    assert demo.get(f"{V3}/limits").json()["limits"]["absolute"]["totalVolumesUsed"] == 0
+
+
+def test_a_full_backend_leaves_an_error(cloud: Any, demo: Any, backend: Any) -> None:
+    backend.behaviour.fail("ensure_created", error=NoCapacity("full"))
+    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error"

@@ -1,0 +1,64 @@
+"""The state table of volumes. Reference: volume-states.md, sections 1 to 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloudctl.db.columns import utc
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.volume import states
+from cloudctl.volume.tables import volumes as table
+from tests.volume.asking import volume
+
+# Move → (where it may start, where it leads), as the reference has it.
+EXPECTED = {
+    "delete": ({"available", "error", "error_restoring", "error_extending", "error_managing"}, "deleting"),
+    "extend": ({"available"}, "extending"),
+    "extend in use": ({"available", "in-use"}, "extending"),
+    "reserve": ({"available"}, "attaching"),
+    "reserve again": ({"available", "in-use"}, "attaching"),
+    "begin detaching": ({"in-use"}, "detaching"),
+    "roll detaching": ({"detaching"}, "in-use"),
+    "make read-only": ({"available"}, "available"),
+    "download": ({"creating"}, "downloading"),
+    "created": ({"creating", "downloading"}, "available"),
+    "create failed": ({"creating", "downloading"}, "error"),
+    "delete failed": ({"deleting"}, "error_deleting"),
+    "extend failed": ({"extending"}, "error_extending"),
+}
+
+
+def set_status(cloud: Any, id: str, status: str) -> None:
+    cloud.transact(lambda conn: conn.execute(table.update().where(table.c.id == id).values(status=status)).rowcount)
+
+
+def test_the_table_names_statuses_that_exist() -> None:
+    known = states.RESETTABLE | {"deleting", "reverting"}
+    for name, move in states.MOVES.items():
+        assert (move.sources or set()) <= known, name
+        assert move.target is None or move.target in known, name
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_move_starts_where_the_reference_says_and_nowhere_else(make: Any, cloud: Any, demo: Any, name: str) -> None:
+    id = make()["id"]
+    sources, target = EXPECTED[name]
+    for status in sorted(states.RESETTABLE | {"deleting"}):
+        set_status(cloud, id, status)
+
+        def attempt(conn: Any) -> bool:
+            return states.try_move(conn, id, name, utc(cloud.clock.seconds()))
+
+        assert cloud.transact(attempt) is (status in sources), status
+        assert volume(demo, id)["status"] == (target if status in sources else status)
+
+
+def test_a_move_that_is_not_allowed_is_refused_in_the_words_of_the_table(make: Any, cloud: Any) -> None:
+    id = make()["id"]
+    now = utc(cloud.clock.seconds())
+    with pytest.raises(Conflict, match="must be 'in-use'"):
+        cloud.transact(lambda conn: states.move(conn, id, "begin detaching", now))
+    with pytest.raises(NotFound):
+        cloud.transact(lambda conn: states.move(conn, "none", "delete", now))
