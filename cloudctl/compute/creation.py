@@ -106,6 +106,8 @@ def create(
     number = quotas.take_servers(
         conn, call.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
     )
+    if wanted.metadata:
+        quotas.check_metadata(conn, call.project_id, len(wanted.metadata))
     if plan.group_id is not None:
         groups.join(conn, call, plan.group_id, number)
     made = [_insert(conn, call, wanted, plan, index) for index in range(number)]

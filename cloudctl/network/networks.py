@@ -77,9 +77,9 @@ def attachable(conn: Connection, call: Call, network_id: str) -> Row[Any]:
 
 
 def usable(conn: Connection, call: Call) -> list[Row[Any]]:
-    """What a server of the caller's project can be put on unasked: its own networks and shared ones, none external."""
+    """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
     ours = or_(networks.c.project_id == call.project_id, and_(EVERYBODYS, networks.c.shared))
-    query = select(networks).where(ours, networks.c.external.is_(False))
+    query = select(networks).where(ours, networks.c.external.is_(False), networks.c.admin_state_up.is_(True))
     return list(conn.execute(query.order_by(networks.c.created_at, networks.c.id)))
 
 

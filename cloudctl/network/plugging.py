@@ -59,10 +59,15 @@ async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
         raise ports.not_found(port_id)
     binding = await hold(ctx, wanted, host)
     if not await ctx.write(ports.plugged, port_id, host, binding):
-        await ctx.drivers.network.ensure_port_absent(port_id, host)
-        await ctx.write(_forget_what_is_gone, wanted, ctx.now)
+        await take_back(ctx, wanted, host)
         raise Conflict(f"Port {port_id} is not bound to host {host}.", type="PortInUse")
     return evolve(wanted.port, binding=binding)
+
+
+async def take_back(ctx: Context, wanted: Wiring, host: str) -> None:
+    """Undo `hold` for a port that is not bound to `host` any more: `ports.plugged` says so. May be repeated."""
+    await ctx.drivers.network.ensure_port_absent(wanted.port.id, host)
+    await ctx.write(_forget_what_is_gone, wanted, ctx.now)
 
 
 async def unplug(ctx: Context, port_id: str, host: str | None = None) -> None:

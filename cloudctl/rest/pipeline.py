@@ -8,6 +8,7 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -159,6 +160,8 @@ class Pipeline:
             self._check_project(request, call.identity)
         if self.versions is not None:
             self._negotiate(request, call, bound)
+        if getattr(request, "too_large", False):
+            raise TooLarge("The request body is larger than what is taken here.")
         chosen, value = self._choose(request, call, bound, method)
         operation = chosen.operation
         if operation.policy is not None:
@@ -293,7 +296,11 @@ class Pipeline:
             await FileProducer(file, body.length, request).start()
 
     def _encode(self, request: Any, status: int, body: Any) -> bytes:
-        encoded = orjson.dumps(body)
+        try:
+            encoded = orjson.dumps(body)
+        except TypeError:
+            # An integer beyond 64 bits: JSONB gives back 1e30 as one.
+            encoded = json.dumps(body).encode()
         request.setResponseCode(status)
         request.setHeader("Content-Type", "application/json")
         request.setHeader("Content-Length", str(len(encoded)))

@@ -22,6 +22,8 @@ from twisted.web.server import Request, Site
 from cloudctl.rest.pipeline import JSON_LIMIT
 
 UPLOAD_TYPE = "application/octet-stream"
+# Bytes over the limit that are read and thrown away, so that the answer is the service's own.
+PATIENCE = 4 * 2**20
 SPOOL_PREFIX = "upload-"
 
 TOO_LARGE = (
@@ -58,6 +60,8 @@ class LimitedRequest(Request):
 
     limit = JSON_LIMIT
     received = 0
+    # Its body is over the limit: the rest of it is thrown away, and the pipeline answers 413.
+    too_large = False
     refused = False
 
     def gotLength(self, length: int | None) -> None:
@@ -69,17 +73,19 @@ class LimitedRequest(Request):
         else:
             self.body = BytesIO()
         self.content = self.body
-        if length is not None and length > self.limit:
-            self._refuse()
+        self._judge(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        if self.refused:
-            return
         self.received += len(data)
-        if self.received > self.limit:
-            self._refuse()
-        else:
+        self._judge(self.received)
+        if not self.too_large:
             self.body.write(data)
+
+    def _judge(self, size: int) -> None:
+        if size > self.limit:
+            self.too_large = True
+        if size > self.limit + PATIENCE and not self.refused:
+            self._refuse()
 
     def _refuse(self) -> None:
         """Answer and hang up: the rest of the body is not worth reading."""

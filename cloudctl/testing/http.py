@@ -11,7 +11,9 @@ from typing import Any, cast
 
 from attrs import field, frozen
 from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 from twisted.web.server import Site
 
 HOST = "cloud.example.com"
@@ -37,19 +39,15 @@ class _Socket:
         return io.BytesIO(self.data)
 
 
-def exchange(site: Site, request: bytes, *, hang_up: bool = False) -> bytes:
-    """Send these bytes over one connection; what came back by now. `hang_up`: the client closes at once."""
+def exchange(site: Site, request: bytes) -> bytes:
+    """Send these bytes over one connection and close it; what came back by then."""
     address = IPv4Address("TCP", "127.0.0.1", 54321)
     channel = cast(Any, site.buildProtocol(address))
     transport = StringTransport(hostAddress=IPv4Address("TCP", "127.0.0.1", 8780), peerAddress=address)
     channel.makeConnection(transport)
     channel.dataReceived(request)
     answer: bytes = transport.value()
-    if hang_up or not transport.disconnecting:
-        from twisted.internet.error import ConnectionDone
-        from twisted.python.failure import Failure
-
-        channel.connectionLost(Failure(ConnectionDone()))
+    channel.connectionLost(Failure(ConnectionDone()))
     return answer
 
 

@@ -111,8 +111,8 @@ def test_a_client_that_hangs_up_in_the_middle_loses_nothing(world: World, at: in
     headers = {**client.headers, "X-Auth-Token": str(client.token), "Content-Type": "application/json"}
     body = json.dumps({"volume": {"size": 1, "name": "interrupted"}}).encode()
     request = encode("POST", "/volume/v3/volumes", headers, body)
-    exchange(world.cloud.site, request[:at], hang_up=True)
-    exchange(world.cloud.site, request, hang_up=True)
+    exchange(world.cloud.site, request[:at])
+    exchange(world.cloud.site, request)
     world.cloud.settle()
     found = client.get("/volume/v3/volumes/detail?name=interrupted").json()["volumes"]
     assert [each["status"] for each in found] == ["available"]

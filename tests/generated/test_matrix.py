@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudctl.rest.policy import PERSONAS as NAMES
 from cloudctl.rest.route import Operation
 from cloudctl.testing.http import Response
 from tests.generated.world import PERSONAS, VARIABLE, World
@@ -102,17 +103,18 @@ def test_every_operation_has_a_rule_and_a_summary(world: World) -> None:
     for api, _, operation in world.operations():
         assert operation.policy is None or operation.policy in known, (api, operation.key)
         assert operation.summary, f"{api} {operation.key} has no docstring"
-        assert operation.method == "GET" or operation.body or operation.method != "PATCH", operation.key
 
 
 def test_every_rule_is_used(world: World) -> None:
     """A rule that nothing asks for misleads the operator who overrides it."""
-    used = {operation.policy for _, _, operation in world.operations()}
+    rules = world.cloud.cloud.policy.rules
+    used = {operation.policy for _, _, operation in world.operations()} | set(NAMES)
     sources = "\n".join(path.read_text() for path in Path("cloudctl").rglob("*.py"))
-    toml = "\n".join(path.read_text() for path in Path("cloudctl").rglob("policy.toml"))
-    from cloudctl.rest.policy import PERSONAS as NAMES
+    texts = " ".join(rule.text for rule in rules.values()).split()
 
-    for name in world.cloud.cloud.policy.rules:
-        if name in used or name in NAMES:
-            continue
-        assert f'"{name}"' in sources or toml.count(name.partition(":")[2]) > 1 or name in sources, name
+    def asked(name: str) -> bool:
+        # A family such as networks:update:FIELD is asked for by a name that is put together.
+        family = name.rpartition(":")[0] + ":{"
+        return name in used or name in texts or f'"{name}"' in sources or family in sources
+
+    assert [name for name in rules if not asked(name)] == []

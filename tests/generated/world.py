@@ -124,7 +124,20 @@ class World:
         ).json()["application_credential"]
         service = _good(admin.get("/identity/v3/services")).json()["services"][0]["id"]
         endpoint = _good(admin.get("/identity/v3/endpoints")).json()["endpoints"][0]["id"]
+        limited = {"service_id": service, "resource_name": "things", "default_limit": 5}
+        limits = _good(admin.post("/identity/v3/registered_limits", {"registered_limits": [limited]})).json()
+        trust = {
+            "trustor_user_id": user, "trustee_user_id": user, "project_id": self.project, "impersonation": False,
+            "roles": [{"name": "member"}],
+        }  # fmt: skip
+        ec2 = _good(
+            self.member.post(f"/identity/v3/users/{user}/credentials/OS-EC2", {"tenant_id": self.project})
+        ).json()
         put(
+            limit_id=limits["registered_limits"][0]["id"],
+            trust_id=self._make(self.member, "/identity/v3/OS-TRUST/trusts", "trust", trust),
+            policy_id=self._make(admin, "/identity/v3/policies", "policy", {"blob": "x", "type": "text/plain"}),
+            access=ec2["credential"]["access"],
             user_id=user, project_id=self.project, domain_id="default", group_id=group, role_id=self._role("reader"),
             prior_id=self._role("member"), implied_id=self._role("reader"), credential_id=made["id"],
             rule_id=made["access_rules"][0]["id"], service_id=service, endpoint_id=endpoint, region_id="RegionOne",
@@ -226,6 +239,7 @@ class World:
                 "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
                 "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": "1",
                 "server_group_id": group, "keypair": "own", "spec": "key", "host": "host",
+                "network": "own", "pattern": "fake",
             }.items()
         }  # fmt: skip
 

@@ -122,7 +122,7 @@ def test_too_large_data_is_413() -> None:
     image_id = create(demo)["id"]
     headers = {**DATA, "X-Auth-Token": str(demo.token)}
     # The request lets go of its file when the connection ends.
-    answer = exchange(cloud.site, encode("PUT", f"{IMAGES}/{image_id}/file", headers, bytes(1001)), hang_up=True)
+    answer = exchange(cloud.site, encode("PUT", f"{IMAGES}/{image_id}/file", headers, bytes(1001)))
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert show(demo, image_id)["status"] == "queued"
     assert upload(demo, image_id, bytes(1000)).status == 204
@@ -131,7 +131,7 @@ def test_too_large_data_is_413() -> None:
 def test_a_client_that_hangs_up_within_its_body_leaves_nothing(cloud: MemoryCloud, demo: Client) -> None:
     image_id = create(demo)["id"]
     headers = {**DATA, "X-Auth-Token": str(demo.token), "Content-Length": "1000"}
-    exchange(cloud.site, encode("PUT", f"{IMAGES}/{image_id}/file", headers, b"only this"), hang_up=True)
+    exchange(cloud.site, encode("PUT", f"{IMAGES}/{image_id}/file", headers, b"only this"))
     assert show(demo, image_id)["status"] == "queued"
     assert files(cloud) == set()
     assert upload(demo, image_id).status == 204

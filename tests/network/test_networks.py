@@ -200,3 +200,19 @@ def test_the_quota_is_kept(neutron) -> None:
 def test_an_unknown_network_is_not_found(neutron) -> None:
     for id in (str(uuid4()), "x", "x" * 5000, "%F0%9F%A6%84"):
         neutron.refused(404, "NetworkNotFound", "GET", f"/networks/{id}")
+
+
+def test_a_server_is_put_on_its_projects_and_on_shared_networks(neutron) -> None:
+    from cloudctl.network import networks
+
+    own, down = neutron.network(name="own"), neutron.network(admin_state_up=False)
+    neutron.clock.advance(1)
+    shared = neutron.network(user="admin", shared=True)
+    hidden, external = neutron.network(user="other"), neutron.network(user="admin", router__external=True)
+
+    class Caller:
+        project_id = "demo"
+
+    found = [row.id for row in neutron.transact(networks.usable, Caller())]
+    assert found == [own["id"], shared["id"]]
+    assert {down["id"], hidden["id"], external["id"]}.isdisjoint(found)

@@ -45,6 +45,7 @@ class AuthTokens:
         token, issued = await self.logins.login(chosen, scope)
         return await self.reply(call, token, issued)
 
+    @routes.head("/auth/tokens", policy="identity:check_token")
     @routes.get("/auth/tokens", policy="identity:validate_token", query=("nocatalog", "allow_expired"))
     async def validate(self, call: Call) -> Reply:
         """Show what a token stands for"""

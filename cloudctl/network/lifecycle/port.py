@@ -31,7 +31,7 @@ async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
         return await ctx.write(ports.unplugged, ctx.resource_id, wanted.host, ports.BINDING_FAILED)
     if await ctx.write(ports.plugged, ctx.resource_id, wanted.host, binding):
         return True
-    await ctx.drivers.network.ensure_port_absent(ctx.resource_id, wanted.host)
+    await plugging.take_back(ctx, wanted, wanted.host)
     return False
 
 

@@ -1,0 +1,93 @@
+"""Interfaces of servers that are there. Reference: compute.md, section 8.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from tests.compute.asking import LATEST, Asking, refusal
+
+NOWHERE = "11111111-1111-4111-8111-111111111111"
+
+
+def attach(demo: Asking, server_id: str, version: str | None = None, **wishes: Any) -> Any:
+    return demo.post(f"/servers/{server_id}/os-interface", {"interfaceAttachment": wishes}, version)
+
+
+def test_an_interface_is_made_shown_and_taken_away(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    answer = attach(demo, server_id, net_id=demo.network, fixed_ips=[{"ip_address": "10.0.0.88"}])
+    assert answer.status == 200
+    made = answer.json()["interfaceAttachment"]
+    assert (made["net_id"], made["fixed_ips"][0]["ip_address"]) == (demo.network, "10.0.0.88")
+    demo.cloud.settle()
+    assert made["port_id"] in hypervisor.guests.get(server_id).state.port_ids
+    path = f"/servers/{server_id}/os-interface"
+    shown = demo.get(f"{path}/{made['port_id']}", LATEST).json()["interfaceAttachment"]
+    assert (shown["port_state"], shown["tag"]) == ("ACTIVE", None)
+    assert len(demo.get(path).json()["interfaceAttachments"]) == 2
+    assert demo.delete(f"{path}/{made['port_id']}").status == 202
+    demo.cloud.settle()
+    assert made["port_id"] not in hypervisor.guests.get(server_id).state.port_ids
+    assert demo.client.get(f"/networking/v2.0/ports/{made['port_id']}").status == 404
+    assert demo.delete(f"{path}/{made['port_id']}").status == 404
+
+
+def test_without_a_body_it_is_the_only_network(demo: Asking) -> None:
+    server_id = demo.boot("2.37", networks="none")
+    answer = demo.post(f"/servers/{server_id}/os-interface")
+    assert answer.json()["interfaceAttachment"]["net_id"] == demo.network
+
+
+def test_a_given_port_is_kept(demo: Asking) -> None:
+    server_id = demo.boot()
+    port_id = demo.client.post("/networking/v2.0/ports", {"port": {"network_id": demo.network}}).json()["port"]["id"]
+    assert attach(demo, server_id, port_id=port_id).status == 200
+    demo.cloud.settle()
+    assert refusal(attach(demo, server_id, port_id=port_id)) == (
+        409,
+        "conflictingRequest",
+        f"Port {port_id} is still in use.",
+    )
+    demo.delete(f"/servers/{server_id}/os-interface/{port_id}")
+    demo.cloud.settle()
+    port = demo.client.get(f"/networking/v2.0/ports/{port_id}").json()["port"]
+    assert (port["device_id"], port["status"]) == ("", "DOWN")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "status"),
+    [
+        ({"port_id": NOWHERE}, 404),
+        ({"net_id": NOWHERE}, 400),
+        ({"net_id": NOWHERE, "port_id": NOWHERE}, 400),
+        ({"fixed_ips": [{"ip_address": "10.0.0.5"}]}, 400),
+        ({"net_id": NOWHERE, "fixed_ips": []}, 400),
+        ({"net_id": NOWHERE, "tag": "x"}, 400),
+    ],
+)
+def test_a_wrong_attach_is_refused(demo: Asking, wishes: dict[str, Any], status: int) -> None:
+    assert attach(demo, demo.boot(), **wishes).status == status
+
+
+def test_a_failed_attach_leaves_no_port(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot("2.37", networks="none")
+    hypervisor.behaviour.fail("ensure_port_attached", error=Unfit("no slot"))
+    attach(demo, server_id, net_id=demo.network)
+    demo.cloud.settle()
+    assert demo.get(f"/servers/{server_id}/os-interface").json() == {"interfaceAttachments": []}
+    assert demo.client.get("/networking/v2.0/ports").json()["ports"] == []
+
+
+def test_a_port_deleted_by_its_owner_is_no_interface(demo: Asking) -> None:
+    server_id = demo.boot()
+    port_id = demo.get(f"/servers/{server_id}/os-interface").json()["interfaceAttachments"][0]["port_id"]
+    demo.client.delete(f"/networking/v2.0/ports/{port_id}")
+    demo.cloud.settle()
+    assert demo.get(f"/servers/{server_id}/os-interface").json() == {"interfaceAttachments": []}
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
