@@ -18,7 +18,7 @@ INSTALLED := $(VENV)/.installed
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: help run test lint format bench lock clean
+.PHONY: help run test lint format bench docs lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   measure this machine"
+	@echo "make docs    write docs/api.md and etc/policy.toml from the code"
 	@echo "make lock    choose new versions for requirements.lock"
 	@echo "make clean   remove all that was made here, except ./$(STATE)"
 
@@ -49,6 +50,10 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@set -e; for measure in benchmarks/tasks.py benchmarks/cloud.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+
+docs: $(INSTALLED)
+	$(BIN)/cloudctl docs api > docs/api.md
+	$(BIN)/cloudctl docs policy > etc/policy.toml
 
 # Installs the newest versions that setup.cfg allows in a venv of its own and writes down what came of it.
 lock:

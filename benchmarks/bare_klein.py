@@ -14,7 +14,9 @@ app = Klein()
 @app.route("/thing/<name>")
 async def thing(request, name):
     request.setHeader("Content-Type", "application/json")
-    return json.dumps({"thing": {"name": name}}).encode()
+    body = json.dumps({"thing": {"name": name}}).encode()
+    request.setHeader("Content-Length", str(len(body)))
+    return body
 
 
 if __name__ == "__main__":

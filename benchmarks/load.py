@@ -52,12 +52,15 @@ class Connection:
         return int(head[9:12]), body
 
 
-def rate(port: int, request: bytes, seconds: float, connections: int = 16, expected: int = 200) -> float:
-    """Answers a second to the same request over some connections. Raises RuntimeError for another status."""
+def rate(
+    port: int, request: Callable[[int], bytes], seconds: float, connections: int = 16, expected: int = 200
+) -> float:
+    """Answers a second over some connections. `request(n)` is the n-th one. Raises RuntimeError for another status."""
     selector = selectors.DefaultSelector()
-    for _ in range(connections):
+    sent = 0
+    for sent in range(connections):
         connection = Connection(port)
-        connection.send(request)
+        connection.send(request(sent))
         selector.register(connection.socket, selectors.EVENT_READ, connection)
     began = time.perf_counter()
     answers = 0
@@ -69,7 +72,8 @@ def rate(port: int, request: bytes, seconds: float, connections: int = 16, expec
             if answer[0] != expected:
                 raise RuntimeError(f"{answer[0]}: {answer[1][:300]!r}")
             answers += 1
-            key.data.send(request)
+            sent += 1
+            key.data.send(request(sent))
     spent = time.perf_counter() - began
     for key in list(selector.get_map().values()):
         key.data.socket.close()
@@ -91,9 +95,9 @@ class Serial:
             answer = self.connection.receive()
         return *answer, time.perf_counter() - self.connection.began
 
-    def typical(self, request: bytes, times: int) -> float:
+    def typical(self, request: Callable[[int], bytes], times: int) -> float:
         """The median of the seconds that an answer takes."""
-        return median(self.ask(request)[2] for _ in range(times))
+        return median(self.ask(request(number))[2] for number in range(times))
 
 
 def until(test: Callable[[], Any], seconds: float, what: str, pause: float = 0.005) -> Any:

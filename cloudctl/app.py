@@ -64,6 +64,7 @@ from cloudctl.image.store import ImageStore
 from cloudctl.network.bootstrap import bootstrap as bootstrap_network
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest import policy
+from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
@@ -221,7 +222,13 @@ class Cloud(OrderedService):
         self.identity_options = options
         server = self.config.server
         self._http = Http(
-            self.tokens, self.policy, self.clock, self.metrics, server.public_url, tuple(server.trusted_proxies)
+            self.tokens,
+            self.policy,
+            self.clock,
+            self.metrics,
+            server.public_url,
+            tuple(server.trusted_proxies),
+            Answers(self.db),
         )
 
     def _image(self, options: ImageOptions) -> ApiApp:

@@ -10,7 +10,7 @@ import click
 from sqlalchemy import create_engine
 from twisted.internet.task import Clock
 
-from cloudctl import app, config
+from cloudctl import app, config, reference
 from cloudctl.db import schema
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.database import Database, Inline, create
@@ -147,6 +147,23 @@ def retry(made: config.Config, task_id: int) -> None:
     except CloudError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"task {task_id} is queued")
+
+
+@main.group()
+def docs() -> None:
+    """For developers: the pages that are written from the code, printed."""
+
+
+@docs.command("api")
+def docs_api() -> None:
+    """Every API call with its rule: docs/api.md."""
+    click.echo(reference.api(reference.sample()), nl=False)
+
+
+@docs.command("policy")
+def docs_policy() -> None:
+    """Every rule as shipped: etc/policy.toml."""
+    click.echo(reference.rules(), nl=False)
 
 
 if __name__ == "__main__":

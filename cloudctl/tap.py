@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.python import usage
 
-from cloudctl import app, config
+from cloudctl import app, bootstrap, config
 from cloudctl.errors import ConfigError
 
 
@@ -74,15 +75,23 @@ def check_endpoints(made: config.Config) -> None:
         raise ConfigError(problems)
 
 
-def makeService(options: Options) -> IService:
-    """The cloud, ready to start. Raises SystemExit with the reason in one line if it cannot work."""
-    from twisted.internet import reactor
+def announce(made: config.Config) -> None:
+    """What a newcomer copies, on standard output beside the log."""
+    print(bootstrap.first_lines(made), flush=True)
 
+
+def makeService(options: Options) -> IService:
+    """The cloud, ready to start. If it cannot work: the reason in one line, and SystemExit with 64."""
+    from twisted.internet import reactor as installed
+
+    reactor: Any = installed
     assert options.config is not None
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
     try:
         cloud = app.Cloud(options.config, reactor)
         cloud.prepare(passwords)
+        reactor.callWhenRunning(announce, options.config)
     except ConfigError as error:
-        raise SystemExit("cloudctl: " + "; ".join(error.problems)) from None
+        print("cloudctl: " + "; ".join(error.problems), file=sys.stderr)
+        raise SystemExit(os.EX_USAGE) from None
     return cloud

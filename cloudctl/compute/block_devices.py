@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import block_devices
@@ -140,6 +140,13 @@ def _swap(local: Iterable[Device], most: int) -> int:
 
 # -- rows
 
+# Built once: every view of a server needs it.
+_of_servers = (
+    select(block_devices)
+    .where(block_devices.c.server_id.in_(bindparam("servers", expanding=True)))
+    .order_by(block_devices.c.server_id, block_devices.c.position, block_devices.c.created_at, block_devices.c.id)
+)
+
 
 def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
     """The volumes of a server, the root disk first."""
@@ -149,14 +156,9 @@ def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
 def of_servers(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
     """Server → its volumes, the root disk first. Servers without any are missing."""
     found: dict[str, list[Row[Any]]] = defaultdict(list)
-    mine = block_devices.c.server_id.in_(server_ids)
-    for row in conn.execute(select(block_devices).where(mine).order_by(block_devices.c.server_id, *_order())):
+    for row in conn.execute(_of_servers, {"servers": list(server_ids)}):
         found[row.server_id].append(row)
     return dict(found)
-
-
-def _order() -> tuple[Any, ...]:
-    return block_devices.c.position, block_devices.c.created_at, block_devices.c.id
 
 
 def find(conn: Connection, server_id: str, volume_id: str) -> Row[Any] | None:

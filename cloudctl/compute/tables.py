@@ -67,9 +67,8 @@ servers = Table(
     time("deleted_at", nullable=True),
     Index("ix_servers_project", "project_id", "created_at", "id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("ix_servers_created", "created_at", "id", sqlite_where=LIVE, postgresql_where=LIVE),
-    Index(
-        "ix_servers_usage", "project_id", "vm_state", "vcpus", "memory_mib", sqlite_where=LIVE, postgresql_where=LIVE
-    ),
+    # All that is counted for quotas, so that no row is read.
+    Index("ix_servers_usage", "project_id", "deleted_at", "vm_state", "vcpus", "memory_mib"),
     Index("ix_servers_host", "host", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("ix_servers_group", "group_id", sqlite_where=LIVE, postgresql_where=LIVE),
     # Servers that are gone are found by when that was: changes-since, usage reports.

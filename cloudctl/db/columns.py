@@ -26,6 +26,11 @@ def utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
+def seconds(when: datetime) -> float:
+    """The reverse of `utc`."""
+    return when.replace(tzinfo=UTC).timestamp()
+
+
 def new_id() -> str:
     """A dashed UUID: ids of everything but identity's records."""
     return str(uuid.uuid4())

@@ -85,6 +85,8 @@ class Database(Service):
         self.reactor = reactor
         self.clock = clock
         self.is_sqlite = engine.dialect.name == "sqlite"
+        # Raised by every transaction that may have written; None if other processes write, too.
+        self.generation: int | None = 0 if self.is_sqlite else None
         self._listeners: dict[str, list[Callable[[], object]]] = {}
 
     @classmethod
@@ -154,8 +156,13 @@ class Database(Service):
             conn = conn.execution_options(
                 cloudctl_read_only=read_only, cloudctl_channels=channels, cloudctl_database=self
             )
-            with conn.begin():
-                result = plain(fn, fn(conn, *args, **kwargs))
+            try:
+                with conn.begin():
+                    result = plain(fn, fn(conn, *args, **kwargs))
+            finally:
+                # Also when COMMIT failed: it may have been done all the same.
+                if not read_only and self.generation is not None:
+                    self.generation += 1
         return result, channels
 
     def now(self, conn: Connection) -> float:

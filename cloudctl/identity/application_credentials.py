@@ -21,7 +21,9 @@ from cloudctl.identity.tables import (
     application_credential_roles,
     application_credential_rules,
     application_credentials,
+    projects,
     roles,
+    users,
 )
 from cloudctl.rest.listing import Listing, equals
 
@@ -116,6 +118,8 @@ def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Ro
     """Raises Conflict (name), Invalid (a role that the user lacks, a time in the past), Forbidden (too many)."""
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of an application credential must be in the future.")
+    records.keep(conn, users, new.user_id, "user")
+    records.keep(conn, projects, new.project_id, "project")
     table = application_credentials.c
     held = conn.execute(select(func.count()).where(table.user_id == new.user_id)).scalar_one()
     if most and held >= most:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, select
 
 from cloudctl.errors import Forbidden
 from cloudctl.identity import cascade, effective, epoch, records, roles
@@ -94,16 +94,19 @@ def grant(conn: Connection, actor: Actor, target: Target, role_id: str) -> None:
     role = roles.get(conn, role_id)
     if role.domain_id and role.domain_id != domain_id:
         raise Forbidden("A role of a domain can only be granted in that domain.")
-    if not is_granted(conn, actor, target, role_id):
-        values = {
-            "actor_kind": actor.kind,
-            "actor_id": actor.id,
-            "target_kind": target.kind,
-            "target_id": target.id,
-            "inherited": int(target.inherited),
-            "role_id": role_id,
-        }
-        conn.execute(insert(assignments).values(values))
+    records.keep(conn, users if actor.kind == "user" else groups, actor.id, actor.kind)
+    records.keep(conn, role_table, role_id, "role")
+    if target.kind != "system":
+        records.keep(conn, projects, target.id, target.kind)
+    key = {
+        "actor_kind": actor.kind,
+        "actor_id": actor.id,
+        "target_kind": target.kind,
+        "target_id": target.id,
+        "inherited": int(target.inherited),
+        "role_id": role_id,
+    }
+    records.put(conn, assignments, **key)
     epoch.changed(conn)
 
 

@@ -70,6 +70,11 @@ def instance_ha_url(base_url: str, configured: str) -> str:
     return urlunsplit((parts.scheme, f"[{host}]:{HA_PORT}" if ":" in host else f"{host}:{HA_PORT}", "", "", ""))
 
 
+# Built once: building a query costs more than running it.
+_endpoints = select(endpoints).where(endpoints.c.enabled).order_by(endpoints.c.created_at, endpoints.c.id)
+_services = select(services).where(services.c.enabled).order_by(services.c.created_at, services.c.id)
+
+
 def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url: str) -> list[dict[str, Any]]:
     """As `token.catalog` shows it: enabled services in the order of their creation, endpoints by interface.
 
@@ -83,7 +88,7 @@ def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url:
         "user_id": user_id,
     }
     found: dict[str, list[dict[str, Any]]] = {}
-    query = select(endpoints).where(endpoints.c.enabled).order_by(endpoints.c.created_at, endpoints.c.id)
+    query = _endpoints
     chosen = endpoint_filters.of_project(conn, project_id) if project_id else None
     if chosen is not None:
         query = query.where(chosen)
@@ -104,9 +109,8 @@ def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url:
                 "url": url,
             }
         )
-    ordered = select(services).where(services.c.enabled).order_by(services.c.created_at, services.c.id)
     return [
         {"id": row.id, "type": row.type, "name": row.name, "endpoints": found[row.id]}
-        for row in conn.execute(ordered)
+        for row in conn.execute(_services)
         if row.id in found
     ]

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, Row, delete, func, select
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
-from cloudctl.identity import projects, records, users
+from cloudctl.identity import records
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
-from cloudctl.identity.tables import credentials
+from cloudctl.identity.tables import credentials, projects, users
 from cloudctl.rest.listing import Listing, equals
 
 EC2 = "ec2"
@@ -63,9 +63,9 @@ def create(
 
     Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
     """
-    users.get(conn, values["user_id"])
+    records.keep(conn, users, values["user_id"], "user")
     if values.get("project_id"):
-        projects.get(conn, values["project_id"])
+        records.keep(conn, projects, values["project_id"], "project")
     held = conn.execute(select(func.count()).where(credentials.c.user_id == values["user_id"])).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} credentials.")

@@ -5,14 +5,15 @@ A domain is kept as a project with `is_domain`. Reference: identity.md, section 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, Row, Table, delete, select
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden
-from cloudctl.identity import cascade, epoch, revocation
+from cloudctl.identity import cascade, epoch, records, revocation
 from cloudctl.identity.records import (
     check_mutable,
     flag,
@@ -87,20 +88,23 @@ def with_merged(before: Row[Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def remove(conn: Connection, domain_id: str) -> None:
     """With its users, groups, projects and roles. Raises NotFound, Forbidden (enabled, immutable, the default one)."""
+    records.claim(conn, projects, domain_id)
     domain = get(conn, domain_id)
     check_mutable(domain.options, None, "domain", domain_id)
     if domain_id == DEFAULT:
         raise Forbidden("The default domain cannot be deleted.")
     if domain.enabled:
         raise Forbidden("Cannot delete a domain that is enabled, please disable it first.")
-    for user_id in conn.execute(select(users.c.id).where(users.c.domain_id == domain_id)).scalars().all():
-        cascade.of_user(conn, user_id)
-    for group_id in conn.execute(select(groups.c.id).where(groups.c.domain_id == domain_id)).scalars().all():
-        cascade.of_group(conn, group_id)
-    for project_id in conn.execute(select(projects.c.id).where(projects.c.domain_id == domain_id)).scalars().all():
-        cascade.of_project(conn, project_id)
-    for role_id in conn.execute(select(roles.c.id).where(roles.c.domain_id == domain_id)).scalars().all():
-        cascade.of_role(conn, role_id)
+    cascades: tuple[tuple[Table, Callable[[Connection, str], object]], ...] = (
+        (users, cascade.of_user),
+        (groups, cascade.of_group),
+        (projects, cascade.of_project),
+        (roles, cascade.of_role),
+    )
+    for table, take_all_of in cascades:
+        inside = select(table.c.id).where(table.c.domain_id == domain_id).with_for_update()
+        for id in conn.execute(inside).scalars().all():
+            take_all_of(conn, id)
     cascade.of_project(conn, domain_id)
     for table in (users, groups, roles, projects):
         conn.execute(delete(table).where(table.c.domain_id == domain_id))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, delete, insert, or_, select, update
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import records
@@ -24,12 +24,21 @@ LISTING = Listing(
 )
 
 
+# Built once: every catalog needs them.
+_direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == bindparam("project"))
+_groups = select(endpoint_groups).where(
+    endpoint_groups.c.id.in_(
+        select(project_endpoint_groups.c.group_id).where(project_endpoint_groups.c.project_id == bindparam("project"))
+    )
+)
+
+
 def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
     """The endpoints that a project sees; None: all."""
-    direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == project_id)
-    groups = conn.execute(select(endpoint_groups).where(in_project(project_id))).all()
-    conditions = [meets(group.filters) for group in groups]
-    if conn.execute(direct).first() is not None:
+    wanted = {"project": project_id}
+    conditions = [meets(group.filters) for group in conn.execute(_groups, wanted)]
+    if conn.execute(_direct, wanted).first() is not None:
+        direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == project_id)
         conditions.append(endpoints.c.id.in_(direct))
     return or_(*conditions) if conditions else None
 

@@ -11,7 +11,8 @@ from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import assignments, cascade, domains, epoch, records, users
 from cloudctl.identity.records import folded, own_attributes, text_filters
-from cloudctl.identity.tables import groups, memberships
+from cloudctl.identity.tables import groups, memberships, projects
+from cloudctl.identity.tables import users as user_table
 from cloudctl.rest.listing import Condition, Listing, equals
 
 LISTING = Listing(
@@ -34,6 +35,7 @@ def of_user(user_id: str) -> Condition:
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: name, domain_id, description, extra. Raises NotFound (domain), Conflict (name), Invalid."""
     domains.get(conn, values["domain_id"])
+    records.keep(conn, projects, values["domain_id"], "domain")
     row = {
         "id": new_hex_id(),
         **values,
@@ -63,6 +65,7 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]
 
 def remove(conn: Connection, group_id: str) -> None:
     """With its grants; its members lose the roles that they had through it. Raises NotFound."""
+    records.claim(conn, groups, group_id)
     get(conn, group_id)
     for user_id in cascade.of_group(conn, group_id):
         assignments.drop_what_lost_its_roles(conn, user_id)
@@ -71,8 +74,8 @@ def remove(conn: Connection, group_id: str) -> None:
 
 def add(conn: Connection, group_id: str, user_id: str) -> None:
     """Repeating it does nothing. Raises NotFound."""
-    get(conn, group_id)
-    users.get(conn, user_id)
+    records.keep(conn, groups, group_id, "group")
+    records.keep(conn, user_table, user_id, "user")
     records.put(conn, memberships, group_id=group_id, user_id=user_id)
     epoch.changed(conn)
 

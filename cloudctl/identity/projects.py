@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, insert, not_, select
+from sqlalchemy import Connection, Row, and_, delete, not_, select
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
@@ -122,6 +122,8 @@ def create(conn: Connection, values: dict[str, Any], now: datetime, *, most_dept
 
 
 def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: int) -> None:
+    records.keep(conn, projects, domain_id, "domain")
+    records.keep(conn, projects, parent_id, "project")
     parent = get(conn, parent_id)
     if (parent.domain_id or parent.id) != domain_id:
         raise Invalid("The parent project belongs to another domain.")
@@ -171,6 +173,7 @@ def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
 
 def remove(conn: Connection, project_id: str) -> None:
     """What other services keep for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
+    records.claim(conn, projects, project_id)
     before = get(conn, project_id)
     check_mutable(before.options, None, "project", project_id)
     if before.is_domain:
@@ -190,7 +193,7 @@ def set_tags(conn: Connection, project_id: str, names: Iterable[str]) -> None:
         raise Invalid(f"A project has at most {MOST_TAGS} tags.")
     conn.execute(delete(project_tags).where(project_tags.c.project_id == project_id))
     for name in wanted:
-        conn.execute(insert(project_tags).values(project_id=project_id, name=name))
+        records.put(conn, project_tags, project_id=project_id, name=name)
 
 
 def add_tag(conn: Connection, project_id: str, name: str) -> None:

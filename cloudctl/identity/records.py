@@ -37,6 +37,17 @@ def get(conn: Connection, table: Table, id: str, kind: str) -> Row[Any]:
     return row
 
 
+def keep(conn: Connection, table: Table, id: str, kind: str) -> None:
+    """Nobody deletes the record before this transaction has committed what belongs to it. Raises NotFound."""
+    if conn.execute(select(table.c.id).where(table.c.id == id).with_for_update(read=True)).first() is None:
+        raise not_found(kind, id)
+
+
+def claim(conn: Connection, table: Table, id: str) -> None:
+    """Nothing is added to the record while this transaction deletes it with all that belongs to it."""
+    conn.execute(select(table.c.id).where(table.c.id == id).with_for_update()).first()
+
+
 def insert_unique(conn: Connection, table: Table, values: Mapping[str, Any], conflict: CloudError) -> None:
     """Raises `conflict` if a unique constraint is in the way."""
     try:

@@ -12,7 +12,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, domains, effective, epoch, records
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, folded, own_attributes, text_filters
-from cloudctl.identity.tables import implied_roles, roles
+from cloudctl.identity.tables import implied_roles, projects, roles
 from cloudctl.rest.listing import Listing
 
 # What a domain's manager may give away.
@@ -36,6 +36,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: name, domain_id ("": of the whole cloud), description, options, extra. Raises NotFound, Conflict."""
     if values["domain_id"]:
         domains.get(conn, values["domain_id"])
+        records.keep(conn, projects, values["domain_id"], "domain")
     row = {
         "id": new_hex_id(),
         **values,
@@ -63,6 +64,7 @@ def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Row[Any]:
 
 def remove(conn: Connection, role_id: str) -> None:
     """With its grants. Raises NotFound, Forbidden (immutable)."""
+    records.claim(conn, roles, role_id)
     check_mutable(get(conn, role_id).options, None, "role", role_id)
     cascade.of_role(conn, role_id)
     conn.execute(delete(roles).where(roles.c.id == role_id))

@@ -73,6 +73,7 @@ def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -
 
 def remove_service(conn: Connection, service_id: str) -> None:
     """With its endpoints and limits. Raises NotFound."""
+    records.claim(conn, services, service_id)
     get_service(conn, service_id)
     own = select(endpoints.c.id).where(endpoints.c.service_id == service_id)
     conn.execute(delete(project_endpoints).where(project_endpoints.c.endpoint_id.in_(own)))
@@ -110,8 +111,10 @@ def change_endpoint(
 
 
 def _check_endpoint(conn: Connection, values: dict[str, Any], now: datetime, make_region: bool) -> None:
-    if "service_id" in values and not _exists(conn, services, values["service_id"]):
-        raise Invalid(f"There is no service {values['service_id'][:64]}.")
+    if "service_id" in values:
+        if not _exists(conn, services, values["service_id"]):
+            raise Invalid(f"There is no service {values['service_id'][:64]}.")
+        records.keep(conn, services, values["service_id"], "service")
     region_id = values.get("region_id")
     if region_id is not None and not _exists(conn, regions, region_id):
         if not make_region:

@@ -23,6 +23,7 @@ from cloudctl.rest.identity import Identity
 
 @frozen
 class Remembered:
+    subject: Subject
     identity: Identity
     epoch: int
     until: float  # seconds since the epoch of time
@@ -42,19 +43,28 @@ class Tokens:
 
     async def authenticate(self, token: str) -> Identity:
         """The identity behind a token. Raises Unauthorized."""
+        return (await self._found(token)).identity
+
+    async def subject(self, token: str) -> Subject:
+        """All that a token stands for. Raises Unauthorized."""
+        return (await self._found(token)).subject
+
+    async def _found(self, token: str) -> Remembered:
         found = self._remembered.get(token)
         if found is not None and found.until > self.db.clock.seconds() and await self._is_current(found):
             # Another request may have made it forget in the meantime.
             if token in self._remembered:
                 self._remembered.move_to_end(token)
-            return found.identity
+            return found
         unsealed = self.unseal(token)
         generation = self._generation
         read, value = await self.db.read(self._read, unsealed)
-        identity = read.identity
+        ends = (read.ends_at - utc(0)).total_seconds()
+        until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
+        found = Remembered(read, read.identity, value, until)
         if generation == self._generation:
-            self._remember(token, read, identity, value)
-        return identity
+            self._remember(token, found)
+        return found
 
     def unseal(self, token: str) -> Token:
         """Raises Unauthorized if it is not a token of this cloud. Whether it is still valid is not looked at."""
@@ -85,9 +95,7 @@ class Tokens:
         value = epoch.current(conn)
         return subject.read(conn, token, utc(self.db.now(conn))), value
 
-    def _remember(self, token: str, read: Subject, identity: Identity, value: int) -> None:
-        ends = (read.ends_at - utc(0)).total_seconds()
-        until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
-        self._remembered[token] = Remembered(identity, value, until)
+    def _remember(self, token: str, found: Remembered) -> None:
+        self._remembered[token] = found
         while len(self._remembered) > self.options.cache_size:
             self._remembered.popitem(last=False)

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.identity import cascade, effective, records, users
+from cloudctl.identity import cascade, effective, records
 from cloudctl.identity.effective import Role
 from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import roles, trust_roles, trusts
+from cloudctl.identity.tables import projects, roles, trust_roles, trusts, users
 from cloudctl.rest.listing import Listing, equals
 
 LISTING = Listing(
@@ -75,7 +75,9 @@ def roles_of(conn: Connection, trust_id: str) -> list[Row[Any]]:
 
 def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: int) -> Row[Any]:
     """Raises NotFound (trustee), Forbidden (roles that the trustor lacks, redelegation), Invalid."""
-    users.get(conn, new.trustee_user_id)
+    for user_id in {new.trustor_user_id, new.trustee_user_id}:
+        records.keep(conn, users, user_id, "user")
+    records.keep(conn, projects, new.project_id, "project")
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of a trust must be in the future.")
     if new.redelegation_count > most_redelegations:

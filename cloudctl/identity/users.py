@@ -80,6 +80,7 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
     Raises NotFound (domain), Conflict (name), Invalid.
     """
     domains.get(conn, values["domain_id"])
+    records.keep(conn, projects, values["domain_id"], "domain")
     _check_default_project(conn, values.get("default_project_id"))
     options = merged_options({}, values.get("options", {}))
     row = {
@@ -155,6 +156,7 @@ def change_own_password(
 
 def remove(conn: Connection, user_id: str) -> None:
     """With everything that is only the user's. Raises NotFound."""
+    records.claim(conn, users, user_id)
     get(conn, user_id)
     cascade.of_user(conn, user_id)
     conn.execute(delete(users).where(users.c.id == user_id))

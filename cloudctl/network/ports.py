@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, case, insert, or_, select, true, update
+from sqlalchemy import Connection, Row, bindparam, case, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
@@ -129,16 +129,30 @@ def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[di
     return found
 
 
+# Built once: building a query costs more than running it, and every view of a server needs these.
+_groups = (
+    select(port_groups.c.port_id, groups_table.c.id, groups_table.c.name)
+    .join_from(port_groups, groups_table, groups_table.c.id == port_groups.c.security_group_id)
+    .where(port_groups.c.port_id.in_(bindparam("ports", expanding=True)))
+    .order_by(port_groups.c.port_id, groups_table.c.id)
+)
+_of_devices = select(ports.c.id, ports.c.device_id).where(ports.c.device_id.in_(bindparam("devices", expanding=True)))
+_addresses = (
+    select(ports.c.id, ports.c.device_id, ports.c.network_id, ports.c.mac_address)
+    .add_columns(networks_table.c.name, allocations.c.ip_address, subnets_table.c.ip_version)
+    .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
+    .join(allocations, allocations.c.port_id == ports.c.id)
+    .join(subnets_table, subnets_table.c.id == allocations.c.subnet_id)
+    .where(ports.c.device_id.in_(bindparam("devices", expanding=True)))
+    .order_by(ports.c.created_at, ports.c.id, allocations.c.position)
+)
+
+
 def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Port id → (id, name) of its security groups, sorted by id."""
     found: dict[str, list[tuple[str, str]]] = {}
     for some in standard.batches(port_ids):
-        query = (
-            select(port_groups.c.port_id, groups_table.c.id, groups_table.c.name)
-            .join_from(port_groups, groups_table, groups_table.c.id == port_groups.c.security_group_id)
-            .where(port_groups.c.port_id.in_(some))
-        )
-        for row in conn.execute(query.order_by(port_groups.c.port_id, groups_table.c.id)):
+        for row in conn.execute(_groups, {"ports": some}):
             found.setdefault(row.port_id, []).append((row.id, row.name))
     return found
 
@@ -147,8 +161,7 @@ def groups_of_devices(conn: Connection, device_ids: Sequence[str]) -> dict[str, 
     """Device id → (id, name) of the security groups of its ports, each once."""
     devices: dict[str, str] = {}
     for some in standard.batches(device_ids):
-        query = select(ports.c.id, ports.c.device_id).where(ports.c.device_id.in_(some))
-        devices |= {row.id: row.device_id for row in conn.execute(query)}
+        devices |= {row.id: row.device_id for row in conn.execute(_of_devices, {"devices": some})}
     found: dict[str, list[tuple[str, str]]] = {}
     for port_id, groups in groups_of(conn, list(devices)).items():
         mine = found.setdefault(devices[port_id], [])
@@ -160,16 +173,7 @@ def addresses(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[Por
     """Device id → the addresses of its ports, the oldest port first. Devices without any are missing."""
     found: dict[str, list[PortAddress]] = {}
     for some in standard.batches(device_ids):
-        query = (
-            select(ports.c.id, ports.c.device_id, ports.c.network_id, ports.c.mac_address)
-            .add_columns(networks_table.c.name, allocations.c.ip_address, subnets_table.c.ip_version)
-            .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
-            .join(allocations, allocations.c.port_id == ports.c.id)
-            .join(subnets_table, subnets_table.c.id == allocations.c.subnet_id)
-            .where(ports.c.device_id.in_(some))
-            .order_by(ports.c.created_at, ports.c.id, allocations.c.position)
-        )
-        rows = conn.execute(query).all()
+        rows = conn.execute(_addresses, {"devices": some}).all()
         groups = groups_of(conn, list({row.id for row in rows}))
         for row in rows:
             address = PortAddress(

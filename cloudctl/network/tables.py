@@ -43,7 +43,13 @@ networks = Table(
 )
 # What everybody sees is few, and is looked for in every list.
 EVERYBODYS = or_(networks.c.shared.is_(True), networks.c.external.is_(True))
-Index("ix_networks_everybodys", networks.c.id, sqlite_where=EVERYBODYS, postgresql_where=EVERYBODYS)
+Index(
+    "ix_networks_everybodys",
+    networks.c.id,
+    sqlite_where=EVERYBODYS,
+    # In words: migrations are written on SQLite, where `true` is 1.
+    postgresql_where=sql("shared IS true OR external IS true"),
+)
 
 # One row a network: two networks cannot have the same id on the same wire.
 segments = Table(
@@ -139,7 +145,7 @@ Index(
     security_groups.c.project_id,
     unique=True,
     sqlite_where=security_groups.c.is_default.is_(True),
-    postgresql_where=security_groups.c.is_default.is_(True),
+    postgresql_where=sql("is_default IS true"),
 )
 
 security_group_rules = Table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -163,3 +164,5 @@ class Reply:
     body: Any = None
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    # Seconds since the epoch: a pure answer may not be used after that.
+    until: float = math.inf

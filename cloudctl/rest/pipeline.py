@@ -23,6 +23,7 @@ from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
 from cloudctl.rest import body as bodies
+from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply, forbidden
 from cloudctl.rest.download import FileProducer
@@ -60,6 +61,7 @@ class Http:
     metrics: Metrics
     public_url: str = ""  # without a trailing slash; empty: as the request says
     trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-* headers are believed
+    answers: Answers | None = None  # where pure answers are kept
 
     def host_url(self, request: Any) -> str:
         """Where the APIs are mounted, as the client sees it."""
@@ -110,8 +112,7 @@ class Pipeline:
         call: Call | None = None
         try:
             call = self._call(request, request_id, started, variables)
-            reply, status = await self._reply(request, call, bound, variables)
-            return await self._send(request, reply, status)
+            return await self._answer(request, call, bound, variables)
         except CancelledError:
             # The client hung up; a transaction on its way commits all the same.
             request.setResponseCode(499)
@@ -151,9 +152,9 @@ class Pipeline:
 
     # -- who asks, for which version of what
 
-    async def _reply(
+    async def _answer(
         self, request: Any, call: Call, bound: Sequence[Bound], variables: Mapping[str, str]
-    ) -> tuple[Reply, int]:
+    ) -> bytes | None:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
             call.identity = await self._authenticate(request)
@@ -166,14 +167,37 @@ class Pipeline:
         operation = chosen.operation
         if operation.policy is not None:
             self._authorize(call, operation)
+        if operation.pure:
+            return await self._pure(request, call, chosen, variables)
+        reply = await self._reply(request, call, chosen, variables, value)
+        return await self._send(request, reply, reply.status or operation.status_at(call.version))
+
+    async def _reply(
+        self, request: Any, call: Call, chosen: Bound, variables: Mapping[str, str], value: Any = None
+    ) -> Reply:
+        operation = chosen.operation
         arguments = dict(variables)
         if (wanted := operation.body_at(call.version)) is not None:
             arguments["body"] = self._body(request, wanted, operation, value)
         result = await chosen.handler(call, **arguments)
         if not call.checked:
             raise AssertionError(f"{operation.key}: the rule {operation.policy} needs call.require(…)")
-        reply = result if isinstance(result, Reply) else Reply(result)
-        return reply, reply.status or operation.status_at(call.version)
+        return result if isinstance(result, Reply) else Reply(result)
+
+    async def _pure(self, request: Any, call: Call, chosen: Bound, variables: Mapping[str, str]) -> bytes | None:
+        """The kept answer, or a new one that is kept while nothing is written."""
+        answers = self.http.answers
+        generation = answers.generation if answers is not None else None
+        key = (self.api, request.uri, call.host_url, call.version, call.identity, call.header("X-Subject-Token"))
+        if answers is not None and (kept := answers.find(key, self.http.clock.seconds())) is not None:
+            return await self._send(request, Reply(kept.body, headers=kept.headers), kept.status)
+        reply = await self._reply(request, call, chosen, variables)
+        status = reply.status or chosen.operation.status_at(call.version)
+        sent = await self._send(request, reply, status)
+        if answers is not None and generation is not None and sent is not None and isinstance(reply.body, dict):
+            headers = (("Content-Type", "application/json"), *reply.headers)
+            answers.keep(key, Answer(status, sent, headers, generation, reply.until))
+        return sent
 
     async def _authenticate(self, request: Any) -> Identity:
         token = request.getHeader("x-auth-token")

@@ -49,6 +49,8 @@ class Operation:
     since: Version | None = None
     until: Version | None = None  # inclusive
     query: tuple[str, ...] = ()  # names that the handler reads, for the docs
+    # The answer depends on the database, the caller and the request alone: see `rest.answers`.
+    pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
     summary: str = ""
 

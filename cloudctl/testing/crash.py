@@ -23,7 +23,7 @@ from twisted.internet.task import Clock
 from cloudctl.db import Database
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.run import Crash
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.tables import CANCELLED, DONE, OPEN, tasks
 from cloudctl.tasks.workflow import Task
 
 # Seconds of the Clock within which every task must end.
@@ -147,6 +147,12 @@ def _open(conn: Connection) -> bool:
 
 
 def _outline(conn: Connection) -> list[tuple[Any, ...]]:
-    """(kind, resource type, resource id, state, error) of every task, in the order of submission."""
-    columns = (tasks.c.kind, tasks.c.resource_type, tasks.c.resource_id, tasks.c.state, tasks.c.error)
-    return [tuple(row) for row in conn.execute(select(*columns).order_by(tasks.c.id))]
+    """(kind, resource type, resource id, state, error) of every task, in the order of submission.
+
+    Of one that was asked to stop, the state is "stopped" unless it failed: its last step may have ended first.
+    """
+    columns = (tasks.c.kind, tasks.c.resource_type, tasks.c.resource_id, tasks.c.state, tasks.c.error, tasks.c.cancel)
+    return [
+        (*row[:3], "stopped", None) if row.cancel and row.state in (DONE, CANCELLED) else tuple(row[:5])
+        for row in conn.execute(select(*columns).order_by(tasks.c.id))
+    ]

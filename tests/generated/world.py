@@ -54,6 +54,7 @@ class World:
     def restore(self) -> None:
         """Undo whatever a request did to the database."""
         self._connection().deserialize(self._saved)
+        self.cloud.transact(lambda conn: None)  # what was answered before does not hold any more
         self.cloud.cloud.tokens.forget()
 
     # -- what there is

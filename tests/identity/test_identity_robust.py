@@ -19,8 +19,8 @@ PUBLIC = {
 }
 ODD_IDS = ["default", "x" * 300, "%C3%A4", "%20", "a%00b", "..", "'", "%F0%9F%98%80", "-1"]
 ODD_VALUES: list[Any] = [
-    None, True, -1, 2**31, 10**30, 1.5, 1e308, "", " ", "x" * 5000, "\ud83d\ude00", "a\u0000b", [], {}, [[]], {"a": None},
-    ["x"], "default", "2027-01-01T00:00:00Z", {"id": "x"}, [{"id": "default"}], [{"name": "member"}],
+    None, True, -1, 2**31, 10**30, 1.5, 1e308, "", " ", "x" * 5000, "\ud83d\ude00", "a\u0000b", [], {}, [[]],
+    {"a": None}, ["x"], "default", "2027-01-01T00:00:00Z", {"id": "x"}, [{"id": "default"}], [{"name": "member"}],
 ]  # fmt: skip
 KEYS = [
     "id", "name", "enabled", "password", "options", "extra", "links", "domain_id", "parent_id", "tags", "description",

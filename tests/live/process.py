@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -36,11 +37,13 @@ def command(name: str) -> str:
 
 
 class LiveCloud:
-    """`twist cloudctl` in `directory`. `options`: more of its command line; `environment`: more of that."""
+    """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, which is there by default."""
 
-    def __init__(self, directory: Path, toml: str = "", reactor: str = "default") -> None:
+    def __init__(
+        self, directory: Path, toml: str = "", reactor: str = "default", state_dir: Path | None = None
+    ) -> None:
         self.directory = directory
-        self.state_dir = directory / "state"
+        self.state_dir = state_dir or directory / "state"
         self.port, self.ha_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.reactor = reactor
@@ -95,6 +98,10 @@ class LiveCloud:
         self.process = None
         return status
 
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     # -- asking
 
     def token(self, user: str = "demo") -> str:
@@ -122,6 +129,8 @@ class LiveCloud:
                 status, found, raw = answer.status, answer.headers, answer.read()
         except HTTPError as error:
             status, found, raw = error.code, error.headers, error.read()
+        except HTTPException as error:
+            raise ConnectionError(f"half an answer: {error!r}") from error
         lower = {name.lower(): value for name, value in found.items()}
         return status, lower, json.loads(raw) if raw and "json" in lower.get("content-type", "") else None
 

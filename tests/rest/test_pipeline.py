@@ -12,8 +12,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.web.http_headers import Headers
 
+from cloudctl.db import Database
 from cloudctl.errors import Conflict, Unauthorized
 from cloudctl.rest import faults
+from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.body import MISSING, Body, Length, Missing, given
 from cloudctl.rest.call import Call, Download, Reply
@@ -126,7 +128,7 @@ class World:
         file.write_bytes(b"0123456789")
         self.clock = Clock()
         self.metrics = Metrics()
-        http = Http(Tokens(), Policy(RULES), self.clock, self.metrics)
+        http = Http(Tokens(), Policy(RULES), self.clock, self.metrics, answers=Answers(Database.in_memory(self.clock)))
         versions = Microversions("compute", (2, 1), (2, 9), ("X-First",), ("X-After",))
         self.things = Things(file)
         pipeline = Pipeline(http, "compute", faults.COMPUTE, versions, legacy_request_id=True)

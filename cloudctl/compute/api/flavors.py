@@ -116,13 +116,13 @@ class Flavors:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/flavors", policy="compute:flavors:list", query=tuple(sorted(QUERY)))
+    @routes.get("/flavors", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List flavors."""
         page = await self.db.read(self._page, call)
         return {"flavors": [brief(call, row) for row in page.rows], **query.links(call, page, "flavors_links")}
 
-    @routes.get("/flavors/detail", policy="compute:flavors:list", query=tuple(sorted(QUERY)))
+    @routes.get("/flavors/detail", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
         """List flavors with their sizes."""
         page = await self.db.read(self._page, call)
@@ -136,7 +136,7 @@ class Flavors:
         unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
         return listing.page(conn, LISTING, asked, *_conditions(call), unknown_marker=unknown)
 
-    @routes.get("/flavors/<flavor_id>", policy="compute:flavors:show")
+    @routes.get("/flavors/<flavor_id>", policy="compute:flavors:show", pure=True)
     async def show(self, call: Call, flavor_id: str) -> dict[str, Any]:
         """Show one flavor."""
         return {"flavor": view(call, await self.db.read(flavors.visible, call, flavor_id))}

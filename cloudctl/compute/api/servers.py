@@ -32,14 +32,14 @@ class Servers:
     options: ComputeOptions = field(factory=ComputeOptions)
     volume_options: VolumeOptions = field(factory=VolumeOptions)
 
-    @routes.get("/servers", policy="compute:servers:list", query=tuple(sorted(QUERY)))
+    @routes.get("/servers", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List servers."""
         page = await self.db.read(self._page, call, BRIEF)
         shown = [server_views.brief(call, row) for row in page.rows]
         return {"servers": shown, **query.links(call, page, "servers_links")}
 
-    @routes.get("/servers/detail", policy="compute:servers:list", query=tuple(sorted(QUERY)))
+    @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
         """List servers with all that is known of them."""
         return await self.db.read(self._detail, call)
@@ -79,7 +79,7 @@ class Servers:
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
         return creation.create(conn, call, wish, self.options, self.volume_options)
 
-    @routes.get("/servers/<server_id>", policy="compute:servers:show")
+    @routes.get("/servers/<server_id>", policy="compute:servers:show", pure=True)
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:
         """Show one server."""
         return {"server": await self.db.read(_full, call, server_id)}

@@ -79,10 +79,11 @@ def connected(conn: Connection, server_id: str, host: str, connections: dict[str
 
 
 async def disconnect(ctx: Context) -> Wait | None:
-    """The host has none of them; they stay the server's, and volumes that are being made are given up."""
+    """The host has none of them; they stay the server's. What shall not outlive it is made no further."""
     devices = await ctx.read(block_devices.of_server, ctx.resource_id)
     for device in devices:
-        if device.attachment_id is None and await ctx.cancel_child(child_key(device)) in OPEN:
+        doomed = device.attachment_id is None and device.delete_on_termination
+        if doomed and await ctx.cancel_child(child_key(device)) in OPEN:
             return Wait(poll=1.0)
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.host is None:

@@ -5,15 +5,21 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import JSON
+from sqlalchemy.sql.elements import False_, True_
 
 from cloudctl.db.columns import metadata
 
 
 def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
-    """JSON with its variant for PostgreSQL, which alembic writes with a name that it does not import."""
+    """What alembic would write for one database alone.
+
+    JSON with its variant for PostgreSQL has a name that it does not import; true and false would be SQLite's numbers.
+    """
     if kind == "type" and isinstance(item, JSON):
         autogen.imports.add("from sqlalchemy.dialects import postgresql")
         return 'sa.JSON().with_variant(postgresql.JSONB(), "postgresql")'
+    if kind == "server_default" and isinstance(getattr(item, "arg", None), True_ | False_):
+        return "sa.true()" if isinstance(item.arg, True_) else "sa.false()"
     return False
 
 

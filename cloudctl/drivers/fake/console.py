@@ -27,8 +27,8 @@ def boot(spec: GuestSpec) -> str:
     return "\n".join(["", kernel, command, memory, *disks, *nics, ready, "", login])
 
 
-def grown(size_gib: int) -> str:
-    return f"virtio_blk: new size: {size_gib} GiB\n"
+def grown(volume_id: str, size_gib: int) -> str:
+    return f"virtio_blk: volume {volume_id}: new size: {size_gib} GiB\n"
 
 
 def add(log: str, text: str) -> str:

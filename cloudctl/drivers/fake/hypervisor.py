@@ -270,7 +270,9 @@ class FakeHypervisor:
             guest = self._guest(id)
             if volume_id not in guest.state.volume_ids:
                 raise UnknownVolume(volume_id)
-            self._put(evolve(guest, log=console.add(guest.log, console.grown(size_gib))))
+            told = console.grown(volume_id, size_gib)
+            if told not in guest.log:
+                self._put(evolve(guest, log=console.add(guest.log, told)))
 
     # -- inside
 

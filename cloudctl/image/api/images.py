@@ -176,7 +176,7 @@ class Images:
         self.db = db
         self.options = options
 
-    @routes.get("/images", policy="image:images:list", query=(*listing.FILTERS, *listing.OTHERS))
+    @routes.get("/images", policy="image:images:list", pure=True, query=(*listing.FILTERS, *listing.OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List the images."""
         found, more = await self.db.read(listing.page, call)
@@ -196,7 +196,7 @@ class Images:
         location = f"{call.root_url}/v2/images/{image.row.id}"
         return Reply(view(image), headers=(("Location", location), IMPORT_METHODS))
 
-    @routes.get("/images/<image_id>", policy="image:images:show")
+    @routes.get("/images/<image_id>", policy="image:images:show", pure=True)
     async def show(self, call: Call, image_id: str) -> dict[str, Any]:
         """Show an image."""
         return view(await self.db.read(show, call, image_id))

@@ -97,7 +97,7 @@ class Networks:
         self.db = db
         self.options = options
 
-    @routes.get("/networks", policy="network:networks:list")
+    @routes.get("/networks", policy="network:networks:list", pure=True)
     async def list(self, call: Call) -> Json:
         """List networks: one's own, shared and external ones."""
         if any(name.startswith("provider:") for name in call.query):
@@ -145,7 +145,7 @@ class Networks:
             availability_zone_hints=tuple(default(body.availability_zone_hints, [])),
         )
 
-    @routes.get("/networks/<network_id>", policy="network:networks:show")
+    @routes.get("/networks/<network_id>", policy="network:networks:show", pure=True)
     async def show(self, call: Call, network_id: str) -> Json:
         """Show a network."""
         return {"network": lists.narrowed(call, await self.db.read(self._show, call, network_id))}

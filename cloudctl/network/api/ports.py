@@ -222,7 +222,7 @@ class Ports:
     def __init__(self, db: Database) -> None:
         self.db = db
 
-    @routes.get("/ports", policy="network:ports:list")
+    @routes.get("/ports", policy="network:ports:list", pure=True)
     async def list(self, call: Call) -> Json:
         """List ports: one's own, and all on one's networks."""
         if "binding:host_id" in call.query:
@@ -251,7 +251,7 @@ class Ports:
             rows.append(row)
         return _views(conn, call, rows)
 
-    @routes.get("/ports/<port_id>", policy="network:ports:show")
+    @routes.get("/ports/<port_id>", policy="network:ports:show", pure=True)
     async def show(self, call: Call, port_id: str) -> Json:
         """Show a port."""
         return {"port": lists.narrowed(call, await self.db.read(self._show, call, port_id))}

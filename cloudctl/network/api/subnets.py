@@ -141,7 +141,7 @@ class Subnets:
     def __init__(self, db: Database) -> None:
         self.db = db
 
-    @routes.get("/subnets", policy="network:subnets:list")
+    @routes.get("/subnets", policy="network:subnets:list", pure=True)
     async def list(self, call: Call) -> Json:
         """List subnets: one's own, and those of shared and external networks."""
         return await self.db.read(self._list, call)
@@ -169,7 +169,7 @@ class Subnets:
             rows.append(row)
         return _views(conn, rows)
 
-    @routes.get("/subnets/<subnet_id>", policy="network:subnets:show")
+    @routes.get("/subnets/<subnet_id>", policy="network:subnets:show", pure=True)
     async def show(self, call: Call, subnet_id: str) -> Json:
         """Show a subnet."""
         return {"subnet": lists.narrowed(call, await self.db.read(self._show, call, subnet_id))}

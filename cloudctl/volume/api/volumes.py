@@ -186,21 +186,21 @@ class Volumes:
         self.db = db
         self.options = options
 
-    @routes.get("/volumes", policy="volume:volumes:list")
+    @routes.get("/volumes", policy="volume:volumes:list", pure=True)
     async def list(self, call: Call) -> Any:
         """List volumes."""
         found = await self.db.read(_found, call, False)
         items = [views.volume_summary(call, row) for row in found.page.rows]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
-    @routes.get("/volumes/detail", policy="volume:volumes:list")
+    @routes.get("/volumes/detail", policy="volume:volumes:list", pure=True)
     async def list_detail(self, call: Call) -> Any:
         """List volumes with all fields."""
         found = await self.db.read(_found, call, True)
         items = [views.volume_detail(call, row, found.attached.get(row.id, ())) for row in found.page.rows]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
-    @routes.get("/volumes/summary", policy="volume:volumes:list", since=(3, 12))
+    @routes.get("/volumes/summary", policy="volume:volumes:list", pure=True, since=(3, 12))
     async def summary(self, call: Call) -> Any:
         """Number and size of all volumes."""
         return {"volume-summary": await self.db.read(_summary, call)}
@@ -216,7 +216,7 @@ class Volumes:
         row = await self.db.run(creation.create, call, body.volume.wish(call), self.options)
         return {"volume": views.volume(call, row)}
 
-    @routes.get("/volumes/<volume_id>", policy="volume:volumes:show")
+    @routes.get("/volumes/<volume_id>", policy="volume:volumes:show", pure=True)
     async def show(self, call: Call, volume_id: str) -> Any:
         """Show a volume."""
         row, attached = await self.db.read(_with_attachments, call, volume_id)

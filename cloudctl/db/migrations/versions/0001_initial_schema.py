@@ -38,13 +38,13 @@ def upgrade() -> None:
         sa.Column("attachment_id", sa.String(length=64), nullable=True),
         sa.Column("volume_size", sa.Integer(), nullable=True),
         sa.Column("volume_type", sa.String(length=255), nullable=True),
-        sa.Column("delete_on_termination", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("delete_on_termination", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("device_name", sa.String(length=64), nullable=True),
         sa.Column("disk_bus", sa.String(length=16), nullable=True),
         sa.Column("device_type", sa.String(length=16), nullable=True),
         sa.Column("guest_format", sa.String(length=64), nullable=True),
         sa.Column("tag", sa.String(length=60), nullable=True),
-        sa.Column("attached", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("attached", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_block_devices")),
     )
@@ -83,8 +83,8 @@ def upgrade() -> None:
         sa.Column("ephemeral_gib", sa.Integer(), nullable=False),
         sa.Column("swap_mib", sa.Integer(), nullable=False),
         sa.Column("rxtx_factor", sa.Float(), nullable=False),
-        sa.Column("is_public", sa.Boolean(), server_default=sa.text("1"), nullable=False),
-        sa.Column("disabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_public", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("disabled", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("extra_specs", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("updated_at", sa.DateTime(), nullable=True),
@@ -111,9 +111,9 @@ def upgrade() -> None:
         sa.Column("used_vcpus", sa.Integer(), nullable=False),
         sa.Column("used_memory_mib", sa.Integer(), nullable=False),
         sa.Column("used_disk_gib", sa.Integer(), nullable=False),
-        sa.Column("up", sa.Boolean(), server_default=sa.text("1"), nullable=False),
-        sa.Column("forced_down", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("forced_down", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("disabled_reason", sa.String(length=255), nullable=True),
         sa.Column("failed_builds", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
@@ -164,8 +164,8 @@ def upgrade() -> None:
         sa.Column("secret_hash", sa.String(length=255), nullable=False),
         sa.Column("description", sa.String(length=65536), nullable=True),
         sa.Column("expires_at", sa.DateTime(), nullable=True),
-        sa.Column("unrestricted", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("has_access_rules", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unrestricted", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("has_access_rules", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_application_credentials")),
         sa.UniqueConstraint("user_id", "name_key", name=op.f("uq_identity_application_credentials_user_id_name_key")),
@@ -237,7 +237,7 @@ def upgrade() -> None:
         sa.Column("interface", sa.String(length=16), nullable=False),
         sa.Column("url", sa.String(length=4096), nullable=False),
         sa.Column("region_id", sa.String(length=255), nullable=True),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("extra", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_endpoints")),
@@ -366,8 +366,8 @@ def upgrade() -> None:
         sa.Column("name_key", sa.String(length=1024), nullable=False),
         sa.Column("domain_id", sa.String(length=64), nullable=False),
         sa.Column("parent_id", sa.String(length=64), nullable=False),
-        sa.Column("is_domain", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("is_domain", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("description", sa.String(length=65536), nullable=True),
         sa.Column("options", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("extra", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
@@ -461,7 +461,7 @@ def upgrade() -> None:
         sa.Column("type", sa.String(length=255), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("description", sa.String(length=65536), nullable=True),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("extra", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_services")),
@@ -484,7 +484,7 @@ def upgrade() -> None:
         sa.Column("trustor_user_id", sa.String(length=64), nullable=False),
         sa.Column("trustee_user_id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=True),
-        sa.Column("impersonation", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("impersonation", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("expires_at", sa.DateTime(), nullable=True),
         sa.Column("remaining_uses", sa.Integer(), nullable=True),
         sa.Column("redelegation_count", sa.Integer(), nullable=False),
@@ -506,7 +506,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("name_key", sa.String(length=1024), nullable=False),
         sa.Column("domain_id", sa.String(length=64), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("default_project_id", sa.String(length=64), nullable=True),
         sa.Column("description", sa.String(length=65536), nullable=True),
         sa.Column("password_hash", sa.String(length=255), nullable=True),
@@ -585,8 +585,8 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=255), nullable=True),
         sa.Column("status", sa.String(length=32), nullable=False),
         sa.Column("visibility", sa.String(length=16), nullable=False),
-        sa.Column("protected", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("os_hidden", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("protected", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("os_hidden", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("container_format", sa.String(length=16), nullable=True),
         sa.Column("disk_format", sa.String(length=16), nullable=True),
         sa.Column("size", sa.BigInteger(), nullable=True),
@@ -652,10 +652,10 @@ def upgrade() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.text("1"), nullable=False),
-        sa.Column("shared", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("external", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("shared", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("external", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("mtu", sa.Integer(), nullable=False),
         sa.Column("availability_zone_hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("network_type", sa.String(length=16), nullable=False),
@@ -669,7 +669,7 @@ def upgrade() -> None:
             ["id"],
             unique=False,
             sqlite_where=sa.text("shared IS 1 OR external IS 1"),
-            postgresql_where=sa.text("shared IS 1 OR external IS 1"),
+            postgresql_where=sa.text("shared IS true OR external IS true"),
         )
         batch_op.create_index("ix_networks_project", ["project_id", "id"], unique=False)
 
@@ -703,8 +703,8 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("stateful", sa.Boolean(), server_default=sa.text("1"), nullable=False),
-        sa.Column("is_default", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("stateful", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("is_default", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_security_groups")),
     )
     with op.batch_alter_table("security_groups", schema=None) as batch_op:
@@ -714,7 +714,7 @@ def upgrade() -> None:
             ["project_id"],
             unique=True,
             sqlite_where=sa.text("is_default IS 1"),
-            postgresql_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
         )
 
     op.create_table(
@@ -738,7 +738,7 @@ def upgrade() -> None:
         sa.Column("port_id", sa.String(length=64), nullable=False),
         sa.Column("server_id", sa.String(length=64), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("made", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("made", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("tag", sa.String(length=60), nullable=True),
         sa.PrimaryKeyConstraint("port_id", name=op.f("pk_server_interfaces")),
     )
@@ -770,7 +770,7 @@ def upgrade() -> None:
         sa.Column("public_key", sa.Text(), nullable=True),
         sa.Column("user_data", sa.Text(), nullable=True),
         sa.Column("admin_password", sa.Text(), nullable=True),
-        sa.Column("config_drive", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("config_drive", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("disk_config", sa.String(length=8), nullable=False),
         sa.Column("access_ip_v4", sa.String(length=64), nullable=False),
         sa.Column("access_ip_v6", sa.String(length=64), nullable=False),
@@ -827,11 +827,7 @@ def upgrade() -> None:
         )
         batch_op.create_index("ix_servers_updated", ["project_id", "updated_at", "id"], unique=False)
         batch_op.create_index(
-            "ix_servers_usage",
-            ["project_id", "vm_state", "vcpus", "memory_mib"],
-            unique=False,
-            sqlite_where=sa.text("deleted_at IS NULL"),
-            postgresql_where=sa.text("deleted_at IS NULL"),
+            "ix_servers_usage", ["project_id", "deleted_at", "vm_state", "vcpus", "memory_mib"], unique=False
         )
 
     op.create_table(
@@ -855,7 +851,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Float(), nullable=True),
         sa.Column("not_before", sa.Float(), nullable=True),
         sa.Column("deadline", sa.Float(), nullable=True),
-        sa.Column("cancel", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cancel", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("progress", sa.Integer(), nullable=False),
         sa.Column("owner", sa.String(length=64), nullable=True),
         sa.Column("fence", sa.Integer(), nullable=False),
@@ -922,7 +918,7 @@ def upgrade() -> None:
         "volume_services",
         sa.Column("host", sa.String(length=255), nullable=False),
         sa.Column("binary", sa.String(length=64), nullable=False),
-        sa.Column("disabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("disabled", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("disabled_reason", sa.String(length=255), nullable=True),
         sa.PrimaryKeyConstraint("host", "binary", name=op.f("pk_volume_services")),
     )
@@ -931,7 +927,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("description", sa.String(length=255), nullable=True),
-        sa.Column("is_public", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("is_public", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("extra_specs", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("updated_at", sa.DateTime(), nullable=True),
@@ -953,17 +949,17 @@ def upgrade() -> None:
         sa.Column("network_project_id", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("mac_address", sa.String(length=17), nullable=False),
         sa.Column("device_id", sa.String(length=255), nullable=False),
         sa.Column("device_owner", sa.String(length=255), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("allowed_address_pairs", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("host", sa.String(length=255), nullable=False),
         sa.Column("profile", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("vif_type", sa.String(length=64), nullable=False),
         sa.Column("vif_details", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("realised", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("realised", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_ports_network_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ports")),
         sa.UniqueConstraint("network_id", "mac_address", name="uq_ports_mac_address"),
@@ -1016,7 +1012,7 @@ def upgrade() -> None:
         sa.Column("ip_version", sa.Integer(), nullable=False),
         sa.Column("cidr", sa.String(length=64), nullable=False),
         sa.Column("gateway_ip", sa.String(length=64), nullable=True),
-        sa.Column("enable_dhcp", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("enable_dhcp", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("allocation_pools", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("dns_nameservers", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("host_routes", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
@@ -1075,8 +1071,8 @@ def upgrade() -> None:
         sa.Column("source_volid", sa.String(length=64), nullable=True),
         sa.Column("image_id", sa.String(length=64), nullable=True),
         sa.Column("image_format", sa.String(length=32), nullable=True),
-        sa.Column("bootable", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("multiattach", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("bootable", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("multiattach", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("readonly", sa.String(length=5), nullable=True),
         sa.Column("attached_mode", sa.String(length=2), nullable=True),
         sa.Column("metadata", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
@@ -1144,7 +1140,7 @@ def upgrade() -> None:
         sa.Column("mode", sa.String(length=2), nullable=True),
         sa.Column("device", sa.String(length=255), nullable=True),
         sa.Column("host", sa.String(length=255), nullable=True),
-        sa.Column("managed", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("managed", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("connection", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("attached_at", sa.DateTime(), nullable=True),
@@ -1239,11 +1235,7 @@ def downgrade() -> None:
 
     op.drop_table("tasks")
     with op.batch_alter_table("servers", schema=None) as batch_op:
-        batch_op.drop_index(
-            "ix_servers_usage",
-            sqlite_where=sa.text("deleted_at IS NULL"),
-            postgresql_where=sa.text("deleted_at IS NULL"),
-        )
+        batch_op.drop_index("ix_servers_usage")
         batch_op.drop_index("ix_servers_updated")
         batch_op.drop_index(
             "ix_servers_project",
@@ -1279,7 +1271,7 @@ def downgrade() -> None:
         batch_op.drop_index(
             "uq_security_groups_default",
             sqlite_where=sa.text("is_default IS 1"),
-            postgresql_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
         )
         batch_op.drop_index("ix_security_groups_project")
 
@@ -1292,7 +1284,7 @@ def downgrade() -> None:
         batch_op.drop_index(
             "ix_networks_everybodys",
             sqlite_where=sa.text("shared IS 1 OR external IS 1"),
-            postgresql_where=sa.text("shared IS 1 OR external IS 1"),
+            postgresql_where=sa.text("shared IS true OR external IS true"),
         )
 
     op.drop_table("networks")

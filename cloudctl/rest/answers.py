@@ -1,0 +1,68 @@
+"""Answers that are kept until the database changes: clients poll, and most of the time nothing has happened.
+
+Only Operations that declare `pure` are kept: what they answer depends on the database, the caller and the request, and
+on nothing else. Any commit of this process ends the life of all kept answers, so a client never reads less than what it
+was told. With PostgreSQL other processes write, too, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from attrs import frozen
+
+from cloudctl.db import Database
+
+MOST_BYTES = 8 * 2**20
+# Of one answer: a page of a thousand records would push out all others.
+LARGEST = MOST_BYTES // 4
+
+
+@frozen
+class Answer:
+    """A body as it was sent. `until`: seconds since the epoch."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
+    generation: int
+    until: float
+
+
+class Answers:
+    """The answers of one cloud, the least recently used ones go first."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._kept: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._size = 0
+
+    @property
+    def generation(self) -> int | None:
+        """To be asked before the database is read for an answer. None: nothing is kept."""
+        return self.db.generation
+
+    def find(self, key: Hashable, now: float) -> Answer | None:
+        answer = self._kept.get(key)
+        if answer is None:
+            return None
+        if answer.generation != self.db.generation or now >= answer.until:
+            self._drop(key)
+            return None
+        self._kept.move_to_end(key)
+        return answer
+
+    def keep(self, key: Hashable, answer: Answer) -> None:
+        if len(answer.body) > LARGEST or answer.generation != self.db.generation:
+            return
+        self._drop(key)
+        self._kept[key] = answer
+        self._size += len(answer.body)
+        while self._size > MOST_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Hashable) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped is not None:
+            self._size -= len(dropped.body)

@@ -1,0 +1,130 @@
+"""Two transactions at once on PostgreSQL: nothing is left behind that belongs to nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.db.database import Inline, create
+from cloudctl.identity import assignments, domains, groups, projects, roles, users
+from cloudctl.identity.assignments import Actor, Target
+from cloudctl.identity.options import IdentityOptions, PasswordOptions
+
+from .conftest import CHEAP, START, make_keystone
+
+NOW = utc(START)
+
+
+@pytest.fixture
+def keystone(postgresql_url: str) -> Iterator[Any]:
+    clock = Clock()
+    clock.advance(START)
+    inline: Any = Inline()
+    db = Database(create(postgresql_url, 4), inline, inline, clock)
+    yield make_keystone(db, clock, IdentityOptions(argon2=CHEAP))
+    db.engine.dispose()
+
+
+def at_once(db: Database, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> list[BaseException]:
+    """`second` begins when `first` has done its work and not committed yet. What was raised."""
+    raised: list[BaseException] = []
+    done, may_commit = threading.Event(), threading.Event()
+
+    def run(fn: Callable[[Any], Any]) -> None:
+        try:
+            db.transact(False, fn)
+        except Exception as error:  # whatever it is, the test compares it
+            raised.append(error)
+
+    def held(conn: Any) -> None:
+        first(conn)
+        done.set()
+        may_commit.wait(10)
+
+    threads = [threading.Thread(target=run, args=(fn,)) for fn in (held, second)]
+    threads[0].start()
+    done.wait(10)
+    threads[1].start()
+    threads[1].join(0.3)
+    may_commit.set()
+    for thread in threads:
+        thread.join(10)
+    return raised
+
+
+def count(keystone: Any, query: str) -> int:
+    return int(keystone.db.transact(True, lambda conn: conn.exec_driver_sql(query).scalar()))
+
+
+def domain(keystone: Any) -> str:
+    def make(conn: Any) -> str:
+        return str(domains.create(conn, {"name": "other", "enabled": False}, NOW).id)
+
+    made: str = keystone.db.transact(False, make)
+    return made
+
+
+MAKERS: dict[str, Callable[[Any, str], Any]] = {
+    "user": lambda conn, id: users.create(conn, {"name": "x", "domain_id": id}, PasswordOptions(), NOW),
+    "group": lambda conn, id: groups.create(conn, {"name": "x", "domain_id": id}, NOW),
+    "role": lambda conn, id: roles.create(conn, {"name": "x", "domain_id": id}, NOW),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_record_of_a_domain_that_is_being_deleted_is_not_left_behind(
+    keystone: Any, kind: str, delete_first: bool
+) -> None:
+    domain_id = domain(keystone)
+    make = MAKERS[kind]
+    both = [lambda conn: make(conn, domain_id), lambda conn: domains.remove(conn, domain_id)]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_projects WHERE name = 'other'") == 0
+    assert count(keystone, f"SELECT count(*) FROM identity_{kind}s WHERE domain_id = '{domain_id}'") == 0
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_grant_on_a_project_that_is_being_deleted_is_not_left_behind(keystone: Any, delete_first: bool) -> None:
+    made = keystone.made
+    actor, target = Actor("user", made.admin_user_id), Target("project", made.demo_project_id)
+    both = [
+        lambda conn: assignments.grant(conn, actor, target, made.role_ids["reader"]),
+        lambda conn: projects.remove(conn, made.demo_project_id),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    query = f"SELECT count(*) FROM identity_assignments WHERE target_id = '{made.demo_project_id}'"
+    assert count(keystone, query) == 0
+
+
+def test_the_same_grant_twice_at_once_is_no_error(keystone: Any) -> None:
+    made = keystone.made
+    actor, target = Actor("user", made.demo_user_id), Target("project", made.demo_project_id)
+
+    def grant(conn: Any) -> None:
+        assignments.grant(conn, actor, target, made.role_ids["manager"])
+
+    assert at_once(keystone.db, grant, grant) == []
+
+
+def test_the_same_name_twice_at_once_is_a_conflict_for_one(keystone: Any) -> None:
+    def make(conn: Any) -> None:
+        users.create(conn, {"name": "x", "domain_id": "default"}, PasswordOptions(), NOW)
+
+    assert [type(error).__name__ for error in at_once(keystone.db, make, make)] == ["Conflict"]
+
+
+def test_the_epoch_counts_every_change_of_two_at_once(keystone: Any) -> None:
+    before = count(keystone, "SELECT value FROM identity_epoch")
+    made = keystone.made
+    roles_ = [made.role_ids[name] for name in ("manager", "service")]
+    actor, target = Actor("user", made.demo_user_id), Target("project", made.demo_project_id)
+    grants = [lambda conn, role=role: assignments.grant(conn, actor, target, role) for role in roles_]
+    assert at_once(keystone.db, *grants) == []
+    assert count(keystone, "SELECT value FROM identity_epoch") == before + 2

@@ -1,0 +1,130 @@
+"""Filters and weighers: pure functions over hosts and wishes. Reference: compute-scheduling.md, sections 4 to 8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.placement.filters import matches, passing
+from cloudctl.placement.weighers import Weights, best_first
+from cloudctl.placement.wishes import GroupWish, HostState, Resources, Wish
+
+SMALL = Resources(1, 512, 1)
+
+
+def host(name: str, **fields: Any) -> HostState:
+    free = {"free_vcpus": 8, "free_memory_mib": 4096, "free_disk_gib": 100}
+    return HostState(name, "nova", 4, 4096, 100, **{**free, **fields})
+
+
+A, B, C = host("a"), host("b"), host("c")
+
+
+def names(hosts: list[HostState], **wish: Any) -> str:
+    return "".join(state.name for state in passing(hosts, Wish(**{"resources": SMALL, **wish})))
+
+
+@pytest.mark.parametrize(
+    ("wish", "left"),
+    [
+        ({}, "abc"),
+        ({"excluded": frozenset({"a"})}, "bc"),
+        ({"requested": "b"}, "b"),
+        ({"requested": "z"}, ""),
+        ({"zone": "nova"}, "abc"),
+        ({"zone": "mars"}, ""),
+        ({"resources": Resources(4, 4096, 100)}, "abc"),
+        ({"resources": Resources(5, 1, 1)}, ""),  # more than the machine has, whatever the ratio
+        ({"resources": Resources(1, 4097, 1)}, ""),
+        ({"resources": Resources(1, 1, 101)}, ""),
+        ({"same_as": frozenset({"b"})}, "b"),
+        ({"same_as": frozenset()}, ""),
+        ({"different_from": frozenset({"a", "b"})}, "c"),
+        ({"group": GroupWish("anti-affinity", {"a": 1})}, "bc"),
+        ({"group": GroupWish("anti-affinity", {"a": 1, "b": 2}, 2)}, "ac"),
+        ({"group": GroupWish("affinity", {"c": 1})}, "c"),
+        ({"group": GroupWish("affinity", {})}, "abc"),
+        ({"group": GroupWish("soft-affinity", {"c": 1})}, "abc"),
+        ({"extra_specs": {"capabilities:vcpus_total": ">= 4"}}, "abc"),
+        ({"extra_specs": {"capabilities:vcpus_total": ">= 5"}}, ""),
+        ({"extra_specs": {"capabilities:unheard": "x"}}, ""),
+        ({"extra_specs": {"hw:cpu_policy": "shared"}}, "abc"),
+    ],
+)
+def test_a_wish_leaves_the_hosts_that_can(wish: dict[str, Any], left: str) -> None:
+    assert names([A, B, C], **wish) == left
+
+
+def test_hosts_that_are_down_or_disabled_take_nothing() -> None:
+    assert names([evolve(A, up=False), evolve(B, enabled=False), C]) == "c"
+
+
+def test_a_forced_host_is_not_questioned() -> None:
+    full = evolve(A, enabled=False, free_vcpus=0)
+    assert names([full, B], forced="a", zone="mars") == "a"
+    assert names([full, B], forced="a", excluded=frozenset({"a"})) == ""
+
+
+def test_an_image_wants_its_architecture_and_hypervisor() -> None:
+    arm, intel = host("a", cpu_info={"arch": "aarch64"}), host("b", cpu_info={"arch": "x86_64"}, hypervisor_type="QEMU")
+    assert names([arm, intel, C], image_properties={"hw_architecture": "x86_64"}) == "bc"
+    assert names([arm, intel], image_properties={"img_hv_type": "qemu"}) == "b"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "fits"),
+    [
+        ("= 4", "4", True),
+        ("= 4", "5", True),
+        ("= 4", "3", False),
+        ("== 4", "4.0", True),
+        ("!= 4", "4", False),
+        ("<= 4", "4", True),
+        ("== x", "4", False),
+        ("s== abc", "abc", True),
+        ("s!= abc", "abc", False),
+        ("s< b", "a", True),
+        ("<in> bc", "abcd", True),
+        ("<in> x", "abcd", False),
+        ("<all-in> a b", "ab", True),
+        ("<all-in> a x", "ab", False),
+        ("<or> a <or> b", "b", True),
+        ("<or> a <or> b", "c", False),
+        ("abc", "abc", True),
+        ("", "", True),
+    ],
+)
+def test_operators_of_extra_specs(wanted: str, value: str, fits: bool) -> None:
+    assert matches(wanted, value) is fits
+
+
+def ranked(hosts: list[HostState], weights: Weights | None = None, **wish: Any) -> str:
+    found = best_first(hosts, Wish(**{"resources": SMALL, **wish}), weights or Weights())
+    return "".join(state.name for state in found)
+
+
+def test_the_emptiest_host_is_the_best() -> None:
+    assert ranked([host("a", free_memory_mib=1), host("b", free_memory_mib=3), host("c", free_memory_mib=2)]) == "bca"
+
+
+def test_a_negative_weight_packs() -> None:
+    hosts = [host("a", free_memory_mib=1), host("b", free_memory_mib=3)]
+    assert ranked(hosts, Weights(ram=-1.0)) == "ab"
+
+
+def test_equal_hosts_are_in_the_order_of_their_names() -> None:
+    assert ranked([C, A, B]) == "abc"
+    assert ranked([]) == ""
+
+
+def test_a_failed_build_outweighs_everything() -> None:
+    assert ranked([host("a", failed_builds=1, free_memory_mib=9999), host("b", free_vcpus=0)]) == "ba"
+
+
+def test_soft_groups_pull_and_push() -> None:
+    alike = [A, B, C]
+    assert ranked(alike, group=GroupWish("soft-affinity", {"c": 2, "b": 1})) == "cba"
+    assert ranked(alike, group=GroupWish("soft-anti-affinity", {"a": 2, "b": 1})) == "cba"
+    assert ranked(alike, Weights(soft_affinity=0.0), group=GroupWish("soft-affinity", {"c": 2})) == "abc"

@@ -1,0 +1,205 @@
+"""Claims and hosts: what is promised is never more than there is. Reference: compute-scheduling.md, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.db.columns import metadata, utc
+from cloudctl.db.database import create
+from cloudctl.drivers.specs import HostInventory
+from cloudctl.placement import claims, hosts
+from cloudctl.placement.claims import NoValidHost
+from cloudctl.placement.hosts import Promises
+from cloudctl.placement.tables import allocations
+from cloudctl.placement.tables import hosts as table
+from cloudctl.placement.weighers import Weights
+from cloudctl.placement.wishes import Resources, Wish
+
+PROMISES = Promises(cpu_ratio=1.0, reserved_memory_mib=0)
+WISH = Wish(Resources(1, 100, 1))
+WEIGHTS = Weights()
+
+
+def machine(name: str, **fields: Any) -> HostInventory:
+    return HostInventory(name, **{"hypervisor_type": "fake", "vcpus": 4, "memory_mib": 1000, "disk_gib": 10, **fields})
+
+
+def filled(db: Database, *machines: HostInventory, promises: Promises = PROMISES, at: float = 0) -> Database:
+    db.transact(False, hosts.sync, machines, utc(at), promises)
+    return db
+
+
+@pytest.fixture
+def db() -> Database:
+    made = Database.in_memory(Clock())
+    made.transact(False, metadata.create_all)
+    return made
+
+
+def claim(db: Database, consumer: str, wish: Wish = WISH) -> str:
+    return str(db.transact(False, claims.claim, consumer, "project", wish, WEIGHTS).name)
+
+
+def used(db: Database) -> dict[str, tuple[int, int, int]]:
+    rows = db.transact(True, hosts.every)
+    return {row.name: (row.used_vcpus, row.used_memory_mib, row.used_disk_gib) for row in rows}
+
+
+def test_a_claim_takes_its_share_and_gives_it_back(db: Database) -> None:
+    filled(db, machine("a"))
+    assert claim(db, "one") == "a"
+    assert used(db) == {"a": (1, 100, 1)}
+    db.transact(False, claims.release, "one")
+    assert used(db) == {"a": (0, 0, 0)}
+    db.transact(False, claims.release, "one")
+    assert used(db) == {"a": (0, 0, 0)}
+
+
+def test_a_consumer_keeps_its_host(db: Database) -> None:
+    filled(db, machine("a"), machine("b"))
+    first = claim(db, "one")
+    assert claim(db, "one", Wish(WISH.resources, excluded=frozenset({first}))) == first
+    assert sum(vcpus for vcpus, _, _ in used(db).values()) == 1
+
+
+def test_claims_are_spread_until_nothing_is_left(db: Database) -> None:
+    filled(db, machine("a"), machine("b"))
+    for number in range(8):
+        claim(db, f"server {number}")
+    assert used(db) == {"a": (4, 400, 4), "b": (4, 400, 4)}
+    with pytest.raises(NoValidHost) as none:
+        claim(db, "one more")
+    assert none.value.message == "No valid host was found. There are not enough hosts available."
+
+
+def test_ratios_and_reserves_say_what_may_be_promised(db: Database) -> None:
+    filled(db, machine("a"), promises=Promises(cpu_ratio=2.0, reserved_memory_mib=200, reserved_disk_gib=5))
+    (row,) = db.transact(True, hosts.every)
+    assert (row.most_vcpus, row.most_memory_mib, row.most_disk_gib) == (8, 800, 5)
+
+
+def test_a_lowered_ratio_keeps_what_is_promised_and_takes_no_more(db: Database) -> None:
+    filled(db, machine("a"))
+    for number in range(3):
+        claim(db, f"server {number}")
+    filled(db, machine("a"), promises=Promises(cpu_ratio=0.5, reserved_memory_mib=0))
+    assert used(db)["a"] == (3, 300, 3)
+    with pytest.raises(NoValidHost):
+        claim(db, "one more")
+
+
+def test_what_the_scheduler_saw_does_not_count(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process took the last place after the hosts were read."""
+    filled(db, machine("a", vcpus=1))
+    stale = db.transact(True, claims.host_states)
+    claim(db, "quick")
+    monkeypatch.setattr(claims, "host_states", lambda _conn: stale)
+    with pytest.raises(NoValidHost):
+        claim(db, "slow")
+    assert used(db)["a"] == (1, 100, 1)
+
+
+def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None:
+    """Threads on one file: the last place goes to one of them."""
+    url = f"sqlite:///{tmp_path / 'db'}"
+    threads: list[Thread] = []
+    won: list[str] = []
+    barrier = Barrier(8)
+
+    def database() -> Database:
+        from cloudctl.db.database import Inline
+
+        inline: Any = Inline()
+        return Database(create(url, 2), inline, inline, Clock())
+
+    first = database()
+    first.transact(False, metadata.create_all)
+    filled(first, machine("a", vcpus=3))
+
+    def compete(name: str) -> Callable[[], None]:
+        def run() -> None:
+            db = database()
+            barrier.wait()
+            try:
+                claim(db, name)
+                won.append(name)
+            except NoValidHost:
+                pass
+            db.engine.dispose()
+
+        return run
+
+    for number in range(8):
+        threads.append(Thread(target=compete(f"server {number}")))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 3
+    assert used(first)["a"] == (3, 300, 3)
+    held = first.transact(True, lambda conn: conn.execute(select(allocations.c.consumer_id)).scalars().all())
+    assert sorted(held) == sorted(won)
+    first.engine.dispose()
+
+
+# -- hosts
+
+
+def test_a_host_keeps_its_ids_and_what_it_promised(db: Database) -> None:
+    filled(db, machine("a"))
+    before = db.transact(True, hosts.named, "a")
+    claim(db, "one")
+    filled(db, machine("a", vcpus=8, memory_mib=2000), at=60)
+    after = db.transact(True, hosts.named, "a")
+    assert (after.id, after.service_id, after.number) == (before.id, before.service_id, before.number)
+    assert (after.vcpus, after.memory_mib, after.used_vcpus, after.seen_at) == (8, 2000, 1, utc(60))
+
+
+def test_a_host_that_is_down_or_gone_was_seen_when_it_answered(db: Database) -> None:
+    filled(db, machine("a"), machine("b"), at=10)
+    filled(db, machine("a", up=False), at=20)
+    a, b = (db.transact(True, hosts.named, name) for name in "ab")
+    assert (a.up, a.seen_at, b.up, b.seen_at) == (False, utc(10), False, utc(10))
+    filled(db, machine("a"), machine("b"), at=30)
+    assert all(hosts.is_alive(row) for row in db.transact(True, hosts.every))
+
+
+def test_zones_are_usable_while_a_host_of_theirs_is_enabled(db: Database) -> None:
+    promises = Promises(zones={"east": ["a"], "west": ["b"]})
+    filled(db, machine("a"), machine("b"), machine("c"), promises=promises)
+    number = db.transact(True, hosts.named, "b").number
+    db.transact(False, lambda conn: hosts.change_service(conn, number, enabled=False))
+    assert db.transact(True, hosts.zones) == {"east": True, "nova": True, "west": False}
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ({}, "UP"),
+        ({"enabled": False}, "MAINTENANCE"),
+        ({"up": False}, "UNKNOWN"),
+        ({"forced_down": True}, "DOWN"),
+        ({"forced_down": True, "up": False}, "DOWN"),
+    ],
+)
+def test_the_status_of_a_host(db: Database, values: dict[str, bool], status: str) -> None:
+    filled(db, machine("a"))
+    db.transact(False, lambda conn: conn.execute(table.update().values(**{"enabled": True, **values})) and None)
+    assert hosts.status(db.transact(True, hosts.named, "a")) == status
+
+
+def test_a_host_is_forgotten_only_when_it_is_empty(db: Database) -> None:
+    filled(db, machine("a"))
+    number = db.transact(True, hosts.named, "a").number
+    claim(db, "one")
+    assert db.transact(False, hosts.forget, number) is False
+    db.transact(False, claims.release, "one")
+    assert db.transact(False, hosts.forget, number) is True
+    assert db.transact(True, hosts.every) == []

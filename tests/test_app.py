@@ -1,0 +1,129 @@
+"""The cloud as a part of something else: under another site, beside another cloud, started and stopped in order."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect
+from twisted.application.service import Application, IServiceCollection
+from twisted.internet.task import Clock
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from cloudctl.app import SECTIONS, Cloud
+from cloudctl.config import build
+from cloudctl.db import schema
+from cloudctl.db.columns import metadata
+from cloudctl.errors import ConfigError
+from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.http import request
+
+
+def test_the_tree_hangs_under_an_existing_site() -> None:
+    cloud = MemoryCloud()
+    root, middle = Resource(), Resource()
+    root.putChild(b"hosting", middle)
+    middle.putChild(b"cloud", cloud.cloud.resource)
+    site = Site(root, reactor=Clock())
+    headers = {"X-Auth-Token": cloud.client("demo").token or ""}
+    prefix = "/hosting/cloud"
+    version = request(site, "GET", f"{prefix}/compute/v2.1").json()["version"]
+    assert version["links"][0]["href"] == "http://cloud.example.com/hosting/cloud/compute/v2.1/"
+    found = request(site, "GET", f"{prefix}/image/v2/images", headers=headers).json()["images"]
+    assert [image["name"] for image in found] == ["tiny"]
+    catalog = request(site, "GET", f"{prefix}/identity/v3/auth/catalog", headers=headers).json()["catalog"]
+    urls = {service["type"]: service["endpoints"][0]["url"] for service in catalog}
+    assert urls["compute"] == "http://cloud.example.com/hosting/cloud/compute/v2.1"
+    assert request(site, "GET", f"{prefix}/nothing", headers=headers).status == 404
+
+
+def test_an_upload_works_below_an_existing_site_too() -> None:
+    cloud = MemoryCloud()
+    site = Site(cloud.cloud.resource, reactor=Clock())
+    demo = cloud.client("demo")
+    image = demo.post("/image/v2/images", {"name": "a", "disk_format": "raw", "container_format": "bare"}).json()
+    headers = {"X-Auth-Token": demo.token or "", "Content-Type": "application/octet-stream"}
+    assert request(site, "PUT", image["file"].replace("/v2", "/image/v2"), headers=headers, body=b"x" * 9).status == 204
+    assert demo.get(f"/image/v2/images/{image['id']}").json()["status"] == "active"
+
+
+def test_two_clouds_in_one_process_know_nothing_of_each_other() -> None:
+    one, two = MemoryCloud(), MemoryCloud()
+    one.client("demo").post("/volume/v3/volumes", {"volume": {"size": 1}})
+    one.settle()
+    assert len(one.client("demo").get("/volume/v3/volumes").json()["volumes"]) == 1
+    assert two.client("demo").get("/volume/v3/volumes").json()["volumes"] == []
+    assert (
+        two.client("demo").get("/volume/v3/volumes", headers={"X-Auth-Token": one.client("demo").token}).status == 401
+    )
+
+
+def config(directory: Path, **tables: Any) -> Any:
+    return build(tables, SECTIONS, directory / "state")
+
+
+def test_an_application_adopts_a_cloud(tmp_path: Path, reactor: Any) -> None:
+    application = Application("host")
+    cloud = Cloud(config(tmp_path), reactor, listen=False)
+    assert cloud.prepare() is True
+    cloud.setServiceParent(IServiceCollection(application))
+    assert next(type(child).__name__ for child in cloud) == "Database"
+    cloud.db.engine.dispose()
+
+
+def test_a_state_directory_is_private_and_has_one_cloud(tmp_path: Path, reactor: Any) -> None:
+    cloud = Cloud(config(tmp_path), reactor, listen=False)
+    cloud.prepare()
+    state = tmp_path / "state"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert stat.S_IMODE((state / "clouds.yaml").stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match="another cloudctl runs"):
+        Cloud(config(tmp_path), reactor, listen=False).prepare()
+    cloud.db.engine.dispose()
+
+
+def test_the_migrations_make_what_the_tables_say(tmp_path: Path, reactor: Any) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    cloud = Cloud(config(tmp_path), reactor, listen=False)
+    schema.prepare(cloud.db)
+    with cloud.db.engine.connect() as conn:
+        context = MigrationContext.configure(conn, opts={"compare_type": True})
+        # alembic's own table is not ours.
+        assert list(compare_metadata(context, metadata)) == []
+        assert set(metadata.tables) < set(inspect(conn).get_table_names())
+        assert schema.found_version(conn) == (schema.VERSION, schema.COMPATIBLE_FROM)
+    assert schema.prepare(cloud.db) is False
+    cloud.db.engine.dispose()
+
+
+def test_a_database_of_a_newer_release_is_refused(tmp_path: Path, reactor: Any) -> None:
+    cloud = Cloud(config(tmp_path), reactor, listen=False)
+    schema.prepare(cloud.db)
+
+    def newer(conn: Any, compatible_from: int) -> None:
+        conn.execute(schema.schema_version.update().values(version=99, compatible_from=compatible_from))
+
+    cloud.db.transact(False, newer, schema.VERSION)
+    assert schema.prepare(cloud.db) is False
+    cloud.db.transact(False, newer, 99)
+    with pytest.raises(ConfigError, match="version 99"):
+        schema.prepare(cloud.db)
+    cloud.db.engine.dispose()
+
+
+def test_a_second_start_bootstraps_nothing_anew(tmp_path: Path, reactor: Any) -> None:
+    first = Cloud(config(tmp_path), reactor, listen=False)
+    assert first.prepare({"admin": "a", "demo": "d"}) is True
+    text = (tmp_path / "state" / "clouds.yaml").read_text()
+    first.db.engine.dispose()
+    assert first._lock is not None
+    first._lock.close()
+    second = Cloud(config(tmp_path), reactor, listen=False)
+    assert second.prepare() is False
+    assert (tmp_path / "state" / "clouds.yaml").read_text() == text
+    second.db.engine.dispose()

@@ -1,0 +1,93 @@
+"""The command line: what is wrong is told in one line, and the exit status is 64."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from twisted.python.usage import UsageError
+
+from cloudctl import tap
+from tests.live.process import command
+
+
+def parse(*arguments: str) -> tap.Options:
+    options = tap.Options()
+    options.parseOptions(list(arguments))
+    return options
+
+
+def test_the_defaults_are_loopback_and_sqlite(tmp_path: Path) -> None:
+    made = parse(f"--state-dir={tmp_path}").config
+    assert made is not None
+    assert made.server.listen == ["tcp:8780:interface=127.0.0.1"]
+    assert made.server.ha_listen == ["tcp:15868:interface=127.0.0.1"]
+    assert made.database_url == f"sqlite:///{tmp_path}/cloudctl.sqlite"
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('state_dir = "elsewhere"\n[server]\nlisten = ["tcp:1"]\nha_listen = ["tcp:2"]\n')
+    made = parse(
+        f"--config={file}", "--listen=tcp:3", "--listen=unix:/tmp/x", "--state-dir=here", "--ha-listen="
+    ).config
+    assert made is not None
+    assert made.state_dir == Path("here").absolute()
+    assert (made.server.listen, made.server.ha_listen) == (["tcp:3", "unix:/tmp/x"], [])
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("[server]\nlisen = 1", "server.lisen: no such option"),
+        ("[server]\nlisten = 1", "server.listen: 1 is no list"),
+        ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is no endpoint"),
+        ("[sever]", "sever: no such section"),
+        ("[identity]\ntoken_lifetime = 0", "identity.token_lifetime"),
+        ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: a part of its path looks like a version"),
+        ("[driver.hypervisers.fake]", "driver.hypervisers: no such kind"),
+        ("x = [", "c.toml"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path: Path, toml: str, told: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(toml)
+    with pytest.raises(UsageError, match=told.replace("[", r"\[").replace(".", r"\.")):
+        parse(f"--config={file}")
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[server]\na = 1\nb = 2\n[tasks]\nslots = 0\n")
+    with pytest.raises(UsageError) as raised:
+        parse(f"--config={file}")
+    assert all(path in str(raised.value) for path in ("server.a", "server.b", "tasks.slots"))
+
+
+def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[server]\nlisen = 1\n")
+    for arguments in ([f"--config={file}"], ["--nonsense"]):
+        done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 64
+        assert "lisen" in done.stdout + done.stderr or "nonsense" in done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: no such driver; there are: fake"),
+        ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: no such option"),
+        ('[policy]\nfile = "/nonexistent"', "policy: /nonexistent"),
+    ],
+)
+def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str, told: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(toml)
+    arguments = [command("twist"), "cloudctl", f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    assert done.returncode == 64
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
