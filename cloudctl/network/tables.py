@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Index, Integer, String, Table, UniqueConstraint, or_
+from sqlalchemy import text as sql
 
 from cloudctl.db.columns import flag, identifier, json, metadata, optional_text, text, time
 

@@ -127,7 +127,7 @@ def test_a_wrong_group_is_refused(demo: Asking, version: str | None, body: dict[
 
 
 def test_members_of_a_group_are_kept_apart_or_together(demo: Asking, admin: Asking) -> None:
-    for policy, hosts in (("anti-affinity", 3), ("affinity", 1), ("soft-anti-affinity", 3)):
+    for policy, hosts in (("anti-affinity", 3), ("affinity", 1)):
         group_id = group(demo, "2.64", policy=policy).json()["server_group"]["id"]
         ids = []
         for number in range(3):
