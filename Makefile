@@ -52,8 +52,8 @@ bench: $(INSTALLED)
 	@set -e; for measure in benchmarks/tasks.py benchmarks/cloud.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 docs: $(INSTALLED)
-	$(BIN)/cloudctl docs api > docs/api.md
-	$(BIN)/cloudctl docs policy > etc/policy.toml
+	$(BIN)/cloudctl docs api > docs/api.md.new && mv docs/api.md.new docs/api.md
+	$(BIN)/cloudctl docs policy > etc/policy.toml.new && mv etc/policy.toml.new etc/policy.toml
 
 # Installs the newest versions that setup.cfg allows in a venv of its own and writes down what came of it.
 lock:

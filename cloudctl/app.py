@@ -73,6 +73,7 @@ from cloudctl.rest.site import CloudSite, Uploads
 from cloudctl.service import OrderedService, ThreadsService
 from cloudctl.tasks.audit import Audit
 from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.metrics import TaskMetrics
 from cloudctl.volume.bootstrap import bootstrap as bootstrap_volume
 from cloudctl.volume.options import VolumeOptions
 
@@ -187,6 +188,7 @@ class Cloud(OrderedService):
         self.host_watch = HostWatch(self.clock, self.db, self.drivers.hypervisor, compute)
         checks = {"hypervisor": audit.check(self.db, self.drivers.hypervisor)}
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
+        self.metrics.registry.register(TaskMetrics(self.engine, self.audit))
         self._order(listen)
 
     # -- parts
@@ -276,9 +278,11 @@ class Cloud(OrderedService):
         for kind in ("hypervisor", "volume", "network"):
             loader.check(getattr(self.drivers, kind), f"driver.{kind}.{getattr(self.config.drivers, kind)}")
         self.store.prepare()
+        is_new = self._bootstrap(passwords or {})
         self.uploads.sweep()
+        # Not before the first rows are there: the files that another process writes for them are no leftovers.
         recover(self.db, self.store)
-        return self._bootstrap(passwords or {})
+        return is_new
 
     def _lock_state_dir(self) -> None:
         """Two processes on one SQLite file would each believe the other's tasks to be dead."""
@@ -296,10 +300,17 @@ class Cloud(OrderedService):
         chosen = {user: passwords.get(user) or secrets.token_urlsafe(15) for user in ("admin", "demo")}
         hashing = self.hasher.hashing
         seed = Seed(hashing.hash(chosen["admin"]), hashing.hash(chosen["demo"]), self.identity_options.region)
+        return bool(self.db.transact(False, self._fill, seed, chosen))
+
+    def _fill(self, conn: Any, seed: Seed, chosen: Mapping[str, str]) -> bool:
+        """False if another process, which started at the same time, was first."""
+        schema.lock(conn)
+        if bootstrap.is_done(conn):
+            return False
+        self._first_rows(conn, seed)
         if not self._machinery.in_memory:
             # Before the commit: a crash between the two must not leave a cloud whose passwords nobody knows.
             bootstrap.write_clouds_yaml(self.config, chosen, self.identity_options.region)
-        self.db.transact(False, self._first_rows, seed)
         return True
 
     def _first_rows(self, conn: Any, seed: Seed) -> None:

@@ -10,7 +10,7 @@ import click
 from sqlalchemy import create_engine
 from twisted.internet.task import Clock
 
-from cloudctl import app, config, reference
+from cloudctl import app, config, reference, rule_list
 from cloudctl.db import schema
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.database import Database, Inline, create
@@ -58,6 +58,19 @@ def drivers() -> None:
         click.echo(f"{maker.kind:<12}{maker.name:<16}{maker.description}")
     for module, why in loader.failed_plugins().items():
         click.echo(f"{module}: {why}", err=True)
+
+
+@main.command()
+@click.option("--service", type=click.Choice(app.POLICIES), help="Only the rules of one service.")
+@click.pass_obj
+def policy(made: config.Config, service: str | None) -> None:
+    """List the rules in force, those of [policy] file among them, and the API calls that each one guards."""
+    override = Path(made.policy.file) if made.policy.file else None
+    try:
+        for line in rule_list.lines(reference.sample(), override, service):
+            click.echo(line)
+    except ConfigError as error:
+        raise Problem("; ".join(error.problems)) from None
 
 
 @main.group("keys")
@@ -128,7 +141,7 @@ def list_tasks(made: config.Config, state: tuple[str, ...], limit: int) -> None:
     found = database(made).transact(True, _rows, state, limit)
     for row in found:
         when = utc(row.submitted_at).isoformat(" ", "seconds")
-        told = f"{row.resource_id}  {row.step or ''}  {row.error or ''}"
+        told = f"{row.resource_id}  {row.request_id}  {row.step or ''}  {row.error or ''}"
         click.echo(f"{row.id:<8}{row.state:<10}{when}  {row.kind:<28}{told}")
 
 

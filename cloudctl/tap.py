@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
@@ -37,8 +37,15 @@ class Options(usage.Options):
 
     opt_l = opt_listen
 
+    def parseOptions(self, options: list[str] | None = None) -> None:
+        """As usage.Options has it, but what is wrong is told in one line, without the whole usage after it."""
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            stop(str(error))
+
     def postOptions(self) -> None:
-        """Read the configuration. Raises UsageError, which `twist` prints in one line before it exits with 64."""
+        """Read the configuration. Raises UsageError."""
         try:
             self.config = self._read()
         except ConfigError as error:
@@ -76,8 +83,15 @@ def check_endpoints(made: config.Config) -> None:
 
 
 def announce(made: config.Config) -> None:
-    """What a newcomer copies, on standard output beside the log."""
-    print(bootstrap.first_lines(made), flush=True)
+    """What a newcomer copies, as it is: `twist` turns what is printed into lines of its log."""
+    if sys.__stderr__ is not None:
+        print(bootstrap.first_lines(made), file=sys.__stderr__, flush=True)
+
+
+def stop(why: str) -> NoReturn:
+    """One line, and the status of a wrong command line (64)."""
+    print(f"cloudctl: {why}", file=sys.stderr)
+    raise SystemExit(os.EX_USAGE)
 
 
 def makeService(options: Options) -> IService:
@@ -92,6 +106,5 @@ def makeService(options: Options) -> IService:
         cloud.prepare(passwords)
         reactor.callWhenRunning(announce, options.config)
     except ConfigError as error:
-        print("cloudctl: " + "; ".join(error.problems), file=sys.stderr)
-        raise SystemExit(os.EX_USAGE) from None
+        stop("; ".join(error.problems))
     return cloud

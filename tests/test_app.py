@@ -127,3 +127,14 @@ def test_a_second_start_bootstraps_nothing_anew(tmp_path: Path, reactor: Any) ->
     assert second.prepare() is False
     assert (tmp_path / "state" / "clouds.yaml").read_text() == text
     second.db.engine.dispose()
+
+
+def test_the_metrics_tell_of_requests_and_tasks() -> None:
+    cloud = MemoryCloud()
+    demo = cloud.client("demo")
+    demo.post("/volume/v3/volumes", {"volume": {"size": 1}})
+    cloud.settle()
+    text = demo.get("/metrics").body.decode()
+    assert 'cloudctl_http_requests_total{api="volume",method="POST",status="202"} 1.0' in text
+    assert 'cloudctl_tasks_ended_total{kind="volume.volume.create",state="done"} 1.0' in text
+    assert "cloudctl_tasks_running 0.0" in text

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from twisted.python.usage import UsageError
 
 from cloudctl import tap
 from tests.live.process import command
@@ -50,19 +49,22 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("x = [", "c.toml"),
     ],
 )
-def test_a_wrong_option_is_named(tmp_path: Path, toml: str, told: str) -> None:
+def test_a_wrong_option_is_named(tmp_path: Path, toml: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "c.toml"
     file.write_text(toml)
-    with pytest.raises(UsageError, match=told.replace("[", r"\[").replace(".", r"\.")):
+    with pytest.raises(SystemExit) as raised:
         parse(f"--config={file}")
+    assert raised.value.code == 64
+    assert told in capsys.readouterr().err
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "c.toml"
     file.write_text("[server]\na = 1\nb = 2\n[tasks]\nslots = 0\n")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(SystemExit):
         parse(f"--config={file}")
-    assert all(path in str(raised.value) for path in ("server.a", "server.b", "tasks.slots"))
+    told = capsys.readouterr().err
+    assert all(path in told for path in ("server.a", "server.b", "tasks.slots"))
 
 
 def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
@@ -71,8 +73,8 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
     for arguments in ([f"--config={file}"], ["--nonsense"]):
         done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 64
-        assert "lisen" in done.stdout + done.stderr or "nonsense" in done.stdout + done.stderr
-        assert "Traceback" not in done.stdout + done.stderr
+        (line,) = (done.stdout + done.stderr).splitlines()
+        assert "lisen" in line or "nonsense" in line
 
 
 @pytest.mark.parametrize(

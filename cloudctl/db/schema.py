@@ -63,12 +63,16 @@ def upgrade(conn: Connection) -> None:
     """Run the migrations that are missing, in the caller's transaction."""
     from alembic import command
 
-    if conn.dialect.name == "postgresql":
-        # Two processes that start together must not both migrate.
-        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+    lock(conn)
     command.upgrade(alembic_config(conn), "head")
     conn.execute(schema_version.delete())
     conn.execute(schema_version.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
+
+
+def lock(conn: Connection) -> None:
+    """Until the end of this transaction, no other process prepares the database. With SQLite there is none."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
 
 
 def alembic_config(conn: Connection) -> Config:

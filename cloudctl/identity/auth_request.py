@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from cloudctl.identity.oauth_signatures import SignedRequest
 from cloudctl.identity.payload import Token
 
 
@@ -53,7 +54,14 @@ class ByToken:
     id: str
 
 
-Method = ByPassword | ByApplicationCredential | ByToken
+@frozen
+class ByOAuth:
+    """The request itself is signed with the secret of an access token."""
+
+    request: SignedRequest
+
+
+Method = ByPassword | ByApplicationCredential | ByToken | ByOAuth
 
 
 @frozen
@@ -81,8 +89,9 @@ Wish = ProjectName | DomainName | SystemWide | TrustName | Unscoped | None
 class Proof:
     """One method that succeeded.
 
-    `stored_hash` must still be the one in the database when the token is issued. `credential_id` and `trust_id` bind
-    the token to an application credential or a trust. `token` is the text's own content, not yet validated.
+    `stored_hash` must still be the one in the database when the token is issued. `credential_id`, `trust_id` and
+    `access_token_id` bind the token to an application credential, a trust or an OAuth access token. `token` is the
+    text's own content, not yet validated.
     """
 
     method: str
@@ -90,4 +99,5 @@ class Proof:
     stored_hash: str = ""
     credential_id: str = ""
     trust_id: str = ""
+    access_token_id: str = ""
     token: Token | None = None

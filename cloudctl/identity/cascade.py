@@ -15,6 +15,9 @@ from cloudctl.identity.tables import (
     implied_roles,
     limits,
     memberships,
+    oauth_access_roles,
+    oauth_access_tokens,
+    oauth_request_tokens,
     password_history,
     project_endpoint_groups,
     project_endpoints,
@@ -33,6 +36,8 @@ def of_user(conn: Connection, user_id: str) -> None:
     conn.execute(delete(credentials).where(credentials.c.user_id == user_id))
     delete_application_credentials(conn, application_credentials.c.user_id == user_id)
     conn.execute(delete(access_rules).where(access_rules.c.user_id == user_id))
+    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.user_id == user_id))
+    delete_access_tokens(conn, oauth_access_tokens.c.user_id == user_id)
     delete_trusts(conn, (trusts.c.trustor_user_id == user_id) | (trusts.c.trustee_user_id == user_id))
     epoch.changed(conn)
 
@@ -55,6 +60,8 @@ def of_project(conn: Connection, project_id: str) -> None:
     conn.execute(delete(credentials).where(credentials.c.project_id == project_id))
     delete_application_credentials(conn, application_credentials.c.project_id == project_id)
     delete_trusts(conn, trusts.c.project_id == project_id)
+    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.project_id == project_id))
+    delete_access_tokens(conn, oauth_access_tokens.c.project_id == project_id)
     for table in (project_endpoints, project_endpoint_groups):
         conn.execute(delete(table).where(table.c.project_id == project_id))
     conn.execute(update(users).where(users.c.default_project_id == project_id).values(default_project_id=None))
@@ -72,6 +79,8 @@ def of_role(conn: Connection, role_id: str) -> None:
     )
     delete_application_credentials(conn, application_credentials.c.id.in_(holding))
     delete_trusts(conn, trusts.c.id.in_(select(trust_roles.c.trust_id).where(trust_roles.c.role_id == role_id)))
+    given = select(oauth_access_roles.c.token_id).where(oauth_access_roles.c.role_id == role_id)
+    delete_access_tokens(conn, oauth_access_tokens.c.id.in_(given))
     epoch.changed(conn)
 
 
@@ -95,4 +104,14 @@ def delete_trusts(conn: Connection, which: ColumnElement[bool]) -> None:
     conn.execute(delete(credentials).where(credentials.c.trust_id.in_(ids)))
     conn.execute(delete(trusts).where(trusts.c.id.in_(ids)))
     delete_trusts(conn, trusts.c.redelegated_trust_id.in_(ids))
+    epoch.changed(conn)
+
+
+def delete_access_tokens(conn: Connection, which: ColumnElement[bool]) -> None:
+    """OAuth access tokens; the tokens that were made from them end."""
+    ids = list(conn.execute(select(oauth_access_tokens.c.id).where(which)).scalars())
+    if not ids:
+        return
+    conn.execute(delete(oauth_access_roles).where(oauth_access_roles.c.token_id.in_(ids)))
+    conn.execute(delete(oauth_access_tokens).where(oauth_access_tokens.c.id.in_(ids)))
     epoch.changed(conn)

@@ -78,7 +78,8 @@ _services = select(services).where(services.c.enabled).order_by(services.c.creat
 def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url: str) -> list[dict[str, Any]]:
     """As `token.catalog` shows it: enabled services in the order of their creation, endpoints by interface.
 
-    `project_id` is empty for a token without a project.
+    `project_id` is empty for a token without a project. A service without endpoints is there too, unless the project
+    sees chosen endpoints only.
     """
     values = {
         "base_url": base_url,
@@ -110,7 +111,7 @@ def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url:
             }
         )
     return [
-        {"id": row.id, "type": row.type, "name": row.name, "endpoints": found[row.id]}
+        {"id": row.id, "type": row.type, "name": row.name, "endpoints": found.get(row.id, [])}
         for row in conn.execute(_services)
-        if row.id in found
+        if row.id in found or chosen is None
     ]

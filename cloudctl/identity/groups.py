@@ -38,6 +38,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     records.keep(conn, projects, values["domain_id"], "domain")
     row = {
         "id": new_hex_id(),
+        "description": "",
         **values,
         "name_key": folded(values["name"]),
         "extra": own_attributes(values.get("extra", {})),

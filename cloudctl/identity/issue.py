@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import define
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table, select
 
 from cloudctl.db.columns import utc
 from cloudctl.errors import Forbidden, Unauthorized
@@ -27,7 +27,7 @@ from cloudctl.identity.auth_request import (
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import SYSTEM, UNSCOPED, Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.subject import Subject, invalid
-from cloudctl.identity.tables import application_credentials, projects, users
+from cloudctl.identity.tables import application_credentials, oauth_access_tokens, projects, users
 from cloudctl.identity.tables import trusts as trust_table
 
 
@@ -73,8 +73,12 @@ def issue(conn: Connection, proofs: Sequence[Proof], wish: Wish, options: Identi
             draft.delegation, draft.delegation_id = Delegation.APPLICATION_CREDENTIAL, proof.credential_id
         if proof.trust_id:
             draft.delegation, draft.delegation_id = Delegation.TRUST, proof.trust_id
+        if proof.access_token_id:
+            draft.delegation, draft.delegation_id = Delegation.OAUTH, proof.access_token_id
     if draft.delegation is Delegation.APPLICATION_CREDENTIAL:
-        _scope_of_credential(conn, draft, wish)
+        _scope_of_delegation(conn, draft, wish, application_credentials)
+    elif draft.delegation is Delegation.OAUTH:
+        _scope_of_delegation(conn, draft, wish, oauth_access_tokens)
     elif draft.delegation is Delegation.TRUST:
         _scope_of_trust(conn, draft, draft.delegation_id, now)
     elif isinstance(wish, TrustName):
@@ -117,6 +121,8 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
     delegation = origin.token.delegation
     if delegation is Delegation.TRUST:
         raise Forbidden("A token of a trust cannot be exchanged.")
+    if delegation is Delegation.OAUTH:
+        raise Forbidden("A token of an OAuth access token cannot be exchanged.")
     if delegation is Delegation.APPLICATION_CREDENTIAL and wish is not None:
         raise Forbidden("A token of an application credential cannot be given another scope.")
     if origin.token.scope.kind is ScopeKind.SYSTEM and isinstance(wish, ProjectName | DomainName | TrustName):
@@ -130,10 +136,9 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
 # -- scope
 
 
-def _scope_of_credential(conn: Connection, draft: Draft, wish: Wish) -> None:
-    """An application credential has one scope; another wish is refused."""
-    table = application_credentials.c
-    query = select(table.project_id, table.expires_at).where(table.id == draft.delegation_id)
+def _scope_of_delegation(conn: Connection, draft: Draft, wish: Wish, table: Table) -> None:
+    """An application credential and an access token have one scope; another wish is refused."""
+    query = select(table.c.project_id, table.c.expires_at).where(table.c.id == draft.delegation_id)
     row = conn.execute(query).first()
     if row is None:
         raise invalid()

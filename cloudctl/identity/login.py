@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, Connection, Row, select, update
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
-from cloudctl.identity import credentials, lockout, records
+from cloudctl.identity import credentials, lockout, oauth, records
 from cloudctl.identity.auth_request import (
     ByApplicationCredential,
+    ByOAuth,
     ByPassword,
     Method,
     ProjectName,
@@ -38,11 +39,13 @@ from cloudctl.identity.tokens import Tokens
 class Logins:
     """Issues tokens."""
 
-    def __init__(self, db: Database, tokens: Tokens, hasher: Hasher, options: IdentityOptions) -> None:
+    def __init__(self, db: Database, tokens: Tokens, hasher: Hasher, options: IdentityOptions, keys: Keys) -> None:
         self.db = db
         self.tokens = tokens
         self.hasher = hasher
         self.options = options
+        # Those of the credentials.
+        self.keys = keys
 
     async def login(self, methods: Sequence[Method], wish: Wish) -> tuple[str, Subject]:
         """The token string and what it stands for. Raises Unauthorized, Forbidden (a delegation that goes too far)."""
@@ -79,6 +82,9 @@ class Logins:
             return await self.prove_password(method.user, method.password)
         if isinstance(method, ByApplicationCredential):
             return await self._prove_credential(method)
+        if isinstance(method, ByOAuth):
+            row = await self.db.run(oauth.prove, method.request, self.keys, self._now())
+            return Proof("oauth1", row.user_id, access_token_id=row.id)
         token = self.tokens.unseal(method.id)
         return Proof("token", token.user_id, token=token)
 

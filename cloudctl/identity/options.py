@@ -60,5 +60,8 @@ class IdentityOptions:
     credential_limit: int = field(default=0, validator=ge(0))
     # How many times a trust may be passed on; 0: never.
     trust_redelegations: int = field(default=0, validator=and_(ge(0), le(3)))
+    # Seconds that OAuth tokens live; 0: for ever.
+    oauth_request_token_lifetime: int = field(default=28_800, validator=ge(0))
+    oauth_access_token_lifetime: int = field(default=86_400, validator=ge(0))
     maximum_project_depth: int = 5  # below the domain
     region: str = "RegionOne"

@@ -20,7 +20,7 @@ VERSION = 1
 # Version, methods, scope, delegation, issued, expires, epoch.
 HEAD = struct.Struct("!BBBBIIQ")
 AUDIT = 16  # random bytes
-METHODS = ("password", "token", "application_credential", "totp", "ec2credential")
+METHODS = ("password", "token", "application_credential", "totp", "ec2credential", "oauth1")
 
 
 class ScopeKind(IntEnum):
@@ -46,6 +46,7 @@ class Delegation(IntEnum):
     NONE = 0
     APPLICATION_CREDENTIAL = 1
     TRUST = 2
+    OAUTH = 3
 
 
 @frozen

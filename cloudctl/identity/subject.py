@@ -21,6 +21,8 @@ from cloudctl.identity.tables import (
     application_credential_roles,
     application_credential_rules,
     application_credentials,
+    oauth_access_roles,
+    oauth_access_tokens,
     projects,
     trust_roles,
     trusts,
@@ -74,6 +76,15 @@ class Trust:
 
 
 @frozen
+class Access:
+    """The OAuth access token of a token."""
+
+    id: str
+    consumer_id: str
+    expires_at: datetime | None
+
+
+@frozen
 class Subject:
     """A valid token, complete."""
 
@@ -84,12 +95,14 @@ class Subject:
     roles: tuple[Role, ...]
     credential: Credential | None = None
     trust: Trust | None = None
+    access: Access | None = None
 
     @property
     def ends_at(self) -> datetime:
         """When it, or what it was made from, expires."""
         times = [utc(self.token.expires_at)]
-        times += [made.expires_at for made in (self.credential, self.trust) if made is not None and made.expires_at]
+        origins = (self.credential, self.trust, self.access)
+        times += [made.expires_at for made in origins if made is not None and made.expires_at]
         return min(times)
 
     @property
@@ -110,6 +123,7 @@ class Subject:
             expires_at=float(self.token.expires_at),
             application_credential_id=credential.id if credential else "",
             trust_id=self.trust.id if self.trust else "",
+            oauth_access_token_id=self.access.id if self.access else "",
             restricted=credential is not None and not credential.unrestricted,
             access_rules=credential.access_rules if credential else None,
         )
@@ -141,9 +155,14 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     if trust is not None:
         given = select(trust_roles.c.role_id).where(trust_roles.c.trust_id == trust.id)
         roles = _restricted(conn, given, roles)
+    access = None
+    if token.delegation is Delegation.OAUTH:
+        access = _access(conn, token, now)
+        given = select(oauth_access_roles.c.role_id).where(oauth_access_roles.c.token_id == access.id)
+        roles = _restricted(conn, given, roles)
     if token.scope.kind is not ScopeKind.UNSCOPED and not roles:
         raise invalid()
-    return Subject(token, user, project, domain, roles, credential, trust)
+    return Subject(token, user, project, domain, roles, credential, trust, access)
 
 
 def invalid() -> Unauthorized:
@@ -215,6 +234,15 @@ def _trust(conn: Connection, token: Token, now: datetime) -> Trust:
     if token.user_id != (trustor.id if row.impersonation else trustee.id):
         raise invalid()
     return Trust(row.id, row.impersonation, trustor, trustee, row.expires_at)
+
+
+def _access(conn: Connection, token: Token, now: datetime) -> Access:
+    row = conn.execute(select(oauth_access_tokens).where(oauth_access_tokens.c.id == token.delegation_id)).first()
+    if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
+        raise invalid()
+    if row.user_id != token.user_id:
+        raise invalid()
+    return Access(row.id, row.consumer_id, row.expires_at)
 
 
 def _restricted(conn: Connection, query: Select[str], held: tuple[Role, ...]) -> tuple[Role, ...]:

@@ -344,6 +344,67 @@ trust_roles = Table(
     Index("ix_identity_trust_roles_role_id", "role_id"),
 )
 
+# Secrets are sealed with the credential keys. A request token is authorized once it has a user.
+oauth_consumers = Table(
+    "identity_oauth_consumers",
+    metadata,
+    identifier(),
+    optional_text("description", 65_536),
+    Column("secret", LargeBinary, nullable=False),
+    json("extra", dict),
+    time("created_at", nullable=False),
+    Index("ix_identity_oauth_consumers_order", "created_at", "id"),
+)
+
+oauth_request_tokens = Table(
+    "identity_oauth_request_tokens",
+    metadata,
+    identifier(),
+    text("consumer_id", 64),
+    Column("secret", LargeBinary, nullable=False),
+    text("project_id", 64),
+    optional_text("user_id", 64),
+    optional_text("verifier", 64),
+    json("role_ids", list),
+    time("expires_at"),
+    time("created_at", nullable=False),
+    Index("ix_identity_oauth_request_tokens_consumer_id", "consumer_id"),
+    Index("ix_identity_oauth_request_tokens_expires_at", "expires_at"),
+)
+
+oauth_access_tokens = Table(
+    "identity_oauth_access_tokens",
+    metadata,
+    identifier(),
+    text("consumer_id", 64),
+    Column("secret", LargeBinary, nullable=False),
+    text("project_id", 64),
+    text("user_id", 64),
+    time("expires_at"),
+    time("created_at", nullable=False),
+    Index("ix_identity_oauth_access_tokens_order", "user_id", "created_at", "id"),
+    Index("ix_identity_oauth_access_tokens_consumer_id", "consumer_id"),
+    Index("ix_identity_oauth_access_tokens_project_id", "project_id"),
+)
+
+oauth_access_roles = Table(
+    "identity_oauth_access_roles",
+    metadata,
+    Column("token_id", String(64), primary_key=True),
+    Column("role_id", String(64), primary_key=True),
+    Index("ix_identity_oauth_access_roles_role_id", "role_id"),
+)
+
+# Signed requests that were taken; `said_at` is the client's own time, in seconds since the epoch.
+oauth_nonces = Table(
+    "identity_oauth_nonces",
+    metadata,
+    Column("consumer_id", String(64), primary_key=True),
+    Column("said_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String(64), primary_key=True),
+    Index("ix_identity_oauth_nonces_said_at", "said_at"),
+)
+
 policies = Table(
     "identity_policies",
     metadata,

@@ -83,9 +83,9 @@ def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: i
     if new.redelegation_count > most_redelegations:
         raise Forbidden(f"A trust can be redelegated at most {most_redelegations} times.")
     held = effective.roles_on(conn, new.trustor_user_id, Scope(ScopeKind.PROJECT, new.project_id))
-    chosen = _chosen(new.roles, held)
+    given = chosen(new.roles, held)
     if new.redelegated:
-        _check_redelegation(conn, new, chosen, now)
+        _check_redelegation(conn, new, given, now)
     row = {
         "id": new_hex_id(),
         "trustor_user_id": new.trustor_user_id,
@@ -100,31 +100,32 @@ def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: i
         "created_at": now,
     }
     conn.execute(insert(trusts).values(row))
-    for role_id in chosen:
+    for role_id in given:
         conn.execute(insert(trust_roles).values(trust_id=row["id"], role_id=role_id))
     return get(conn, str(row["id"]), now)
 
 
-def _chosen(wanted: Sequence[RoleName], held: Sequence[Role]) -> set[str]:
+def chosen(wanted: Sequence[RoleName], held: Sequence[Role]) -> set[str]:
+    """The ids of the roles that are to be given away. Raises Forbidden for one that is not held, or none at all."""
     if not wanted:
-        raise Forbidden("A trust gives at least one role.")
-    chosen = set()
+        raise Forbidden("At least one role must be given.")
+    found = set()
     for name in wanted:
         matching = {role.id for role in held if name.id == role.id or (name.id is None and name.name == role.name)}
         if not matching:
             raise Forbidden(f"You do not have the role {(name.id or name.name or '')[:64]!r} in this project.")
-        chosen |= matching
-    return chosen
+        found |= matching
+    return found
 
 
-def _check_redelegation(conn: Connection, new: NewTrust, chosen: set[str], now: datetime) -> None:
+def _check_redelegation(conn: Connection, new: NewTrust, given: set[str], now: datetime) -> None:
     """A trust made from a trust gives no more and lasts no longer."""
     origin = get(conn, new.redelegated, now)
     allowed = effective.closure(conn, {role.id for role in roles_of(conn, origin.id)})
     wrong = {
         "The trust does not allow redelegation.": origin.redelegation_count < 1,
         "A redelegated trust is for the same project.": new.project_id != origin.project_id,
-        "A redelegated trust gives no role that the first one lacks.": not chosen <= allowed,
+        "A redelegated trust gives no role that the first one lacks.": not given <= allowed,
         "A redelegated trust impersonates only if the first one does.": new.impersonation and not origin.impersonation,
         "A redelegated trust has no number of uses.": new.remaining_uses is not None,
         "A redelegated trust is redelegated fewer times.": new.redelegation_count >= origin.redelegation_count,

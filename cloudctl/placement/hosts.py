@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db.columns import new_id
 from cloudctl.drivers.specs import HostInventory
@@ -68,9 +69,15 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
         if host.name in known:
             conn.execute(update(hosts).where(hosts.c.name == host.name).values(**values, **seen))
         else:
-            conn.execute(
-                insert(hosts).values(id=new_id(), service_id=new_id(), name=host.name, created_at=now, **values, **seen)
+            new = insert(hosts).values(
+                id=new_id(), service_id=new_id(), name=host.name, created_at=now, **values, **seen
             )
+            try:
+                with conn.begin_nested():
+                    conn.execute(new)
+            except IntegrityError:
+                # Another process, which started at the same time, was first.
+                continue
     gone = known.keys() - {host.name for host in found}
     if gone:
         conn.execute(update(hosts).where(hosts.c.name.in_(gone)).values(up=False))

@@ -35,6 +35,7 @@ class Identity:
     expires_at: float = 0.0
     application_credential_id: str = ""
     trust_id: str = ""
+    oauth_access_token_id: str = ""
     # A restricted application credential manages no credentials.
     restricted: bool = False
     access_rules: tuple[AccessRule, ...] | None = None

@@ -268,6 +268,15 @@ class Engine(Service):
         self._count(task, run.place.let_go)
 
     def _count(self, task: Task, let_go: str | None) -> None:
+        log.info(
+            "{request_id} task {id} {kind} of {type} {resource}: {state}",
+            request_id=task.request_id,
+            id=task.id,
+            kind=task.kind,
+            type=task.resource_type,
+            resource=task.resource_id,
+            state=let_go or "let go",
+        )
         if let_go in ENDED or let_go == HELD:
             self.counts.ended[task.kind, let_go] += 1
         else:

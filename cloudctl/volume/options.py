@@ -17,7 +17,7 @@ class VolumeOptions:
     # The name of this node, and of its backend, as administrators see them: `host@backend#backend`.
     host: str = "cloudctl"
     backend: str = "volumes"
-    # Quotas of a project that has none of its own; -1 is no limit. The last four are in GiB.
+    # Quotas of a project that has none of its own; -1 is no limit. The last three are in GiB.
     volumes: int = 10
     snapshots: int = 10
     backups: int = 10

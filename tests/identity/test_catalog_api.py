@@ -78,13 +78,18 @@ def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keyston
     password = {"user": {"id": keystone.made.admin_user_id, "password": "secret"}}
     system = {"identity": {"methods": ["password"], "password": password}, "scope": {"system": {"all": True}}}
     without = keystone.ask("POST", "/auth/tokens", {"auth": system}).json()["token"]["catalog"]
-    assert "object-store" not in [one["type"] for one in without]
+    assert "object-store" not in [one["type"] for one in without if one["endpoints"]]
     broken = "UPDATE identity_endpoints SET url = '$(nonsense)s' WHERE service_id = ?"
     keystone.db.transact(False, lambda conn: conn.exec_driver_sql(broken, (service,)) and None)
-    assert "object-store" not in [one["type"] for one in read(keystone, admin)]
+    assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
     for path, kind in ((f"/endpoints/{made['id']}", "endpoint"), (f"/services/{service}", "service")):
         keystone.ask("PATCH", path, {kind: {"enabled": False}}, admin)
-        assert "object-store" not in [one["type"] for one in read(keystone, admin)]
+        assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
+
+
+def test_a_service_without_endpoints_is_in_the_catalog(keystone: Any, admin: str) -> None:
+    service = keystone.make(admin, "services", "service", type="dns", name="designate")["id"]
+    assert {"id": service, "type": "dns", "name": "designate", "endpoints": []} in read(keystone, admin)
 
 
 def test_administrators_see_urls_and_not_what_they_are_made_of(keystone: Any, admin: str) -> None:

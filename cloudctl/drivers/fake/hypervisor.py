@@ -46,7 +46,7 @@ class Config:
     memory_mib: int = field(default=262144, validator=ge(1))
     disk_gib: int = field(default=4096, validator=ge(1))
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
-    durable: bool = False  # keep guests on disk: they outlive this process
+    durable: bool = True  # keep guests in the state directory, if there is one: they outlive this process
 
 
 @frozen
@@ -75,7 +75,7 @@ class Guest:
 
 
 def create(config: Config, resources: DriverResources) -> FakeHypervisor:
-    root = directory("hypervisor", config.durable, resources)
+    root = directory(config.durable, resources)
     names = [f"fake-{number}" for number in range(1, config.hosts + 1)]
     return FakeHypervisor(
         machines={

@@ -30,7 +30,7 @@ class Config:
     """`[driver.network.fake]`"""
 
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
-    durable: bool = False  # keep networks on disk: they outlive this process
+    durable: bool = True  # keep networks in the state directory, if there is one: they outlive this process
 
 
 @frozen
@@ -46,7 +46,7 @@ class Port:
 
 
 def create(config: Config, resources: DriverResources) -> FakeNetworkBackend:
-    root = directory("network", config.durable, resources)
+    root = directory(config.durable, resources)
     return FakeNetworkBackend(
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
         root=root,

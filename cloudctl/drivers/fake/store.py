@@ -17,9 +17,7 @@ from attrs import define, field, frozen
 from cattrs import Converter
 
 from cloudctl.drivers.errors import DriverError, Unfit, Unusable
-from cloudctl.drivers.interfaces import Kind
 from cloudctl.drivers.specs import DriverResources, ImageSource
-from cloudctl.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -102,10 +100,8 @@ def write(file: Path, data: bytes) -> None:
     beside.replace(file)
 
 
-def directory(kind: Kind, durable: bool, resources: DriverResources) -> Path | None:
-    """Where a fake of this kind keeps its stores; None: in memory. Raises ConfigError."""
-    if durable and resources.state_dir is None:
-        raise ConfigError([f"driver.{kind}.fake.durable: needs a state directory, and none is configured"])
+def directory(durable: bool, resources: DriverResources) -> Path | None:
+    """Where a fake keeps its stores; None: in memory, as in a cloud that has no state directory."""
     return resources.state_dir if durable else None
 
 

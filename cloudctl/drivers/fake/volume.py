@@ -32,7 +32,7 @@ class Config:
 
     total_gib: int = field(default=10240, validator=ge(1))
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
-    durable: bool = False  # keep volumes on disk: they outlive this process
+    durable: bool = True  # keep volumes in the state directory, if there is one: they outlive this process
 
 
 @frozen
@@ -56,7 +56,7 @@ class Snapshot:
 
 
 def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
-    root = directory("volume", config.durable, resources)
+    root = directory(config.durable, resources)
     return FakeVolumeBackend(
         total_gib=config.total_gib,
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),

@@ -14,6 +14,7 @@ from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoi
 from cloudctl.identity.api.grants import Grants
 from cloudctl.identity.api.groups import Groups
 from cloudctl.identity.api.limits import Limits, RegisteredLimits
+from cloudctl.identity.api.oauth import AccessTokens, Consumers, OAuthTokens
 from cloudctl.identity.api.policies import Policies
 from cloudctl.identity.api.project_tags import ProjectTags
 from cloudctl.identity.api.projects import Projects
@@ -50,7 +51,7 @@ def build(
     `credential_keys` seal what is stored as credentials. `instance_ha_url`: what the catalog says; empty: the host
     asked, port 15868.
     """
-    logins = Logins(db, tokens, hasher, options)
+    logins = Logins(db, tokens, hasher, options, credential_keys)
     users = Users(db, logins, hasher, options)
     auth_tokens = AuthTokens(db, tokens, logins, options, instance_ha_url)
     resources = (
@@ -78,6 +79,9 @@ def build(
         Ec2Credentials(db, credential_keys, options),
         SignedTokens(logins, credential_keys, auth_tokens),
         Trusts(db, options),
+        Consumers(db, credential_keys),
+        OAuthTokens(db, credential_keys, options),
+        AccessTokens(db),
         Policies(db),
         RegisteredLimits(db),
         Limits(db),

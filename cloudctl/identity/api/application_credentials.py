@@ -191,9 +191,9 @@ class AccessRules:
 
 
 def check_not_delegated(call: Call) -> None:
-    """A trust's token sees no application credentials. Raises Forbidden."""
-    if call.identity.trust_id:
-        raise Forbidden("A token of a trust cannot be used for application credentials.")
+    """Neither a trust's token nor an OAuth token sees any. Raises Forbidden."""
+    if call.identity.trust_id or call.identity.oauth_access_token_id:
+        raise Forbidden("A token of a trust or of an OAuth access token cannot be used for application credentials.")
 
 
 def check_may_manage(call: Call) -> None:

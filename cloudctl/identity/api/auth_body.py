@@ -5,6 +5,7 @@ Keys that are not known are ignored, as stock services do here. Reference: ident
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +13,7 @@ from attrs import frozen
 from cloudctl.errors import Invalid, Unauthorized
 from cloudctl.identity.auth_request import (
     ByApplicationCredential,
+    ByOAuth,
     ByPassword,
     ByToken,
     DomainName,
@@ -23,6 +25,7 @@ from cloudctl.identity.auth_request import (
     UserName,
     Wish,
 )
+from cloudctl.identity.oauth_signatures import SignedRequest
 from cloudctl.rest.body import MISSING, Missing, extra, structure
 from cloudctl.rest.faults import UNAUTHENTICATED
 
@@ -118,16 +121,19 @@ IDENTITY = "$.auth.identity"
 SCOPE = "$.auth.scope"
 
 
-def methods(request: AuthRequest) -> list[Method]:
-    """Raises Invalid for a method without its object, Unauthorized for one that is not offered or for none at all."""
+def methods(request: AuthRequest, signed: Callable[[], SignedRequest]) -> list[Method]:
+    """`signed`: the request itself, for the method that looks at it.
+
+    Raises Invalid for a method without its object, Unauthorized for one that is not offered or for none at all.
+    """
     identity = request.auth.identity
-    chosen = [_method(identity, name) for name in dict.fromkeys(identity.methods)]
+    chosen = [_method(identity, name, signed) for name in dict.fromkeys(identity.methods)]
     if not chosen:
         raise Unauthorized(UNAUTHENTICATED)
     return chosen
 
 
-def _method(identity: IdentityBody, name: str) -> Method:
+def _method(identity: IdentityBody, name: str, signed: Callable[[], SignedRequest]) -> Method:
     if name == "password" and identity.password is not MISSING:
         user = identity.password.user
         return ByPassword(_user(user, f"{IDENTITY}.password.user"), user.password)
@@ -135,6 +141,8 @@ def _method(identity: IdentityBody, name: str) -> Method:
         return ByToken(identity.token.id)
     if name == "application_credential" and identity.application_credential is not MISSING:
         return _credential(identity.application_credential, f"{IDENTITY}.application_credential")
+    if name == "oauth1":
+        return ByOAuth(signed())
     if name in ("password", "token", "application_credential"):
         raise Invalid(f"'{name}' is a required property @ {IDENTITY}")
     raise Unauthorized(UNAUTHENTICATED)

@@ -11,6 +11,7 @@ from cloudctl.db.columns import seconds, utc
 from cloudctl.errors import NotFound, Unauthorized
 from cloudctl.identity import catalog, revocation, subject
 from cloudctl.identity.api.auth_body import AuthRequest, methods, wish
+from cloudctl.identity.api.oauth import signed_request
 from cloudctl.identity.login import Logins
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import ScopeKind, Token
@@ -40,7 +41,7 @@ class AuthTokens:
     async def create(self, call: Call, body: AuthRequest) -> Reply:
         """Issue a token"""
         presented = call.header("X-Auth-Token")
-        chosen, scope = methods(body), wish(body)
+        chosen, scope = methods(body, lambda: signed_request(call)), wish(body)
         if presented is not None:
             # Stock clients send none; one that is sent must be good.
             await self.tokens.authenticate(presented)
@@ -164,4 +165,6 @@ def view(found: Subject) -> dict[str, Any]:
             "trustor_user": {"id": trust.trustor.id},
             "trustee_user": {"id": trust.trustee.id},
         }
+    if found.access is not None:
+        shown["OS-OAUTH1"] = {"access_token_id": found.access.id, "consumer_id": found.access.consumer_id}
     return shown

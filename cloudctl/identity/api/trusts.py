@@ -52,8 +52,8 @@ class Trusts:
     @routes.post("/OS-TRUST/trusts", policy="identity:create_trust", status=201, body=Body(CreateTrust, key="trust"))
     async def create(self, call: Call, body: CreateTrust) -> dict[str, Any]:
         """Let another user act with some of one's own roles"""
-        if call.identity.application_credential_id:
-            raise Forbidden("A token of an application credential cannot create trusts.")
+        if call.identity.application_credential_id or call.identity.oauth_access_token_id:
+            raise Forbidden("A token of an application credential or of an OAuth access token cannot create trusts.")
         if body.trustor_user_id != call.user_id:
             raise Forbidden("Only the trustor can create a trust.")
         if not call.project_id:

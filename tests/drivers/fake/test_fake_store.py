@@ -9,13 +9,13 @@ import sys
 
 import pytest
 from attrs import frozen
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake import hypervisor
 from cloudctl.drivers.fake.store import Directory, Memory
 from cloudctl.drivers.specs import DriverResources, Power
-from cloudctl.errors import ConfigError
 
 
 @frozen
@@ -64,15 +64,17 @@ def test_a_damaged_file_is_named(tmp_path):
         Directory(Thing, tmp_path).values()
 
 
-def test_durable_without_a_directory_is_a_wrong_configuration():
-    with pytest.raises(ConfigError) as caught:
-        hypervisor.create(hypervisor.Config(durable=True), DriverResources(clock=Clock(), name="fake"))
-    assert caught.value.problems == ["driver.hypervisor.fake.durable: needs a state directory, and none is configured"]
+def test_without_a_state_directory_it_is_in_memory():
+    driver = hypervisor.create(hypervisor.Config(), DriverResources(clock=Clock(), name="fake"))
+    found = []
+    ensureDeferred(driver.inventory()).addCallback(found.append)
+    assert found == [()]
 
 
 WRITER = """
 import sys
 from pathlib import Path
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 from cloudctl.drivers.fake.hypervisor import Config, create

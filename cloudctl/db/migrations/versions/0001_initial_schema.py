@@ -311,6 +311,70 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_memberships_user_id", ["user_id"], unique=False)
 
     op.create_table(
+        "identity_oauth_access_roles",
+        sa.Column("token_id", sa.String(length=64), nullable=False),
+        sa.Column("role_id", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("token_id", "role_id", name=op.f("pk_identity_oauth_access_roles")),
+    )
+    with op.batch_alter_table("identity_oauth_access_roles", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_oauth_access_roles_role_id", ["role_id"], unique=False)
+
+    op.create_table(
+        "identity_oauth_access_tokens",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("consumer_id", sa.String(length=64), nullable=False),
+        sa.Column("secret", sa.LargeBinary(), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.String(length=64), nullable=False),
+        sa.Column("expires_at", sa.DateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_oauth_access_tokens")),
+    )
+    with op.batch_alter_table("identity_oauth_access_tokens", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_oauth_access_tokens_consumer_id", ["consumer_id"], unique=False)
+        batch_op.create_index("ix_identity_oauth_access_tokens_order", ["user_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_identity_oauth_access_tokens_project_id", ["project_id"], unique=False)
+
+    op.create_table(
+        "identity_oauth_consumers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=65536), nullable=True),
+        sa.Column("secret", sa.LargeBinary(), nullable=False),
+        sa.Column("extra", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_oauth_consumers")),
+    )
+    with op.batch_alter_table("identity_oauth_consumers", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_oauth_consumers_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
+        "identity_oauth_nonces",
+        sa.Column("consumer_id", sa.String(length=64), nullable=False),
+        sa.Column("said_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("consumer_id", "said_at", "digest", name=op.f("pk_identity_oauth_nonces")),
+    )
+    with op.batch_alter_table("identity_oauth_nonces", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_oauth_nonces_said_at", ["said_at"], unique=False)
+
+    op.create_table(
+        "identity_oauth_request_tokens",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("consumer_id", sa.String(length=64), nullable=False),
+        sa.Column("secret", sa.LargeBinary(), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.String(length=64), nullable=True),
+        sa.Column("verifier", sa.String(length=64), nullable=True),
+        sa.Column("role_ids", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("expires_at", sa.DateTime(), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_oauth_request_tokens")),
+    )
+    with op.batch_alter_table("identity_oauth_request_tokens", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_oauth_request_tokens_consumer_id", ["consumer_id"], unique=False)
+        batch_op.create_index("ix_identity_oauth_request_tokens_expires_at", ["expires_at"], unique=False)
+
+    op.create_table(
         "identity_password_history",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("user_id", sa.String(length=64), nullable=False),
@@ -1393,6 +1457,29 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_password_history_user_id")
 
     op.drop_table("identity_password_history")
+    with op.batch_alter_table("identity_oauth_request_tokens", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_oauth_request_tokens_expires_at")
+        batch_op.drop_index("ix_identity_oauth_request_tokens_consumer_id")
+
+    op.drop_table("identity_oauth_request_tokens")
+    with op.batch_alter_table("identity_oauth_nonces", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_oauth_nonces_said_at")
+
+    op.drop_table("identity_oauth_nonces")
+    with op.batch_alter_table("identity_oauth_consumers", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_oauth_consumers_order")
+
+    op.drop_table("identity_oauth_consumers")
+    with op.batch_alter_table("identity_oauth_access_tokens", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_oauth_access_tokens_project_id")
+        batch_op.drop_index("ix_identity_oauth_access_tokens_order")
+        batch_op.drop_index("ix_identity_oauth_access_tokens_consumer_id")
+
+    op.drop_table("identity_oauth_access_tokens")
+    with op.batch_alter_table("identity_oauth_access_roles", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_oauth_access_roles_role_id")
+
+    op.drop_table("identity_oauth_access_roles")
     with op.batch_alter_table("identity_memberships", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_memberships_user_id")
 

@@ -1,0 +1,253 @@
+"""OAuth 1.0a: a user lets a consumer act with some of the user's roles in one project, without giving it a password.
+
+A consumer asks for a request token, the user authorizes that, the consumer exchanges it for an access token and logs in
+with it. Whatever is wrong with a signed request is answered in one wording. Secrets are sealed with the keys of the
+credentials: to check a signature they must be read. Reference: RFC 5849; OS-OAUTH1 of the Identity API v3.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+
+from cloudctl.db.columns import new_hex_id, seconds
+from cloudctl.errors import Conflict
+from cloudctl.identity import cascade, effective, oauth_signatures, records, subject
+from cloudctl.identity.oauth_signatures import WINDOW, BadSignature, SignedRequest
+from cloudctl.identity.payload import Keys, Scope, ScopeKind
+from cloudctl.identity.tables import (
+    oauth_access_roles,
+    oauth_access_tokens,
+    oauth_consumers,
+    oauth_nonces,
+    oauth_request_tokens,
+    projects,
+    roles,
+    users,
+)
+from cloudctl.identity.trusts import RoleName, chosen
+from cloudctl.rest.listing import Listing
+
+VERIFIER = string.ascii_letters + string.digits
+VERIFIER_LENGTH = 12
+
+CONSUMERS = Listing(
+    oauth_consumers,
+    sort_keys={"id": oauth_consumers.c.id, "created_at": oauth_consumers.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={},
+)
+ACCESS_TOKENS = Listing(
+    oauth_access_tokens,
+    sort_keys={"id": oauth_access_tokens.c.id, "created_at": oauth_access_tokens.c.created_at},
+    order=(("created_at", "asc"),),
+    filters={},
+)
+
+
+@frozen
+class Issued:
+    """A request token or an access token as its consumer gets it, this once."""
+
+    id: str
+    secret: str
+    expires_at: datetime | None
+
+
+# -- consumers
+
+
+def get_consumer(conn: Connection, consumer_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return records.get(conn, oauth_consumers, consumer_id, "consumer")
+
+
+def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: datetime) -> tuple[Row[Any], str]:
+    """`values`: description, extra. The consumer and its secret. Raises Invalid."""
+    secret = secrets.token_hex(16)
+    row: dict[str, Any] = {
+        "id": new_hex_id(),
+        "description": values.get("description"),
+        "secret": _sealed(secret, keys),
+        "extra": records.own_attributes(values.get("extra", {})),
+        "created_at": now,
+    }
+    conn.execute(insert(oauth_consumers).values(row))
+    return get_consumer(conn, row["id"]), secret
+
+
+def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any]) -> Row[Any]:
+    """Raises NotFound, Invalid."""
+    before = get_consumer(conn, consumer_id)
+    values = dict(changes)
+    if "extra" in values:
+        values["extra"] = records.own_attributes(values["extra"], before.extra)
+    if values:
+        conn.execute(update(oauth_consumers).where(oauth_consumers.c.id == consumer_id).values(values))
+    return get_consumer(conn, consumer_id)
+
+
+def remove_consumer(conn: Connection, consumer_id: str) -> None:
+    """With its tokens, and the tokens that were made from them. Raises NotFound."""
+    get_consumer(conn, consumer_id)
+    records.claim(conn, oauth_consumers, consumer_id)
+    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.consumer_id == consumer_id))
+    cascade.delete_access_tokens(conn, oauth_access_tokens.c.consumer_id == consumer_id)
+    conn.execute(delete(oauth_nonces).where(oauth_nonces.c.consumer_id == consumer_id))
+    conn.execute(delete(oauth_consumers).where(oauth_consumers.c.id == consumer_id))
+
+
+# -- the way to an access token
+
+
+def request_token(
+    conn: Connection, request: SignedRequest, project_id: str, keys: Keys, now: datetime, lifetime: int
+) -> Issued:
+    """Step one. `lifetime` in seconds, 0: for ever. Raises Unauthorized, NotFound (the project)."""
+    consumer = _signed(conn, request, None, keys, now)[0]
+    records.keep(conn, projects, project_id, "project")
+    # They were never authorized, or never fetched.
+    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.expires_at <= now))
+    issued = _new(now, lifetime)
+    row = {
+        "id": issued.id,
+        "consumer_id": consumer.id,
+        "secret": _sealed(issued.secret, keys),
+        "project_id": project_id,
+        "role_ids": [],
+        "expires_at": issued.expires_at,
+        "created_at": now,
+    }
+    conn.execute(insert(oauth_request_tokens).values(row))
+    return issued
+
+
+def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[RoleName], now: datetime) -> str:
+    """Step two, by the user: which of one's roles to give. The verifier, which the user hands to the consumer.
+
+    Raises NotFound (also one that has expired), Forbidden (a role that the user lacks), Conflict (already authorized).
+    """
+    row = records.get(conn, oauth_request_tokens, token_id, "request token")
+    if _has_expired(row, now):
+        raise records.not_found("request token", token_id)
+    scope = Scope(ScopeKind.PROJECT, row.project_id)
+    held = effective.roles_on(conn, user_id, scope) if subject.may_have(conn, user_id, scope) else ()
+    given = chosen(wanted, held)
+    verifier = "".join(secrets.choice(VERIFIER) for _ in range(VERIFIER_LENGTH))
+    table = oauth_request_tokens
+    free = update(table).where(table.c.id == token_id, table.c.user_id.is_(None))
+    if conn.execute(free.values(user_id=user_id, verifier=verifier, role_ids=sorted(given))).rowcount != 1:
+        raise Conflict("The request token has been authorized already.")
+    return verifier
+
+
+def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: datetime, lifetime: int) -> Issued:
+    """Step three: exchange an authorized request token, which ends with that.
+
+    Raises Unauthorized; NotFound if what it is for is deleted at this moment.
+    """
+    consumer, asked = _signed(conn, request, oauth_request_tokens, keys, now)
+    right = secrets.compare_digest((asked.verifier or "").encode(), request.verifier.encode())
+    if not asked.verifier or not right:
+        raise subject.invalid()
+    if conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.id == asked.id)).rowcount != 1:
+        raise subject.invalid()
+    records.keep(conn, oauth_consumers, consumer.id, "consumer")
+    records.keep(conn, users, asked.user_id, "user")
+    issued = _new(now, lifetime)
+    row = {
+        "id": issued.id,
+        "consumer_id": consumer.id,
+        "secret": _sealed(issued.secret, keys),
+        "project_id": asked.project_id,
+        "user_id": asked.user_id,
+        "expires_at": issued.expires_at,
+        "created_at": now,
+    }
+    conn.execute(insert(oauth_access_tokens).values(row))
+    for role_id in asked.role_ids:
+        conn.execute(insert(oauth_access_roles).values(token_id=issued.id, role_id=role_id))
+    return issued
+
+
+def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -> Row[Any]:
+    """The access token that signed a login. Raises Unauthorized."""
+    found: Row[Any] = _signed(conn, request, oauth_access_tokens, keys, now)[1]
+    return found
+
+
+# -- access tokens of a user
+
+
+def get_access_token(conn: Connection, user_id: str, token_id: str) -> Row[Any]:
+    """Raises NotFound; so is another user's."""
+    row = records.get(conn, oauth_access_tokens, token_id, "access token")
+    if row.user_id != user_id:
+        raise records.not_found("access token", token_id)
+    return row
+
+
+def roles_of(conn: Connection, user_id: str, token_id: str) -> list[Row[Any]]:
+    """By name. Raises NotFound."""
+    get_access_token(conn, user_id, token_id)
+    given = select(oauth_access_roles.c.role_id).where(oauth_access_roles.c.token_id == token_id)
+    return list(conn.execute(select(roles).where(roles.c.id.in_(given)).order_by(roles.c.name)))
+
+
+def remove_access_token(conn: Connection, user_id: str, token_id: str) -> None:
+    """The tokens that were made from it end. Raises NotFound."""
+    get_access_token(conn, user_id, token_id)
+    cascade.delete_access_tokens(conn, oauth_access_tokens.c.id == token_id)
+
+
+# -- signatures
+
+
+def _signed(
+    conn: Connection, request: SignedRequest, table: Table | None, keys: Keys, now: datetime
+) -> tuple[Row[Any], Any]:
+    """The consumer, and its token in `table` if the step has one, that signed the request. Raises Unauthorized."""
+    query = select(oauth_consumers).where(oauth_consumers.c.id == request.consumer_id)
+    consumer = conn.execute(query).first()
+    token = None
+    if table is not None:
+        where = (table.c.id == request.token_id, table.c.consumer_id == request.consumer_id)
+        token = conn.execute(select(table).where(*where)).first()
+    try:
+        # Computed whoever asks, so that an unknown consumer takes as long as a wrong secret.
+        oauth_signatures.check(request, _secret(consumer, keys), _secret(token, keys), seconds(now))
+        fresh = _take_nonce(conn, request, now) if consumer is not None else False
+    except BadSignature:
+        raise subject.invalid() from None
+    if consumer is None or not fresh or (table is not None and (token is None or _has_expired(token, now))):
+        raise subject.invalid()
+    return consumer, token
+
+
+def _secret(row: Row[Any] | None, keys: Keys) -> str:
+    return "" if row is None else keys.fernet().decrypt(bytes(row.secret)).decode()
+
+
+def _take_nonce(conn: Connection, request: SignedRequest, now: datetime) -> bool:
+    """Whether the request is the first with its nonce. Older ones are refused for their time."""
+    conn.execute(delete(oauth_nonces).where(oauth_nonces.c.said_at < int(seconds(now)) - WINDOW))
+    key = {"consumer_id": request.consumer_id, "said_at": request.timestamp, "digest": request.nonce}
+    return records.put(conn, oauth_nonces, **key)
+
+
+def _sealed(secret: str, keys: Keys) -> bytes:
+    return keys.fernet().encrypt(secret.encode())
+
+
+def _new(now: datetime, lifetime: int) -> Issued:
+    return Issued(new_hex_id(), secrets.token_hex(16), now + timedelta(seconds=lifetime) if lifetime else None)
+
+
+def _has_expired(row: Row[Any], now: datetime) -> bool:
+    return row.expires_at is not None and bool(row.expires_at <= now)

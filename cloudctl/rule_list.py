@@ -1,0 +1,45 @@
+"""What `cloudctl policy` prints: every rule, its expression, and the API calls that it guards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cloudctl import app
+from cloudctl.app import Cloud
+from cloudctl.rest import policy
+from cloudctl.rest.app import ApiApp
+
+
+def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> Iterator[str]:
+    """The rules with those of an operator's file, by service; only those of one service if it is named.
+
+    `cloud` is any cloud as it is composed: its Operations are listed. A rule that guards no call by itself is asked
+    within calls, or named by other rules. Raises ConfigError: a file or a rule that cannot be understood.
+    """
+    shipped = {**policy.PERSONAS, **policy.shipped(app.POLICIES)}
+    chosen = policy.load(app.POLICIES, override)
+    calls = guarded(cloud)
+    for name, text in shipped.items():
+        if service is not None and name.partition(":")[0] != service:
+            continue
+        rule = chosen.rules[name].text
+        yield f"{name} = {rule}"
+        if rule != text:
+            yield f"    overridden; as shipped: {text}"
+        for call in calls.get(name, ()):
+            yield f"    {call}"
+
+
+def guarded(cloud: Cloud) -> Mapping[str, list[str]]:
+    """Rule → the calls that ask for it: `GET /identity/v3/users`."""
+    found: dict[str, list[str]] = {}
+    served: list[tuple[str, ApiApp]] = [(f"/{name}", api) for name, api in cloud.apis.items()]
+    for prefix, api in [*served, ("", cloud.ha_api), ("", cloud.root_api)]:
+        for path, operation in api.operations:
+            if operation.policy is not None:
+                shown = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", prefix + path)
+                call = " ".join(filter(None, (operation.method, shown, operation.action)))
+                found.setdefault(operation.policy, []).append(call)
+    return found

@@ -1,0 +1,75 @@
+"""Which disks a server can have. Reference: compute.md, section 5.3."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.compute.block_devices import Device, arrange, named, next_name
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.errors import Forbidden, Invalid
+
+OPTIONS = ComputeOptions()
+IMAGE_DISK = Device("image", "local", "I", boot_index=0)
+
+
+def volume(index: int | None = None, **fields: object) -> Device:
+    return Device("volume", "volume", "V", boot_index=index, **fields)  # type: ignore[arg-type]  # a test's shorthand
+
+
+def test_an_image_alone_is_the_root_disk_with_the_flavors_extras() -> None:
+    found = arrange([], "I", 3, 512, OPTIONS)
+    assert (found.volumes, found.image_id, found.ephemeral_gib, found.swap_mib) == ((), "I", 3, 512)
+
+
+def test_the_images_own_disk_may_be_named() -> None:
+    assert arrange([IMAGE_DISK], "I", 0, 0, OPTIONS).volumes == ()
+
+
+def test_volumes_are_in_the_order_of_booting() -> None:
+    found = arrange([volume(None), volume(1), volume(0)], "", 0, 0, OPTIONS)
+    assert [device.boot_index for device in found.volumes] == [0, 1, None]
+
+
+def test_local_disks_replace_the_flavors_extras() -> None:
+    blank = Device("blank", "local", volume_size=2)
+    swap = Device("blank", "local", volume_size=100, guest_format="swap")
+    found = arrange([IMAGE_DISK, blank, swap], "I", 5, 512, OPTIONS)
+    assert (found.ephemeral_gib, found.swap_mib) == (2, 100)
+
+
+@pytest.mark.parametrize(
+    ("devices", "image"),
+    [
+        ([volume(None)], ""),
+        ([volume(1)], ""),
+        ([volume(0), volume(0)], ""),
+        ([volume(0), volume(2)], ""),
+        ([volume(0)], "I"),
+        ([IMAGE_DISK], "J"),
+        ([Device("image", "local", "I", boot_index=1)], "I"),
+        ([Device("blank", "local", volume_size=6)], "I"),
+        ([Device("blank", "local", volume_size=600, guest_format="swap")], "I"),
+        ([Device("blank", "local", guest_format="swap")] * 2, "I"),
+        ([Device("blank", "local", "x")], "I"),
+        ([Device("blank", "local", volume_size=1)] * 4, "I"),
+        ([Device("snapshot", "local", "S")], "I"),
+        ([Device("blank", "local", volume_size=1, volume_type="fast")], "I"),
+        ([Device("image", "volume", "I", boot_index=0)], ""),
+    ],
+)
+def test_a_wish_that_cannot_be_is_refused(devices: list[Device], image: str) -> None:
+    with pytest.raises(Invalid):
+        arrange(devices, image, 5, 512, OPTIONS)
+
+
+def test_too_many_volumes_are_refused() -> None:
+    with pytest.raises(Forbidden):
+        arrange([volume(None)] * 27, "I", 0, 0, OPTIONS)
+
+
+def test_devices_get_the_first_free_name() -> None:
+    found = named([volume(0), volume(None), volume(None, device_name="/dev/vdb"), volume(None)], has_image=False)
+    assert [device.device_name for device in found] == ["/dev/vda", "/dev/vdc", "/dev/vdb", "/dev/vdd"]
+    found = named([volume(None), volume(None)], has_image=True)
+    assert [device.device_name for device in found] == ["/dev/vdb", "/dev/vdc"]
+    assert next_name([f"/dev/vd{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]) == "/dev/vdaa"

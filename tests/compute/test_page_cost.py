@@ -1,0 +1,76 @@
+"""A page of servers costs the same number of statements however many servers it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import LATEST, Asking
+
+
+@contextmanager
+def counted(cloud: MemoryCloud) -> Iterator[list[str]]:
+    """The statements that run meanwhile, without those of the token."""
+    seen: list[str] = []
+
+    def see(_conn: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement not in ("BEGIN", "BEGIN IMMEDIATE") and "identity" not in statement:
+            seen.append(statement)
+
+    event.listen(cloud.db.engine, "before_cursor_execute", see)
+    try:
+        yield seen
+    finally:
+        event.remove(cloud.db.engine, "before_cursor_execute", see)
+
+
+def test_the_number_of_statements_does_not_depend_on_the_number_of_servers(demo: Asking, cloud: MemoryCloud) -> None:
+    counts = []
+    for number in range(3):
+        demo.boot(name=f"vm{number}")
+        with counted(cloud) as seen:
+            assert len(demo.get("/servers/detail", LATEST).json()["servers"]) == number + 1
+        counts.append(len(seen))
+    assert len(set(counts)) == 1
+    assert counts[0] <= 5
+
+
+def test_one_server_is_at_most_four_statements(demo: Asking, cloud: MemoryCloud) -> None:
+    server_id = demo.boot()
+    with counted(cloud) as seen:
+        demo.server(server_id)
+    assert 1 <= len(seen) <= 4, seen
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("project_id = 'p' AND deleted_at IS NULL ORDER BY created_at DESC, id DESC", "ix_servers_project"),
+        ("deleted_at IS NULL ORDER BY created_at DESC, id DESC", "ix_servers_created"),
+        ("project_id = 'p' AND updated_at >= '2026' AND id <> ''", "ix_servers_updated"),
+        ("host = 'h' AND deleted_at IS NULL", "ix_servers_host"),
+    ],
+)
+def test_lists_are_read_from_an_index(cloud: MemoryCloud, query: str, index: str) -> None:
+    plan = cloud.db.transact(
+        True,
+        lambda conn: [
+            row[-1]
+            for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN SELECT id, name FROM servers WHERE {query} LIMIT 10")
+        ],
+    )
+    assert any(index in step for step in plan), plan
+    assert not any("TEMP B-TREE" in step for step in plan), plan
+
+
+def test_usage_is_counted_in_an_index_alone(cloud: MemoryCloud) -> None:
+    statement = (
+        "EXPLAIN QUERY PLAN SELECT count(*), sum(vcpus), sum(memory_mib) FROM servers "
+        "WHERE project_id = 'p' AND deleted_at IS NULL AND vm_state != 'soft-delete'"
+    )
+    plan = cloud.db.transact(True, lambda conn: [row[-1] for row in conn.exec_driver_sql(statement)])
+    assert any("COVERING INDEX ix_servers_usage" in step for step in plan), plan

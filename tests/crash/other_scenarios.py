@@ -1,0 +1,217 @@
+"""Of the workflows of images, networks and volumes. How each fails is in the tests of its own service, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from cloudctl import tasks
+from cloudctl.db.columns import utc
+from cloudctl.image.images import ACTIVATE, RESOURCE, SAVING, NewImage
+from cloudctl.image.images import create as create_image
+from tests.crash import asks
+from tests.crash.asks import V2, V3, good, make
+from tests.crash.scenario import Scenario, broken
+from tests.crash.stage import Stage
+from tests.image.test_image_inspection import qcow2
+
+# -- images
+
+
+def activates(stage: Stage) -> str:
+    """There is no request for it: it is the end of what a driver writes."""
+    project = good(stage.demo.get("/identity/v3/auth/projects"))["projects"][0]["id"]
+
+    def saved(conn: Connection) -> str:
+        new = NewImage(project, disk_format="raw", container_format="bare")
+        now = stage.cloud.clock.seconds()
+        image_id = create_image(conn, new, utc(now), status=SAVING)
+        stage.service.store.path(image_id).write_bytes(b"a snapshot")
+        tasks.submit(conn, ACTIVATE, image_id, resource_type=RESOURCE, now=now)
+        return image_id
+
+    return str(stage.cloud.transact(saved))
+
+
+def activates_nothing(stage: Stage) -> str:
+    image_id = activates(stage)
+    stage.service.store.path(image_id).unlink()
+    return image_id
+
+
+def deletes_image(stage: Stage) -> str:
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "file", b"data")
+    stage.settle()
+    good(stage.demo.delete(f"{asks.IMAGES}/{image_id}"))
+    return image_id
+
+
+def imports(stage: Stage) -> str:
+    return imports_data(stage, b"staged")
+
+
+def imports_something_else(stage: Stage) -> str:
+    return imports_data(stage, qcow2())
+
+
+def imports_data(stage: Stage, data: bytes) -> str:
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "stage", data)
+    good(stage.demo.post(f"{asks.IMAGES}/{image_id}/import", {"method": {"name": "glance-direct"}}))
+    return image_id
+
+
+def image_is(status: str, has_data: bool) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, image_id: str) -> None:
+        assert asks.image_status(stage, image_id) == status
+        assert {name for name in asks.files(stage) if image_id in name} == ({image_id} if has_data else set())
+
+    return check
+
+
+# -- networks
+
+
+def makes_network(stage: Stage) -> str:
+    return str(make(stage, f"{V2}/networks", "network", name="own")["id"])
+
+
+def deletes_network(stage: Stage) -> str:
+    network_id = makes_network(stage)
+    make(stage, f"{V2}/subnets", "subnet", network_id=network_id, ip_version=4, cidr="10.9.0.0/24")
+    stage.settle()
+    good(stage.demo.delete(f"{V2}/networks/{network_id}"))
+    return network_id
+
+
+def network_is(there: bool) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, network_id: str) -> None:
+        assert (stage.drivers.network.networks.get(network_id) is not None) is there
+        assert stage.demo.get(f"{V2}/networks/{network_id}").status == (200 if there else 404)
+
+    return check
+
+
+def changes_port(stage: Stage) -> str:
+    """Of a server that runs: it leaves its security groups."""
+    asks.running(stage)
+    (port_id,) = asks.ports(stage)
+    good(stage.demo.put(f"{V2}/ports/{port_id}", {"port": {"security_groups": []}}))
+    return port_id
+
+
+def deletes_port(stage: Stage) -> str:
+    changes_port(stage)
+    stage.settle()
+    (port_id,) = asks.ports(stage)
+    good(stage.demo.delete(f"{V2}/ports/{port_id}"))
+    return port_id
+
+
+def port_is_open(stage: Stage, port_id: str) -> None:
+    assert stage.drivers.network.ports.get(port_id).spec.security_groups == ()
+
+
+def port_is_gone(stage: Stage, port_id: str) -> None:
+    assert stage.drivers.network.ports.get(port_id) is None and not asks.ports(stage)
+
+
+def changes_group(stage: Stage) -> str:
+    """That of a server that runs."""
+    asks.running(stage)
+    (group,) = good(stage.demo.get(f"{V2}/security-groups?name=default"))["security_groups"]
+    rule = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp", "port_range_min": 22}
+    make(stage, f"{V2}/security-group-rules", "security_group_rule", **rule, port_range_max=22)
+    return str(group["id"])
+
+
+def deletes_group(stage: Stage) -> str:
+    group_id = str(make(stage, f"{V2}/security-groups", "security_group", name="own")["id"])
+    server_id = asks.running(stage, security_groups=[{"name": "own"}])
+    assert group_id in {each.id for each in stage.drivers.network.groups.values()}
+    asks.delete_server(stage, server_id)
+    stage.settle()
+    good(stage.demo.delete(f"{V2}/security-groups/{group_id}"))
+    return group_id
+
+
+def group_is_obeyed(stage: Stage, group_id: str) -> None:
+    rules = stage.drivers.network.groups.get(group_id).rules
+    assert any(rule.protocol == "tcp" for rule in rules)
+
+
+def group_is_gone(stage: Stage, group_id: str) -> None:
+    assert stage.drivers.network.groups.get(group_id) is None
+
+
+# -- volumes
+
+
+def makes_volume(stage: Stage) -> str:
+    return str(make(stage, f"{V3}/volumes", "volume", size=1)["id"])
+
+
+def deletes_volume(stage: Stage) -> str:
+    volume_id = asks.volume(stage)
+    good(stage.demo.delete(f"{V3}/volumes/{volume_id}"))
+    return volume_id
+
+
+def extends_volume(stage: Stage) -> str:
+    """One that a guest has."""
+    volume_id = asks.volume(stage)
+    asks.attach_volume(stage, asks.running(stage), volume_id)
+    stage.settle()
+    path = f"{V3}/volumes/{volume_id}/action"
+    good(stage.demo.post(path, {"os-extend": {"new_size": 3}}, headers=asks.NEWEST))
+    return volume_id
+
+
+def deletes_attachment(stage: Stage) -> str:
+    """Of a machine that is none of the cloud's servers."""
+    volume_id = asks.volume(stage)
+    connector = {"host": "outside", "initiator": "iqn", "ip": "192.0.2.1", "platform": "x86_64", "os_type": "linux"}
+    made = make(
+        stage, f"{V3}/attachments", "attachment", volume_uuid=volume_id, instance_uuid=None, connector=connector
+    )
+    good(stage.demo.post(f"{V3}/attachments/{made['id']}/action", {"os-complete": {}}, headers=asks.NEWEST))
+    stage.settle()
+    good(stage.demo.delete(f"{V3}/attachments/{made['id']}", headers=asks.NEWEST))
+    return volume_id
+
+
+def volume_is(status: str, size: int | None) -> Callable[[Stage, str], None]:
+    """`size` None: the backend has none."""
+
+    def check(stage: Stage, volume_id: str) -> None:
+        disk = stage.drivers.volume.volumes.get(volume_id)
+        assert asks.volumes(stage).get(volume_id, "gone") == status
+        assert (disk and disk.size_gib) == size
+        if status == "available":
+            assert disk.hosts == ()
+
+    return check
+
+
+SCENARIOS = (
+    Scenario("image.image.activate", "works", activates, image_is("active", True)),
+    Scenario("image.image.activate", "fails", activates_nothing, image_is("queued", False)),
+    Scenario("image.image.delete", "works", deletes_image, image_is("gone", False)),
+    Scenario("image.image.import", "works", imports, image_is("active", True)),
+    Scenario("image.image.import", "fails", imports_something_else, image_is("queued", False)),
+    Scenario("network.network.ensure", "works", makes_network, network_is(True)),
+    Scenario("network.network.delete", "works", deletes_network, network_is(False)),
+    Scenario("network.port.ensure", "works", changes_port, port_is_open),
+    Scenario("network.port.delete", "works", deletes_port, port_is_gone),
+    Scenario("network.security_group.ensure", "works", changes_group, group_is_obeyed),
+    Scenario("network.security_group.delete", "works", deletes_group, group_is_gone),
+    Scenario("volume.volume.create", "works", makes_volume, volume_is("available", 1)),
+    Scenario(
+        "volume.volume.create", "fails", makes_volume, volume_is("error", None), broken("volume", "ensure_created")
+    ),
+    Scenario("volume.volume.delete", "works", deletes_volume, volume_is("gone", None)),
+    Scenario("volume.volume.extend", "works", extends_volume, volume_is("in-use", 3)),
+    Scenario("volume.attachment.delete", "works", deletes_attachment, volume_is("available", 1)),
+)

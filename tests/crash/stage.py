@@ -1,0 +1,196 @@
+"""A whole cloud in memory that can be set back: to the same moment again and again, for one crash after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import DateTime
+
+from cloudctl.db.columns import metadata
+from cloudctl.image.recovery import recover
+from cloudctl.placement import hosts
+from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.tables import tasks
+from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.crash import World
+
+# Seconds that every call of a driver takes: a process dies in the middle of calls, too.
+DELAY = 0.1
+# Columns that differ from run to run, beside times. How tasks ended is compared by `cloudctl.testing.crash`.
+CHANCE = {("volume_messages", "id")}
+
+
+@frozen
+class Moment:
+    """Everything that a cloud is, apart from its processes."""
+
+    now: float
+    database: bytes = field(repr=False)
+    stores: dict[str, dict[str, Any]]
+    machines: dict[str, Any]
+    files: dict[str, bytes]
+    rows: dict[str, set[tuple[Any, ...]]]
+
+
+class Stage:
+    """The cloud, its clients, and its fakes. Nothing works on its tasks but `settle` and `world`."""
+
+    def __init__(self) -> None:
+        self.cloud = MemoryCloud()
+        self.cloud.settle()
+        self.service = self.cloud.cloud
+        self.demo = self.cloud.client("demo")
+        self.admin = self.cloud.client("admin")
+        self.drivers = self.service.drivers
+        # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
+        self.service.host_watch.stopService()
+        self.service.audit.stopService()
+        self.service.engine.kill()
+        self.first = self.moment()
+
+    # -- processes
+
+    def engine(self) -> Engine:
+        """That of a process that starts."""
+        self.service.uploads.sweep()
+        recover(self.service.db, self.service.store)
+        like = self.service.engine
+        return Engine(
+            like.db,
+            like.clock,
+            like.drivers,
+            like.workflows.values(),
+            exclusive=True,
+            slots=like.slots,
+            lease=like.lease,
+            expected=like.expected,
+        )
+
+    def settle(self) -> None:
+        """A process starts, does all that there is to do, and dies."""
+        engine = self.engine()
+        engine.chance = lambda: 0.5
+        engine.startService()
+        self.cloud.settle()
+        engine.kill()
+
+    def world(self, moment: Moment, faults: Callable[[Stage], object]) -> World:
+        """Set back, with slow drivers and these faults; to be driven by `cloudctl.testing.crash`."""
+        self.set_back(moment)
+        for fake in (self.drivers.hypervisor, self.drivers.volume, self.drivers.network):
+            fake.behaviour.delays = _Every(DELAY)
+        faults(self)
+        return World(self.cloud.clock, self.cloud.db, self.engine, lambda: None, lambda: self.changes(moment))
+
+    def hosts(self) -> list[Any]:
+        """Rows of all hosts."""
+        return list(self.cloud.transact(hosts.every))
+
+    # -- moments
+
+    def moment(self) -> Moment:
+        return Moment(
+            self.cloud.clock.seconds(),
+            self._connection().serialize(),
+            {name: dict(store.objects) for name, store in self._stores().items()},
+            dict(self.drivers.hypervisor.machines),
+            self._files(),
+            self._rows(),
+        )
+
+    def set_back(self, moment: Moment) -> None:
+        clock = self.cloud.clock
+        clock.calls.clear()
+        clock.rightNow = moment.now
+        # A run ends with its database: this is a new, empty one.
+        self._connection().deserialize(moment.database)
+        # Whoever remembers an answer learns that the database has changed.
+        self.cloud.transact(lambda conn: None)
+        self.cloud.db._listeners.clear()
+        self.service.tokens.forget()
+        for name, store in self._stores().items():
+            store.objects = dict(moment.stores[name])
+        self.drivers.hypervisor.machines = dict(moment.machines)
+        for fake in (self.drivers.hypervisor, self.drivers.volume, self.drivers.network):
+            fake.behaviour.delays, fake.behaviour.faults = {}, []
+        directory = self.service.store.directory
+        for name in self._files().keys() - moment.files.keys():
+            (directory / name).unlink()
+        for name, content in moment.files.items():
+            if not (directory / name).exists() or (directory / name).read_bytes() != content:
+                (directory / name).write_bytes(content)
+
+    def changes(self, moment: Moment) -> dict[str, Any]:
+        """What there is now and was not then (+), and the other way round (-): rows, objects of fakes, files."""
+        found: dict[str, Any] = {}
+        for name, rows in self._rows().items():
+            before = moment.rows[name]
+            _tell(found, name, sorted(rows - before, key=repr), sorted(before - rows, key=repr))
+        for name, store in self._stores().items():
+            _tell(found, name, *_differences(store.objects, moment.stores[name]))
+        _tell(found, "files", *_differences(self._files(), moment.files))
+        return found
+
+    def _connection(self) -> Any:
+        return self.cloud.db.engine.raw_connection().driver_connection
+
+    def _stores(self) -> dict[str, Any]:
+        hypervisor, volume, network = self.drivers.hypervisor, self.drivers.volume, self.drivers.network
+        return {
+            "guests": hypervisor.guests,
+            "disks": volume.volumes,
+            "snapshots": volume.frozen,
+            "wires": network.networks,
+            "plugs": network.ports,
+            "filters": network.groups,
+        }
+
+    def _files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.service.store.directory.iterdir()}
+
+    def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
+        connection = self._connection()
+        return {name: set(connection.execute(f"SELECT {columns} FROM {name}")) for name, columns in COMPARED.items()}
+
+
+class _Every(dict[str, float]):
+    """A dict that has the same value for everything."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def get(self, _name: str, _default: Any = None) -> float:
+        return self.value
+
+
+def _compared() -> dict[str, str]:
+    """Table → its columns that must be the same at the end of every run."""
+    found = {}
+    for table in metadata.sorted_tables:
+        columns = [
+            f'"{column.name}"'
+            for column in table.columns
+            if not isinstance(column.type, DateTime) and (table.name, column.name) not in CHANCE
+        ]
+        if table is not tasks:
+            found[table.name] = ", ".join(columns)
+    return found
+
+
+COMPARED = _compared()
+
+
+def _differences(now: dict[str, Any], then: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    more = [(name, value) for name, value in sorted(now.items()) if then.get(name) != value]
+    less = [name for name in sorted(then) if name not in now]
+    return more, less
+
+
+def _tell(found: dict[str, Any], name: str, more: list[Any], less: list[Any]) -> None:
+    if more:
+        found[f"+{name}"] = more
+    if less:
+        found[f"-{name}"] = less

@@ -1,0 +1,60 @@
+"""The whole cloud ends the same wherever its process dies: every workflow that is registered, at every point of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from cloudctl.testing.crash import crash_everywhere
+from tests.crash import other_scenarios, server_scenarios
+from tests.crash.scenario import Scenario
+from tests.crash.stage import Stage
+
+SCENARIOS = (*server_scenarios.SCENARIOS, *other_scenarios.SCENARIOS)
+KINDS = sorted({scenario.kind for scenario in SCENARIOS})
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    made = Stage()
+    yield made
+    made.cloud.close()
+
+
+def test_every_workflow_has_a_scenario(stage: Stage) -> None:
+    registered = set(stage.service.engine.workflows)
+    assert not registered - set(KINDS), f"no scenario for {', '.join(sorted(registered - set(KINDS)))}"
+    assert not set(KINDS) - registered
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_is_the_same_wherever_the_process_dies(stage: Stage, kind: str) -> None:
+    seen = set()
+    for scenario in SCENARIOS:
+        if scenario.kind == kind:
+            seen |= die_everywhere(stage, scenario)
+    # Else a scenario misses a part of the workflow that it is for.
+    for step in stage.service.engine.workflows[kind].steps:
+        assert (kind, step.name, "step") in seen
+        assert step.undo is None or (kind, step.name, "undo") in seen
+
+
+def die_everywhere(stage: Stage, scenario: Scenario) -> set[tuple[str, str, str]]:
+    """(kind, step, name) of the points at which it died."""
+    stage.set_back(stage.first)
+    told = scenario.begin(stage)
+    moment = stage.moment()
+    disturb = partial(scenario.disturb, told=told)
+    try:
+        points = crash_everywhere(lambda: stage.world(moment, disturb), again=())
+        stage.set_back(moment)
+        disturb(stage)
+        stage.settle()
+        scenario.end(stage, told)
+    except AssertionError as error:
+        error.add_note(f"{scenario.kind} {scenario.name}")
+        raise
+    return {(point.kind, point.step, point.name) for point in points}

@@ -1,0 +1,268 @@
+"""No sequence of grants, revocations and token exchanges gives a right that the assignments do not.
+
+The machine drives the API as clients do and compares each token with a model in a few lines: sets of assignments, of
+group members and of implied roles. A token may have fewer rights than its user (a delegation), never more; and it is
+valid exactly as long as the model says that its user, its scope and what it was made from are there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from twisted.internet.task import Clock
+
+from cloudctl.db import Database
+from cloudctl.identity.options import IdentityOptions
+
+from .conftest import CHEAP, START, make_keystone
+
+USERS = ("ann", "bob")
+ROLES = ("admin", "manager", "member", "reader", "auditor")
+# «low» is below «top»; both are in the default domain.
+PROJECTS = ("top", "low")
+SCOPES = (*PROJECTS, "domain", "system")
+IMPLIED = {"admin": "manager", "manager": "member", "member": "reader"}
+ABOVE = {"low": ("top", "domain"), "top": ("domain",)}
+
+
+@frozen
+class Grant:
+    """`actor`: a user or «crew», the group; `inherited`: it holds below `target`, not there."""
+
+    actor: str
+    role: str
+    target: str
+    inherited: bool
+
+
+@frozen
+class Held:
+    """A token that was issued, and what the model must remember of it. `lent` is None without a delegation."""
+
+    text: str
+    user: str
+    scope: str | None
+    lent: frozenset[str] | None = None
+    source: str = ""
+
+
+class Rights(RuleBasedStateMachine):
+    tokens = Bundle("tokens")
+
+    @initialize()
+    def start(self) -> None:
+        clock = Clock()
+        clock.rightNow = START
+        self.cloud: Any = make_keystone(Database.in_memory(clock), clock, IdentityOptions(argon2=CHEAP))
+        # It has its rights from elsewhere, and no rule touches it.
+        self.admin = self.cloud.admin()
+        make = self.cloud.make
+        self.users = {name: self.cloud.make_user(name) for name in USERS}
+        self.group = make(self.admin, "groups", "group", name="crew")["id"]
+        top = make(self.admin, "projects", "project", name="top")["id"]
+        low = make(self.admin, "projects", "project", name="low", parent_id=top)["id"]
+        self.targets = {"top": top, "low": low, "domain": "default", "system": "system"}
+        auditor = make(self.admin, "roles", "role", name="auditor")["id"]
+        self.roles = {**self.cloud.made.role_ids, "auditor": auditor}
+        self.grants: set[Grant] = set()
+        self.members: set[str] = set()
+        self.audits_reader = False
+        self.disabled: set[str] = set()
+        self.revoked: set[str] = set()
+        self.gone: set[str] = set()
+        self.held: list[Held] = []
+
+    # -- the model
+
+    def closure(self, roles: set[str]) -> frozenset[str]:
+        implied = {name: {after} for name, after in IMPLIED.items()}
+        if self.audits_reader:
+            implied["auditor"] = {"reader"}
+        found, new = set[str](), set(roles)
+        while new:
+            found |= new
+            new = {after for role in new for after in implied.get(role, ())} - found
+        return frozenset(found)
+
+    def rights(self, user: str, scope: str) -> frozenset[str]:
+        """What the assignments give a user in a scope."""
+        actors = {user, "crew"} if user in self.members else {user}
+        return self.closure(
+            {
+                grant.role
+                for grant in self.grants
+                if grant.actor in actors
+                and (grant.target in ABOVE.get(scope, ()) if grant.inherited else grant.target == scope)
+            }
+        )
+
+    def expected(self, token: Held) -> frozenset[str] | None:
+        """The roles of a token; None if it is not valid any more."""
+        if token.text in self.revoked or token.source in self.gone or {token.user, token.scope} & self.disabled:
+            return None
+        if token.scope is None:
+            return frozenset()
+        rights = self.rights(token.user, token.scope)
+        if token.lent is not None:
+            if not token.lent <= rights:
+                return None
+            rights = rights & self.closure(set(token.lent))
+        return rights or None
+
+    # -- what administrators do
+
+    @rule(
+        actor=st.sampled_from([*USERS, "crew"]), role=st.sampled_from(ROLES), where=st.sampled_from(SCOPES),
+        inherited=st.booleans(), give=st.booleans(),
+    )  # fmt: skip
+    def assign(self, actor: str, role: str, where: str, inherited: bool, give: bool) -> None:
+        inherited = inherited and where != "system"
+        who = f"groups/{self.group}" if actor == "crew" else f"users/{self.users[actor]}"
+        grant = Grant(actor, role, where, inherited)
+        kind = "domains" if where == "domain" else "projects"
+        on = "/system" if where == "system" else f"/{kind}/{self.targets[where]}"
+        path = f"{on}/{who}/roles/{self.roles[role]}"
+        if inherited:
+            path = f"/OS-INHERIT{path}/inherited_to_projects"
+        answer = self.cloud.ask("PUT" if give else "DELETE", path, token=self.admin)
+        assert answer.status == (204 if give or grant in self.grants else 404), answer
+        before = {token: self.expected(token) for token in self.held}
+        self.grants = self.grants | {grant} if give else self.grants - {grant}
+        if not give:
+            self.end_delegations(before)
+
+    @rule(user=st.sampled_from(USERS), is_in=st.booleans())
+    def join(self, user: str, is_in: bool) -> None:
+        path = f"/groups/{self.group}/users/{self.users[user]}"
+        answer = self.cloud.ask("PUT" if is_in else "DELETE", path, token=self.admin)
+        assert answer.status == (204 if is_in or user in self.members else 404), answer
+        before = {token: self.expected(token) for token in self.held}
+        self.members = self.members | {user} if is_in else self.members - {user}
+        if not is_in:
+            self.end_delegations(before)
+
+    def end_delegations(self, before: dict[Held, frozenset[str] | None]) -> None:
+        """A credential that has lost one of its roles is deleted, and a grant does not bring it back."""
+        self.gone |= {
+            token.source for token in before if token.lent is not None and not token.lent <= self.reach(token)
+        }
+
+    def reach(self, token: Held) -> frozenset[str]:
+        return self.rights(token.user, token.scope or "")
+
+    @rule(imply=st.booleans())
+    def imply(self, imply: bool) -> None:
+        path = f"/roles/{self.roles['auditor']}/implies/{self.roles['reader']}"
+        answer = self.cloud.ask("PUT" if imply else "DELETE", path, token=self.admin)
+        assert answer.status == (201 if imply else 204 if self.audits_reader else 404), answer
+        self.audits_reader = imply
+
+    @rule(what=st.sampled_from([*USERS, *PROJECTS]), enabled=st.booleans())
+    def switch(self, what: str, enabled: bool) -> None:
+        kind, id = ("user", self.users[what]) if what in USERS else ("project", self.targets[what])
+        answer = self.cloud.ask("PATCH", f"/{kind}s/{id}", {kind: {"enabled": enabled}}, self.admin)
+        if answer.status == 403:
+            # A project is not disabled while one below it is enabled, nor enabled below a disabled one.
+            assert what in PROJECTS
+            return
+        assert answer.status == 200, answer
+        if not enabled:
+            # Its tokens stay invalid when it is enabled again.
+            self.revoked |= {token.text for token in self.held if what in (token.user, token.scope)}
+        self.disabled = self.disabled - {what} if enabled else self.disabled | {what}
+
+    # -- what users do
+
+    @rule(target=tokens, user=st.sampled_from(USERS), scope=st.sampled_from([None, *SCOPES]))
+    def login(self, user: str, scope: str | None) -> Held | None:
+        password = {"user": {"id": self.users[user], "password": "secret"}}
+        return self.obtain({"methods": ["password"], "password": password}, Held("", user, scope), scope is not None)
+
+    @rule(target=tokens, token=tokens, scope=st.sampled_from([None, *SCOPES]))
+    def exchange(self, token: Held | None, scope: str | None) -> Held | None:
+        if token is None:
+            return None
+        identity = {"methods": ["token"], "token": {"id": token.text}}
+        keeps = token.lent is not None and scope is None
+        wanted = Held("", token.user, token.scope if keeps else scope, token.lent, token.source)
+        forbidden = (
+            self.expected(token) is None
+            or (token.lent is not None and scope is not None)
+            or (token.scope == "system" and scope not in (None, "system"))
+        )
+        return self.obtain(identity, wanted, scope is not None, forbidden)
+
+    def obtain(self, identity: Any, wanted: Held, scoped: bool, forbidden: bool = False) -> Held | None:
+        """Ask for a token. Whether it is issued is what the model says."""
+        auth = {"identity": identity, **({"scope": self.scope(wanted.scope)} if scoped else {})}
+        answer = self.cloud.ask("POST", "/auth/tokens", {"auth": auth})
+        due = None if forbidden else self.expected(wanted)
+        if due is None:
+            assert answer.status in (401, 403), (wanted, answer)
+            return None
+        assert answer.status == 201, (wanted, answer)
+        assert {role["name"] for role in answer.json()["token"].get("roles", [])} == due
+        return self.keep(Held(answer.headers["X-Subject-Token"], wanted.user, wanted.scope, wanted.lent, wanted.source))
+
+    def keep(self, token: Held) -> Held:
+        self.held.append(token)
+        return token
+
+    def scope(self, name: str | None) -> Any:
+        if name in PROJECTS:
+            return {"project": {"id": self.targets[str(name)]}}
+        return {"system": {"all": True}} if name == "system" else {"domain": {"id": "default"}}
+
+    @rule(target=tokens, token=tokens, role=st.sampled_from(ROLES))
+    def lend(self, token: Held | None, role: str) -> Held | None:
+        """An application credential with one role, and a login with it."""
+        if token is None or token.scope not in PROJECTS or token.lent is not None:
+            return None
+        rights = self.expected(token)
+        body = {"name": f"credential{len(self.held)}-{len(self.gone)}-{role}", "roles": [{"id": self.roles[role]}]}
+        path = f"/users/{self.users[token.user]}/application_credentials"
+        answer = self.cloud.ask("POST", path, {"application_credential": body}, token.text)
+        if rights is None or role not in rights:
+            assert answer.status in (400, 401), answer
+            return None
+        if answer.status == 409:
+            return None
+        assert answer.status == 201, answer
+        made = answer.json()["application_credential"]
+        identity = {
+            "methods": ["application_credential"],
+            "application_credential": {"id": made["id"], "secret": made["secret"]},
+        }
+        lent = frozenset(one["name"] for one in made["roles"])
+        assert role in lent <= self.closure({role})
+        return self.obtain(identity, Held("", token.user, token.scope, lent, made["id"]), scoped=False)
+
+    @rule(token=tokens)
+    def revoke(self, token: Held | None) -> None:
+        if token is None:
+            return
+        answer = self.cloud.ask("DELETE", "/auth/tokens", token=self.admin, X_Subject_Token=token.text)
+        assert answer.status == (404 if self.expected(token) is None else 204), answer
+        self.revoked.add(token.text)
+
+    # -- what must hold
+
+    @precondition(lambda self: self.held)
+    @invariant()
+    def each_token_has_exactly_the_rights_that_the_assignments_give(self) -> None:
+        for token in self.held:
+            answer = self.cloud.ask("GET", "/auth/tokens", token=self.admin, X_Subject_Token=token.text)
+            due = self.expected(token)
+            if due is None:
+                assert answer.status == 404, (token, answer)
+            else:
+                assert answer.status == 200, (token, answer)
+                assert {role["name"] for role in answer.json()["token"].get("roles", [])} == due, token
+
+
+TestRights = Rights.TestCase
+TestRights.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

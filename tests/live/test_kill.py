@@ -1,0 +1,134 @@
+"""`kill -9` at random moments: what was answered survives, every server ends ACTIVE or gone, and nothing is left over.
+
+The moments come from a seed that a failing test shows. CLOUDCTL_TEST_SEED sets it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from threading import Timer
+
+import pytest
+
+from tests.live.load import TOML, Load, interrupted, read
+from tests.live.process import LiveCloud
+
+pytestmark = pytest.mark.slow
+
+BOOTS, DELETES = 60, 50
+KILLS = 8
+# Of one of two, after each of which the other has time to take over.
+KILLS_OF_TWO = 6
+# Another process takes over after so many seconds.
+LEASE = 2.0
+SHARED = f"""
+[database]
+url = "{{url}}"
+[tasks]
+lease = {LEASE}
+"""
+
+# Kinds of tasks that are claimed once, unless their process dies.
+NEVER_WAIT = ("compute.server.boot", "compute.server.delete")
+
+Start = Callable[..., LiveCloud]
+
+
+@pytest.fixture
+def chance() -> Random:
+    seed = os.environ.get("CLOUDCTL_TEST_SEED") or str(time.time_ns())
+    print(f"CLOUDCTL_TEST_SEED={seed}")
+    return Random(seed)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Start]:
+    """`process(name, toml, …)`: one that is not started yet, with the state directory that all share."""
+    made: list[LiveCloud] = []
+
+    def make(name: str, toml: str = "", reactor: str = "default") -> LiveCloud:
+        (tmp_path / name).mkdir()
+        made.append(LiveCloud(tmp_path / name, toml + TOML, reactor, state_dir=tmp_path / "state"))
+        return made[-1]
+
+    yield make
+    for cloud in made:
+        cloud.kill()
+
+
+def kill_soon(cloud: LiveCloud, chance: Random, least: float, most: float) -> Timer:
+    timer = Timer(chance.uniform(least, most), cloud.kill)
+    timer.start()
+    return timer
+
+
+def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
+    """Half the load; the process that is being started is killed now and then, too."""
+    share = -(-(load.boots + load.deletes) // KILLS)
+    for _ in range(KILLS):
+        dying = kill_soon(cloud, chance, 0.0, 1.0)
+        load.work(share)
+        dying.join()
+        if chance.random() < 0.25:
+            cloud.start(wait=False)
+            kill_soon(cloud, chance, 0.0, 1.0).join()
+        cloud.start()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_one_process_is_killed_again_and_again(
+    request: pytest.FixtureRequest, process: Start, chance: Random, tmp_path: Path, database: str
+) -> None:
+    url, toml = f"sqlite:///{tmp_path / 'state' / 'cloudctl.sqlite'}", ""
+    if database == "postgresql":
+        url = request.getfixturevalue("postgresql_url")
+        toml = SHARED.format(url=url)
+    cloud = process("one", toml)
+    cloud.start()
+    load = Load([cloud], chance, BOOTS, DELETES)
+    load.prepare()
+    kill_again_and_again(cloud, load, chance)
+    finish(load, url)
+
+
+def test_of_two_processes_one_is_killed_and_the_other_takes_over(
+    process: Start, chance: Random, postgresql_url: str
+) -> None:
+    clouds = [process(name, SHARED.format(url=postgresql_url)) for name in ("one", "two")]
+    began = time.monotonic()
+    for cloud in clouds:
+        # Both find an empty database.
+        cloud.start(wait=False)
+    for cloud in clouds:
+        cloud.wait(began)
+    load = Load(clouds, chance, BOOTS, DELETES)
+    load.prepare()
+    share = -(-(load.boots + load.deletes) // KILLS_OF_TWO)
+    for number in range(KILLS_OF_TWO):
+        victim = chance.choice(clouds)
+        dying = kill_soon(victim, chance, 0.3, 1.2)
+        load.work(share)
+        dying.join()
+        if number == KILLS_OF_TWO - 1:
+            # Nobody comes back: the other one alone brings everything to its end.
+            break
+        time.sleep(chance.uniform(0.0, 1.0))
+        victim.start()
+    finish(load, postgresql_url)
+
+
+def finish(load: Load, url: str) -> None:
+    load.finish()
+    assert len(load.kept) == BOOTS - DELETES
+    load.check(url)
+    hit = {kind: read(url, lambda conn, kind=kind: interrupted(conn, kind)) for kind in NEVER_WAIT}
+    print(f"interrupted: {hit}")
+    assert sum(hit.values()) > 0, "no kill hit a task"
+    load.delete_all()
+    load.check(url)
+    for cloud in load.clouds:
+        assert "Traceback" not in cloud.log.read_text()
