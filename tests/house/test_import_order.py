@@ -20,7 +20,7 @@ LAYERS = (
     ("DRIVERS",),
     ("bootstrap",),
     ("app",),
-    ("tap", "reference", "cli", "__main__"),
+    ("tap", "reference", "rule_list", "cli", "__main__"),
     ("testing",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -7,18 +7,21 @@ valid exactly as long as the model says that its user, its scope and what it was
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from twisted.internet.task import Clock
 
 from cloudctl.db import Database
 from cloudctl.identity.options import IdentityOptions
 
 from .conftest import CHEAP, START, make_keystone
+
+T = TypeVar("T")
 
 USERS = ("ann", "bob")
 ROLES = ("admin", "manager", "member", "reader", "auditor")
@@ -27,6 +30,13 @@ PROJECTS = ("top", "low")
 SCOPES = (*PROJECTS, "domain", "system")
 IMPLIED = {"admin": "manager", "manager": "member", "member": "reader"}
 ABOVE = {"low": ("top", "domain"), "top": ("domain",)}
+
+
+PICK = st.integers(0, 999)
+
+
+def pick(options: Sequence[T], number: int) -> T:
+    return options[number % len(options)]
 
 
 @frozen
@@ -51,8 +61,6 @@ class Held:
 
 
 class Rights(RuleBasedStateMachine):
-    tokens = Bundle("tokens")
-
     @initialize()
     def start(self) -> None:
         clock = Clock()
@@ -75,6 +83,10 @@ class Rights(RuleBasedStateMachine):
         self.revoked: set[str] = set()
         self.gone: set[str] = set()
         self.held: list[Held] = []
+        self.count = 0
+        self.assign("crew", "member", "top", False, True)
+        self.assign("ann", "manager", "domain", True, True)
+        self.join("bob", True)
 
     # -- the model
 
@@ -135,6 +147,12 @@ class Rights(RuleBasedStateMachine):
         if not give:
             self.end_delegations(before)
 
+    @precondition(lambda self: self.grants)
+    @rule(number=PICK)
+    def withdraw(self, number: int) -> None:
+        grant = pick(sorted(self.grants, key=str), number)
+        self.assign(grant.actor, grant.role, grant.target, grant.inherited, False)
+
     @rule(user=st.sampled_from(USERS), is_in=st.booleans())
     def join(self, user: str, is_in: bool) -> None:
         path = f"/groups/{self.group}/users/{self.users[user]}"
@@ -177,15 +195,21 @@ class Rights(RuleBasedStateMachine):
 
     # -- what users do
 
-    @rule(target=tokens, user=st.sampled_from(USERS), scope=st.sampled_from([None, *SCOPES]))
-    def login(self, user: str, scope: str | None) -> Held | None:
-        password = {"user": {"id": self.users[user], "password": "secret"}}
-        return self.obtain({"methods": ["password"], "password": password}, Held("", user, scope), scope is not None)
+    def scopes(self, user: str) -> list[str | None]:
+        """All of them; those in which the user has a right three times, so that most attempts succeed."""
+        return [None, *SCOPES, *3 * [scope for scope in SCOPES if self.rights(user, scope)]]
 
-    @rule(target=tokens, token=tokens, scope=st.sampled_from([None, *SCOPES]))
-    def exchange(self, token: Held | None, scope: str | None) -> Held | None:
-        if token is None:
-            return None
+    @rule(user=st.sampled_from(USERS), number=PICK)
+    def login(self, user: str, number: int) -> None:
+        scope = pick(self.scopes(user), number)
+        password = {"user": {"id": self.users[user], "password": "secret"}}
+        self.obtain({"methods": ["password"], "password": password}, Held("", user, scope), scope is not None)
+
+    @precondition(lambda self: self.held)
+    @rule(which=PICK, number=PICK)
+    def exchange(self, which: int, number: int) -> None:
+        token = pick(self.held, which)
+        scope = pick(self.scopes(token.user), number)
         identity = {"methods": ["token"], "token": {"id": token.text}}
         keeps = token.lent is not None and scope is None
         wanted = Held("", token.user, token.scope if keeps else scope, token.lent, token.source)
@@ -194,57 +218,54 @@ class Rights(RuleBasedStateMachine):
             or (token.lent is not None and scope is not None)
             or (token.scope == "system" and scope not in (None, "system"))
         )
-        return self.obtain(identity, wanted, scope is not None, forbidden)
+        self.obtain(identity, wanted, scope is not None, forbidden)
 
-    def obtain(self, identity: Any, wanted: Held, scoped: bool, forbidden: bool = False) -> Held | None:
+    def obtain(self, identity: Any, wanted: Held, scoped: bool, forbidden: bool = False) -> None:
         """Ask for a token. Whether it is issued is what the model says."""
         auth = {"identity": identity, **({"scope": self.scope(wanted.scope)} if scoped else {})}
         answer = self.cloud.ask("POST", "/auth/tokens", {"auth": auth})
         due = None if forbidden else self.expected(wanted)
         if due is None:
             assert answer.status in (401, 403), (wanted, answer)
-            return None
+            return
         assert answer.status == 201, (wanted, answer)
         assert {role["name"] for role in answer.json()["token"].get("roles", [])} == due
-        return self.keep(Held(answer.headers["X-Subject-Token"], wanted.user, wanted.scope, wanted.lent, wanted.source))
-
-    def keep(self, token: Held) -> Held:
-        self.held.append(token)
-        return token
+        self.held.append(evolve(wanted, text=answer.headers["X-Subject-Token"]))
 
     def scope(self, name: str | None) -> Any:
         if name in PROJECTS:
             return {"project": {"id": self.targets[str(name)]}}
         return {"system": {"all": True}} if name == "system" else {"domain": {"id": "default"}}
 
-    @rule(target=tokens, token=tokens, role=st.sampled_from(ROLES))
-    def lend(self, token: Held | None, role: str) -> Held | None:
+    @precondition(lambda self: self.lenders())
+    @rule(which=PICK, number=PICK)
+    def lend(self, which: int, number: int) -> None:
         """An application credential with one role, and a login with it."""
-        if token is None or token.scope not in PROJECTS or token.lent is not None:
-            return None
+        token = pick(self.lenders(), which)
         rights = self.expected(token)
-        body = {"name": f"credential{len(self.held)}-{len(self.gone)}-{role}", "roles": [{"id": self.roles[role]}]}
+        role = pick([*ROLES, *2 * sorted(rights or ())], number)
+        self.count += 1
+        body = {"name": f"credential{self.count}", "roles": [{"id": self.roles[role]}]}
         path = f"/users/{self.users[token.user]}/application_credentials"
         answer = self.cloud.ask("POST", path, {"application_credential": body}, token.text)
         if rights is None or role not in rights:
             assert answer.status in (400, 401), answer
-            return None
-        if answer.status == 409:
-            return None
+            return
         assert answer.status == 201, answer
         made = answer.json()["application_credential"]
-        identity = {
-            "methods": ["application_credential"],
-            "application_credential": {"id": made["id"], "secret": made["secret"]},
-        }
+        secret = {"id": made["id"], "secret": made["secret"]}
+        identity = {"methods": ["application_credential"], "application_credential": secret}
         lent = frozenset(one["name"] for one in made["roles"])
         assert role in lent <= self.closure({role})
-        return self.obtain(identity, Held("", token.user, token.scope, lent, made["id"]), scoped=False)
+        self.obtain(identity, Held("", token.user, token.scope, lent, made["id"]), scoped=False)
 
-    @rule(token=tokens)
-    def revoke(self, token: Held | None) -> None:
-        if token is None:
-            return
+    def lenders(self) -> list[Held]:
+        return [token for token in self.held if token.scope in PROJECTS and token.lent is None]
+
+    @precondition(lambda self: self.held)
+    @rule(which=PICK)
+    def revoke(self, which: int) -> None:
+        token = pick(self.held, which)
         answer = self.cloud.ask("DELETE", "/auth/tokens", token=self.admin, X_Subject_Token=token.text)
         assert answer.status == (404 if self.expected(token) is None else 204), answer
         self.revoked.add(token.text)
