@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from attrs import evolve, frozen
+from sqlalchemy import Connection, inspect
 from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import Service
 from twisted.internet.endpoints import serverFromString
@@ -110,6 +111,12 @@ class Machinery:
             return Inline(), None
         service = ThreadsService(name, most)
         return service.pool, service
+
+
+def _create_tables(conn: Connection) -> None:
+    """All at once: without migrations, as no release has written to this database before."""
+    if not inspect(conn).has_table(bootstrap.bootstrapped.name):
+        metadata.create_all(conn)
 
 
 class Cloud(OrderedService):
@@ -270,7 +277,7 @@ class Cloud(OrderedService):
         """
         self._lock_state_dir()
         if self._machinery.in_memory:
-            self.db.transact(False, lambda conn: metadata.create_all(conn))
+            self.db.transact(False, _create_tables)
         else:
             for name in (FERNET_KEYS, CREDENTIAL_KEYS):
                 keys.ensure(self.config.state_dir / name)

@@ -51,6 +51,8 @@ def logged_failures() -> Iterator[LoggedFailures]:
     globalLogPublisher.addObserver(logged)
     yield logged
     gc.collect()
+    # What survived a test is not looked at again, or each collection would walk through all that was ever imported.
+    gc.freeze()
     globalLogPublisher.removeObserver(logged)
     if logged.events:
         pytest.fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from cloudctl.identity import epoch
+from cloudctl.identity.federation_tables import identity_providers, protocols, remote_ids
 from cloudctl.identity.tables import (
     access_rules,
     application_credential_roles,
@@ -66,6 +67,21 @@ def of_project(conn: Connection, project_id: str) -> None:
         conn.execute(delete(table).where(table.c.project_id == project_id))
     conn.execute(update(users).where(users.c.default_project_id == project_id).values(default_project_id=None))
     epoch.changed(conn)
+
+
+def of_domain(conn: Connection, domain_id: str) -> None:
+    """The identity providers whose users it would hold. The rest of it goes one by one."""
+    which = identity_providers.c.domain_id == domain_id
+    delete_identity_providers(conn, which)
+
+
+def delete_identity_providers(conn: Connection, which: ColumnElement[bool]) -> None:
+    """With their protocols and remote ids."""
+    ids = list(conn.execute(select(identity_providers.c.id).where(which)).scalars())
+    if ids:
+        conn.execute(delete(protocols).where(protocols.c.provider_id.in_(ids)))
+        conn.execute(delete(remote_ids).where(remote_ids.c.provider_id.in_(ids)))
+        conn.execute(delete(identity_providers).where(identity_providers.c.id.in_(ids)))
 
 
 def of_role(conn: Connection, role_id: str) -> None:

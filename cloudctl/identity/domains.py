@@ -106,6 +106,7 @@ def remove(conn: Connection, domain_id: str) -> None:
         for id in conn.execute(inside).scalars().all():
             take_all_of(conn, id)
     cascade.of_project(conn, domain_id)
+    cascade.of_domain(conn, domain_id)
     for table in (users, groups, roles, projects):
         conn.execute(delete(table).where(table.c.domain_id == domain_id))
     conn.execute(delete(projects).where(projects.c.id == domain_id))

@@ -138,9 +138,10 @@ def merged_options(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str
 def text_filters(name: str, column: Column[Any]) -> dict[str, Filter]:
     """`name=x` and the inexact forms `name__contains`, `name__icontains`, …"""
     lower = func.lower(column)
+    exact = _indexed(column) if "name_key" in column.table.c and name == "name" else listing.equals(column)
     return {
-        name: listing.equals(column),
-        f"{name}__equals": listing.equals(column),
+        name: exact,
+        f"{name}__equals": exact,
         f"{name}__iequals": lambda values: lower == values[-1].lower(),
         f"{name}__contains": lambda values: _case_sensitive(column, values[-1]),
         f"{name}__icontains": lambda values: lower.contains(values[-1].lower(), autoescape=True),
@@ -149,6 +150,12 @@ def text_filters(name: str, column: Column[Any]) -> dict[str, Filter]:
         f"{name}__endswith": lambda values: _case_sensitive(column, values[-1], at_end=True),
         f"{name}__iendswith": lambda values: lower.endswith(values[-1].lower(), autoescape=True),
     }
+
+
+def _indexed(column: Column[Any]) -> Filter:
+    """Names are found by their folded form, which has an index; the name itself must be the same, too."""
+    key = column.table.c.name_key
+    return lambda values: (key == folded(values[-1])) & (column == values[-1])
 
 
 def _case_sensitive(column: Column[Any], value: str, *, at_start: bool = False, at_end: bool = False) -> Condition:

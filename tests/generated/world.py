@@ -14,6 +14,7 @@ from cloudctl.testing.http import Response
 
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
+OAUTH = "/identity/v3/OS-OAUTH1"
 # The newest microversion of every API at once.
 LATEST = {"OpenStack-API-Version": "compute latest, volume latest, instance-ha latest"}
 
@@ -31,6 +32,7 @@ class World:
         self.project = self._only("/identity/v3/auth/projects", "projects")
         self.ids: dict[tuple[str, str], str] = {}
         self._people()
+        self._federation()
         self._identity()
         self._image()
         self._network()
@@ -107,6 +109,17 @@ class World:
             grant = f"/identity/v3/projects/{project}/users/{made}/roles/{self._role(role)}"
             _good(self.admin.put(grant))
 
+    def _federation(self) -> None:
+        rules = [{"local": [{"user": {"name": "{0}"}}], "remote": [{"type": "UserName"}]}]
+        url = "https://sp.example.com"
+        for path, key, body in (
+            ("mappings/mapping", "mapping", {"rules": rules}),
+            ("identity_providers/idp", "identity_provider", {}),
+            ("identity_providers/idp/protocols/protocol", "protocol", {"mapping_id": "mapping"}),
+            ("service_providers/sp", "service_provider", {"auth_url": url, "sp_url": url}),
+        ):
+            _good(self.admin.put(f"/identity/v3/OS-FEDERATION/{path}", {key: body}))
+
     def _identity(self) -> None:
         admin, put = self.admin, lambda **ids: self.ids.update({("identity", k): v for k, v in ids.items()})
         user = str(
@@ -142,7 +155,9 @@ class World:
             user_id=user, project_id=self.project, domain_id="default", group_id=group, role_id=self._role("reader"),
             prior_id=self._role("member"), implied_id=self._role("reader"), credential_id=made["id"],
             rule_id=made["access_rules"][0]["id"], service_id=service, endpoint_id=endpoint, region_id="RegionOne",
-            tag="tag", option="password_regex",
+            tag="tag", option="password_regex", consumer_id=self._make(admin, f"{OAUTH}/consumers", "consumer", {}),
+            request_token_id=UNKNOWN, access_token_id=UNKNOWN, idp_id="idp", protocol_id="protocol",
+            mapping_id="mapping", sp_id="sp",
         )  # fmt: skip
 
     def _subject(self) -> dict[str, str]:

@@ -20,9 +20,7 @@ from tests.live.process import LiveCloud
 pytestmark = pytest.mark.slow
 
 BOOTS, DELETES = 60, 50
-KILLS = 8
-# Of one of two, after each of which the other has time to take over.
-KILLS_OF_TWO = 6
+KILLS = 6
 # Another process takes over after so many seconds.
 LEASE = 2.0
 SHARED = f"""
@@ -67,7 +65,7 @@ def kill_soon(cloud: LiveCloud, chance: Random, least: float, most: float) -> Ti
 
 
 def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
-    """Half the load; the process that is being started is killed now and then, too."""
+    """A part of the load in each life; the process that is being started is killed now and then, too."""
     share = -(-(load.boots + load.deletes) // KILLS)
     for _ in range(KILLS):
         dying = kill_soon(cloud, chance, 0.0, 1.0)
@@ -107,13 +105,13 @@ def test_of_two_processes_one_is_killed_and_the_other_takes_over(
         cloud.wait(began)
     load = Load(clouds, chance, BOOTS, DELETES)
     load.prepare()
-    share = -(-(load.boots + load.deletes) // KILLS_OF_TWO)
-    for number in range(KILLS_OF_TWO):
+    share = -(-(load.boots + load.deletes) // KILLS)
+    for number in range(KILLS):
         victim = chance.choice(clouds)
         dying = kill_soon(victim, chance, 0.3, 1.2)
         load.work(share)
         dying.join()
-        if number == KILLS_OF_TWO - 1:
+        if number == KILLS - 1:
             # Nobody comes back: the other one alone brings everything to its end.
             break
         time.sleep(chance.uniform(0.0, 1.0))

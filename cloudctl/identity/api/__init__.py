@@ -11,6 +11,7 @@ from cloudctl.identity.api.assignments import RoleAssignments
 from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
 from cloudctl.identity.api.domains import Domains
 from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoints
+from cloudctl.identity.api.federation import IdentityProviders, Mappings, Protocols, ServiceProviders
 from cloudctl.identity.api.grants import Grants
 from cloudctl.identity.api.groups import Groups
 from cloudctl.identity.api.limits import Limits, RegisteredLimits
@@ -82,6 +83,10 @@ def build(
         Consumers(db, credential_keys),
         OAuthTokens(db, credential_keys, options),
         AccessTokens(db),
+        IdentityProviders(db),
+        Protocols(db),
+        Mappings(db),
+        ServiceProviders(db),
         Policies(db),
         RegisteredLimits(db),
         Limits(db),

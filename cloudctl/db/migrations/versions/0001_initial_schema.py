@@ -375,6 +375,65 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_oauth_request_tokens_expires_at", ["expires_at"], unique=False)
 
     op.create_table(
+        "identity_mappings",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("rules", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("schema_version", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_mappings")),
+    )
+    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_mappings_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
+        "identity_protocols",
+        sa.Column("provider_id", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("mapping_id", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("provider_id", "id", name=op.f("pk_identity_protocols")),
+    )
+    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_protocols_mapping_id", ["mapping_id"], unique=False)
+
+    op.create_table(
+        "identity_providers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("domain_id", sa.String(length=64), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("description", sa.String(length=65536), nullable=True),
+        sa.Column("authorization_ttl", sa.Integer(), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_providers")),
+    )
+    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_providers_domain_id", ["domain_id"], unique=False)
+        batch_op.create_index("ix_identity_providers_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
+        "identity_remote_ids",
+        sa.Column("remote_id", sa.String(length=255), nullable=False),
+        sa.Column("provider_id", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("remote_id", name=op.f("pk_identity_remote_ids")),
+    )
+    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_remote_ids_provider_id", ["provider_id"], unique=False)
+
+    op.create_table(
+        "identity_service_providers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("description", sa.String(length=65536), nullable=True),
+        sa.Column("auth_url", sa.String(length=4096), nullable=False),
+        sa.Column("sp_url", sa.String(length=4096), nullable=False),
+        sa.Column("relay_state_prefix", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_service_providers")),
+    )
+    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_service_providers_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
         "identity_password_history",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("user_id", sa.String(length=64), nullable=False),
@@ -1457,6 +1516,27 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_password_history_user_id")
 
     op.drop_table("identity_password_history")
+    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_service_providers_order")
+
+    op.drop_table("identity_service_providers")
+    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_remote_ids_provider_id")
+
+    op.drop_table("identity_remote_ids")
+    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_providers_order")
+        batch_op.drop_index("ix_identity_providers_domain_id")
+
+    op.drop_table("identity_providers")
+    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_protocols_mapping_id")
+
+    op.drop_table("identity_protocols")
+    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_mappings_order")
+
+    op.drop_table("identity_mappings")
     with op.batch_alter_table("identity_oauth_request_tokens", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_oauth_request_tokens_expires_at")
         batch_op.drop_index("ix_identity_oauth_request_tokens_consumer_id")
