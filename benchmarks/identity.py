@@ -2,9 +2,10 @@
 
     python benchmarks/identity.py [--users 10000]
 
-Two clouds on SQLite with synchronous=FULL, one with 100 users and projects and one with many, are asked in turns; the last
-column is how much more the second one takes. A figure is the processor time that the server spends on an answer, so that what
-else runs on the machine does not count. Logins are whole: argon2 is in them. Validation is beside a bare Klein route.
+Two clouds on SQLite with synchronous=FULL, one with 100 users and projects and one with many, are asked in turns; the
+last column is how much more the second one takes. A figure is the processor time that the server spends on an answer,
+so that what else runs on the machine does not count. Logins are whole: argon2 is in them. Validation is beside a bare
+Klein route.
 """
 
 from __future__ import annotations
