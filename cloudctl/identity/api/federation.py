@@ -8,11 +8,13 @@ from attrs import frozen
 from sqlalchemy import Connection, Row
 
 from cloudctl.db import Database
+from cloudctl.errors import Invalid
 from cloudctl.identity import federation, records
 from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.api.fields import Description, Id
+from cloudctl.identity.api.fields import changes as sent
 from cloudctl.identity.federation_tables import identity_providers, mappings, protocols, service_providers
-from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range
+from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
@@ -61,12 +63,14 @@ class MappingRule:
 class PutMapping:
     rules: Annotated[list[MappingRule], Items(1, 200)]
     schema_version: Version = "1.0"
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
 class UpdateMapping:
     rules: Annotated[list[MappingRule], Items(1, 200)] | Missing = MISSING
     schema_version: Version | Missing = MISSING
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
@@ -76,6 +80,7 @@ class PutProvider:
     enabled: bool = False
     remote_ids: RemoteIds | Missing | None = MISSING
     authorization_ttl: Ttl | Missing | None = MISSING
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
@@ -85,11 +90,13 @@ class UpdateProvider:
     enabled: bool | Missing = MISSING
     remote_ids: RemoteIds | Missing | None = MISSING
     authorization_ttl: Ttl | Missing | None = MISSING
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
 class ProtocolBody:
     mapping_id: Id
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
@@ -99,6 +106,7 @@ class PutServiceProvider:
     description: Description | Missing | None = MISSING
     enabled: bool = False
     relay_state_prefix: Annotated[str, Length(0, 255)] = DEFAULT_PREFIX
+    id: Id | Missing = MISSING  # as in the path, if at all
 
 
 @frozen
@@ -108,6 +116,15 @@ class UpdateServiceProvider:
     description: Description | Missing | None = MISSING
     enabled: bool | Missing = MISSING
     relay_state_prefix: Annotated[str, Length(0, 255)] | Missing = MISSING
+    id: Id | Missing = MISSING  # as in the path, if at all
+
+
+def changes(body: Any, id: str) -> dict[str, Any]:
+    """The fields that were sent, but for the id. Raises Invalid if that is not the one in the path."""
+    values = sent(body)
+    if values.pop("id", id) != id:
+        raise Invalid("The id in the body is not the one in the path.")
+    return values
 
 
 def named(id: str) -> str:
@@ -141,7 +158,7 @@ class IdentityProviders:
     )
     async def create(self, call: Call, idp_id: str, body: PutProvider) -> dict[str, Any]:
         """Describe an identity provider; nobody can log in through it"""
-        return {"identity_provider": await self.db.run(self._create, call, named(idp_id), changes(body))}
+        return {"identity_provider": await self.db.run(self._create, call, named(idp_id), changes(body, idp_id))}
 
     def _create(self, conn: Connection, call: Call, idp_id: str, values: dict[str, Any]) -> dict[str, Any]:
         remote = values.pop("remote_ids", None) or ()
@@ -163,7 +180,7 @@ class IdentityProviders:
     )
     async def update(self, call: Call, idp_id: str, body: UpdateProvider) -> dict[str, Any]:
         """Change an identity provider"""
-        return {"identity_provider": await self.db.run(self._update, call, idp_id, changes(body))}
+        return {"identity_provider": await self.db.run(self._update, call, idp_id, changes(body, idp_id))}
 
     def _update(self, conn: Connection, call: Call, idp_id: str, values: dict[str, Any]) -> dict[str, Any]:
         remote = (values.pop("remote_ids") or ()) if "remote_ids" in values else None
@@ -194,7 +211,8 @@ class Protocols:
     @routes.put(PROTOCOL, policy="identity:create_protocol", status=201, body=Body(ProtocolBody, key="protocol"))
     async def create(self, call: Call, idp_id: str, protocol_id: str, body: ProtocolBody) -> dict[str, Any]:
         """Give an identity provider a protocol, and that a mapping"""
-        arguments = (idp_id, named(protocol_id), body.mapping_id, call.now)
+        chosen = changes(body, protocol_id)["mapping_id"]
+        arguments = (idp_id, named(protocol_id), chosen, call.now)
         return {"protocol": protocol_view(call, await self.db.run(federation.put_protocol, *arguments))}
 
     @routes.get(PROTOCOL, policy="identity:get_protocol")
@@ -205,7 +223,7 @@ class Protocols:
     @routes.patch(PROTOCOL, policy="identity:update_protocol", body=Body(ProtocolBody, key="protocol"))
     async def update(self, call: Call, idp_id: str, protocol_id: str, body: ProtocolBody) -> dict[str, Any]:
         """Give a protocol another mapping"""
-        arguments = (idp_id, protocol_id, body.mapping_id)
+        arguments = (idp_id, protocol_id, changes(body, protocol_id)["mapping_id"])
         return {"protocol": protocol_view(call, await self.db.run(federation.change_protocol, *arguments))}
 
     @routes.delete(PROTOCOL, policy="identity:delete_protocol")
@@ -228,7 +246,7 @@ class Mappings:
     @routes.put(MAPPING, policy="identity:create_mapping", status=201, body=Body(PutMapping, key="mapping"))
     async def create(self, call: Call, mapping_id: str, body: PutMapping) -> dict[str, Any]:
         """Keep a mapping; nothing applies it"""
-        values = {"id": named(mapping_id), **mapping_values(body)}
+        values = {"id": named(mapping_id), **mapping_values(body, mapping_id)}
         row = await self.db.run(federation.create, mappings, "mapping", values, call.now)
         return {"mapping": mapping_view(call, row)}
 
@@ -240,7 +258,7 @@ class Mappings:
     @routes.patch(MAPPING, policy="identity:update_mapping", body=Body(UpdateMapping, key="mapping"))
     async def update(self, call: Call, mapping_id: str, body: UpdateMapping) -> dict[str, Any]:
         """Change a mapping"""
-        arguments = (mappings, "mapping", mapping_id, mapping_values(body))
+        arguments = (mappings, "mapping", mapping_id, mapping_values(body, mapping_id))
         return {"mapping": mapping_view(call, await self.db.run(federation.change, *arguments))}
 
     @routes.delete(MAPPING, policy="identity:delete_mapping")
@@ -269,7 +287,7 @@ class ServiceProviders:
     )
     async def create(self, call: Call, sp_id: str, body: PutServiceProvider) -> dict[str, Any]:
         """Describe another cloud; no assertions are made for it"""
-        values = {"id": named(sp_id), **changes(body)}
+        values = {"id": named(sp_id), **changes(body, sp_id)}
         row = await self.db.run(federation.create, service_providers, "service provider", values, call.now)
         return {"service_provider": service_provider_view(call, row)}
 
@@ -286,7 +304,7 @@ class ServiceProviders:
     )
     async def update(self, call: Call, sp_id: str, body: UpdateServiceProvider) -> dict[str, Any]:
         """Change a service provider"""
-        arguments = (service_providers, "service provider", sp_id, changes(body))
+        arguments = (service_providers, "service provider", sp_id, changes(body, sp_id))
         return {"service_provider": service_provider_view(call, await self.db.run(federation.change, *arguments))}
 
     @routes.delete(SERVICE_PROVIDER, policy="identity:delete_service_provider")
@@ -295,13 +313,11 @@ class ServiceProviders:
         await self.db.run(federation.remove, service_providers, "service provider", sp_id)
 
 
-def mapping_values(body: PutMapping | UpdateMapping) -> dict[str, Any]:
+def mapping_values(body: PutMapping | UpdateMapping, id: str) -> dict[str, Any]:
     """As it is stored. Raises Invalid for rules that are too large."""
-    values = changes(body)
+    values = changes(body, id)
     if body.rules is not MISSING:
-        values["rules"] = [
-            {"local": rule.local, "remote": [changes(one) for one in rule.remote]} for rule in body.rules
-        ]
+        values["rules"] = [{"local": rule.local, "remote": [given(one) for one in rule.remote]} for rule in body.rules]
         records.own_attributes({"rules": values["rules"]})
     return values
 

@@ -302,6 +302,17 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_limits_project_id", ["project_id"], unique=False)
 
     op.create_table(
+        "identity_mappings",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("rules", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("schema_version", sa.String(length=16), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_mappings")),
+    )
+    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_mappings_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
         "identity_memberships",
         sa.Column("group_id", sa.String(length=64), nullable=False),
         sa.Column("user_id", sa.String(length=64), nullable=False),
@@ -375,65 +386,6 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_oauth_request_tokens_expires_at", ["expires_at"], unique=False)
 
     op.create_table(
-        "identity_mappings",
-        sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("rules", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("schema_version", sa.String(length=16), nullable=False),
-        sa.Column("created_at", sa.DateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_mappings")),
-    )
-    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
-        batch_op.create_index("ix_identity_mappings_order", ["created_at", "id"], unique=False)
-
-    op.create_table(
-        "identity_protocols",
-        sa.Column("provider_id", sa.String(length=64), nullable=False),
-        sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("mapping_id", sa.String(length=64), nullable=False),
-        sa.Column("created_at", sa.DateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("provider_id", "id", name=op.f("pk_identity_protocols")),
-    )
-    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
-        batch_op.create_index("ix_identity_protocols_mapping_id", ["mapping_id"], unique=False)
-
-    op.create_table(
-        "identity_providers",
-        sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("domain_id", sa.String(length=64), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("description", sa.String(length=65536), nullable=True),
-        sa.Column("authorization_ttl", sa.Integer(), nullable=True),
-        sa.Column("created_at", sa.DateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_providers")),
-    )
-    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
-        batch_op.create_index("ix_identity_providers_domain_id", ["domain_id"], unique=False)
-        batch_op.create_index("ix_identity_providers_order", ["created_at", "id"], unique=False)
-
-    op.create_table(
-        "identity_remote_ids",
-        sa.Column("remote_id", sa.String(length=255), nullable=False),
-        sa.Column("provider_id", sa.String(length=64), nullable=False),
-        sa.PrimaryKeyConstraint("remote_id", name=op.f("pk_identity_remote_ids")),
-    )
-    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
-        batch_op.create_index("ix_identity_remote_ids_provider_id", ["provider_id"], unique=False)
-
-    op.create_table(
-        "identity_service_providers",
-        sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
-        sa.Column("description", sa.String(length=65536), nullable=True),
-        sa.Column("auth_url", sa.String(length=4096), nullable=False),
-        sa.Column("sp_url", sa.String(length=4096), nullable=False),
-        sa.Column("relay_state_prefix", sa.String(length=255), nullable=False),
-        sa.Column("created_at", sa.DateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_service_providers")),
-    )
-    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
-        batch_op.create_index("ix_identity_service_providers_order", ["created_at", "id"], unique=False)
-
-    op.create_table(
         "identity_password_history",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("user_id", sa.String(length=64), nullable=False),
@@ -505,6 +457,31 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_projects_parent_id", ["parent_id"], unique=False)
 
     op.create_table(
+        "identity_protocols",
+        sa.Column("provider_id", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("mapping_id", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("provider_id", "id", name=op.f("pk_identity_protocols")),
+    )
+    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_protocols_mapping_id", ["mapping_id"], unique=False)
+
+    op.create_table(
+        "identity_providers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("domain_id", sa.String(length=64), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("description", sa.String(length=65536), nullable=True),
+        sa.Column("authorization_ttl", sa.Integer(), nullable=True),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_providers")),
+    )
+    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_providers_domain_id", ["domain_id"], unique=False)
+        batch_op.create_index("ix_identity_providers_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
         "identity_regions",
         sa.Column("id", sa.String(length=255), nullable=False),
         sa.Column("description", sa.String(length=65536), nullable=False),
@@ -536,6 +513,15 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("identity_registered_limits", schema=None) as batch_op:
         batch_op.create_index("ix_identity_registered_limits_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
+        "identity_remote_ids",
+        sa.Column("remote_id", sa.String(length=255), nullable=False),
+        sa.Column("provider_id", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("remote_id", name=op.f("pk_identity_remote_ids")),
+    )
+    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_remote_ids_provider_id", ["provider_id"], unique=False)
 
     op.create_table(
         "identity_revocations",
@@ -577,6 +563,20 @@ def upgrade() -> None:
     with op.batch_alter_table("identity_roles", schema=None) as batch_op:
         batch_op.create_index("ix_identity_roles_name_key", ["name_key"], unique=False)
         batch_op.create_index("ix_identity_roles_order", ["created_at", "id"], unique=False)
+
+    op.create_table(
+        "identity_service_providers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("description", sa.String(length=65536), nullable=True),
+        sa.Column("auth_url", sa.String(length=4096), nullable=False),
+        sa.Column("sp_url", sa.String(length=4096), nullable=False),
+        sa.Column("relay_state_prefix", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_service_providers")),
+    )
+    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
+        batch_op.create_index("ix_identity_service_providers_order", ["created_at", "id"], unique=False)
 
     op.create_table(
         "identity_services",
@@ -1465,6 +1465,10 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_services_order")
 
     op.drop_table("identity_services")
+    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_service_providers_order")
+
+    op.drop_table("identity_service_providers")
     with op.batch_alter_table("identity_roles", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_roles_order")
         batch_op.drop_index("ix_identity_roles_name_key")
@@ -1480,6 +1484,10 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_revocations_audit_chain_id")
 
     op.drop_table("identity_revocations")
+    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_remote_ids_provider_id")
+
+    op.drop_table("identity_remote_ids")
     with op.batch_alter_table("identity_registered_limits", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_registered_limits_order")
 
@@ -1489,6 +1497,15 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_regions_order")
 
     op.drop_table("identity_regions")
+    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_providers_order")
+        batch_op.drop_index("ix_identity_providers_domain_id")
+
+    op.drop_table("identity_providers")
+    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_protocols_mapping_id")
+
+    op.drop_table("identity_protocols")
     with op.batch_alter_table("identity_projects", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_projects_parent_id")
         batch_op.drop_index("ix_identity_projects_order")
@@ -1516,27 +1533,6 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_password_history_user_id")
 
     op.drop_table("identity_password_history")
-    with op.batch_alter_table("identity_service_providers", schema=None) as batch_op:
-        batch_op.drop_index("ix_identity_service_providers_order")
-
-    op.drop_table("identity_service_providers")
-    with op.batch_alter_table("identity_remote_ids", schema=None) as batch_op:
-        batch_op.drop_index("ix_identity_remote_ids_provider_id")
-
-    op.drop_table("identity_remote_ids")
-    with op.batch_alter_table("identity_providers", schema=None) as batch_op:
-        batch_op.drop_index("ix_identity_providers_order")
-        batch_op.drop_index("ix_identity_providers_domain_id")
-
-    op.drop_table("identity_providers")
-    with op.batch_alter_table("identity_protocols", schema=None) as batch_op:
-        batch_op.drop_index("ix_identity_protocols_mapping_id")
-
-    op.drop_table("identity_protocols")
-    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
-        batch_op.drop_index("ix_identity_mappings_order")
-
-    op.drop_table("identity_mappings")
     with op.batch_alter_table("identity_oauth_request_tokens", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_oauth_request_tokens_expires_at")
         batch_op.drop_index("ix_identity_oauth_request_tokens_consumer_id")
@@ -1564,6 +1560,10 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_memberships_user_id")
 
     op.drop_table("identity_memberships")
+    with op.batch_alter_table("identity_mappings", schema=None) as batch_op:
+        batch_op.drop_index("ix_identity_mappings_order")
+
+    op.drop_table("identity_mappings")
     with op.batch_alter_table("identity_limits", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_limits_project_id")
         batch_op.drop_index("ix_identity_limits_order")
