@@ -159,6 +159,9 @@ def run(directory: Path, klein: subprocess.Popen[bytes], port: int, most: int) -
 
 
 def report(clouds: Sequence[Identity], bare: Asked, most: int) -> None:
+    for one in clouds:
+        # The first one has closed its idle connection while the other was filled.
+        one.serial = Serial(one.live.port)
     print(f"{'processor milliseconds an answer, of users':<48}{FEW:>10}{most:>10}{'ratio':>10}")
     asked = [{name: Asked(one.pid, one.serial, request) for name, request in one.requests().items()} for one in clouds]
     for name in asked[0]:

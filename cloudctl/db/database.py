@@ -16,6 +16,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+import orjson
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import StaticPool
@@ -200,9 +201,11 @@ def is_transient(error: DBAPIError) -> bool:
 
 def create(url: str, threads: int) -> Engine:
     """An Engine with the settings that durability needs."""
+    # A page of a thousand records holds thousands of JSON values.
+    options: dict[str, Any] = {"json_deserializer": orjson.loads}
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=threads, max_overflow=0, pool_pre_ping=True)
-    options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": 30, "isolation_level": None}}
+        return create_engine(url, pool_size=threads, max_overflow=0, pool_pre_ping=True, **options)
+    options["connect_args"] = {"check_same_thread": False, "timeout": 30, "isolation_level": None}
     in_memory = url in ("sqlite://", "sqlite:///:memory:")
     if in_memory:
         options["poolclass"] = StaticPool
