@@ -32,7 +32,8 @@ def _below(conn: Connection, ids: set[str]) -> set[str]:
 
 
 def _enabled(conn: Connection, ids: set[str]) -> list[Row[Any]]:
-    domains = select(projects.c.id).where(projects.c.is_domain, projects.c.enabled).scalar_subquery()
+    # Domains are those without one: so the index is used.
+    domains = select(projects.c.id).where(projects.c.domain_id == "", projects.c.enabled).scalar_subquery()
     query = select(projects).where(
         projects.c.id.in_(ids), projects.c.is_domain.is_(False), projects.c.enabled, projects.c.domain_id.in_(domains)
     )
