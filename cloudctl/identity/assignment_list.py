@@ -132,7 +132,9 @@ def _targets(conn: Connection, wanted: Wanted) -> set[str] | None:
 def _rows(conn: Connection, wanted: Wanted, targets: Iterable[str] | None) -> Iterator[Assignment]:
     query = select(assignments)
     if targets is not None:
-        query = query.where(assignments.c.target_id.in_(list(targets)))
+        # All the kinds that there are: the index begins with the kind.
+        kinds = assignments.c.target_kind.in_(["project", "domain", "system"])
+        query = query.where(kinds, assignments.c.target_id.in_(list(targets)))
     if wanted.group_id:
         query = query.where(assignments.c.actor_kind == "group", assignments.c.actor_id == wanted.group_id)
     if wanted.user_id:
