@@ -19,9 +19,8 @@ from typing import IO, Any, cast
 
 from attrs import evolve, frozen
 from sqlalchemy import Connection, inspect
-from twisted.application.internet import StreamServerEndpointService
+from twisted.application import strports
 from twisted.application.service import Service
-from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
@@ -38,7 +37,9 @@ import cloudctl.volume.api
 import cloudctl.volume.lifecycle
 from cloudctl import bootstrap
 from cloudctl.compute import audit
+from cloudctl.compute.api import guest_metadata
 from cloudctl.compute.bootstrap import bootstrap as bootstrap_compute
+from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.config import Config
@@ -48,6 +49,7 @@ from cloudctl.db.database import Inline, Threads
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata, IRouters
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.identity import keys
@@ -75,6 +77,9 @@ from cloudctl.service import OrderedService, ThreadsService
 from cloudctl.tasks.audit import Audit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.metrics import TaskMetrics
+from cloudctl.volume import audit as volume_audit
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.bootstrap import bootstrap as bootstrap_volume
 from cloudctl.volume.options import VolumeOptions
 
@@ -161,7 +166,7 @@ class Cloud(OrderedService):
             expected=(CloudError, DriverError),
         )
         self.engine.register(cloudctl.network.lifecycle.WORKFLOWS)
-        self.engine.register(cloudctl.volume.lifecycle.WORKFLOWS)
+        self._backups(config.section(VolumeOptions))
         compute = config.section(ComputeOptions)
         self.engine.register(cloudctl.compute.lifecycle.workflows(compute))
         override = Path(config.policy.file) if config.policy.file else None
@@ -179,7 +184,9 @@ class Cloud(OrderedService):
                 server.ha_public_url,
             ),
             "image": self._image(config.section(ImageOptions)),
-            "networking": cloudctl.network.api.build(http, self.db, config.section(NetworkOptions)),
+            "networking": cloudctl.network.api.build(
+                http, self.db, self.drivers.network, config.section(NetworkOptions)
+            ),
             "volume": cloudctl.volume.api.build(http, self.db, self.drivers.volume, config.section(VolumeOptions)),
             "compute": cloudctl.compute.api.build(
                 http, self.db, self.drivers.hypervisor, compute, config.section(VolumeOptions)
@@ -193,7 +200,10 @@ class Cloud(OrderedService):
         self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout)
         self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout)
         self.host_watch = HostWatch(self.clock, self.db, self.drivers.hypervisor, compute)
-        checks = {"hypervisor": audit.check(self.db, self.drivers.hypervisor)}
+        checks = {
+            "hypervisor": audit.check(self.db, self.drivers.hypervisor),
+            "volume": volume_audit.check(self.db, self.drivers.volume),
+        }
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
         self.metrics.registry.register(TaskMetrics(self.engine, self.audit))
         self._order(listen)
@@ -248,6 +258,15 @@ class Cloud(OrderedService):
         self.engine.register(cloudctl.image.lifecycle.workflows(self.db, self.store, threads, reactor, options))
         return cloudctl.image.api.build(self._http, self.db, self.store, threads, reactor, options)
 
+    def _backups(self, options: VolumeOptions) -> None:
+        threads, service = self._machinery.threads("backups", options.backup_threads)
+        if service is not None:
+            self._threads.append(service)
+        directory = Path(options.backup_directory) if options.backup_directory else self.config.state_dir / "backups"
+        self.archive = Archive(directory, options.backup_piece)
+        archive = ArchiveThreads(self.archive, threads, self._machinery.reactor)
+        self.engine.register(cloudctl.volume.lifecycle.workflows(archive))
+
     def _admits(self, headers: Headers) -> bool:
         token = headers.getRawHeaders("x-auth-token")
         return token is not None and self.tokens.decodable(token[-1])
@@ -258,13 +277,19 @@ class Cloud(OrderedService):
         for service in (self.hasher, *self._threads):
             self.addService(service)
         self.addService(self.host_watch)
+        if IGuestMetadata.providedBy(self.drivers.network):
+            site_of = guest_metadata.build(self.db, self.store.path)
+            self.addService(guest_metadata.MetadataService(self.drivers.network, site_of))
         self.addService(self.engine)
+        if IGuestEvents.providedBy(self.drivers.hypervisor):
+            self.addService(GuestWatch(self.clock, self.db, self.drivers.hypervisor))
         self.addService(self.audit)
         if listen:
             reactor, server = self._machinery.reactor, self.config.server
             for site, endpoints in ((self.site, server.listen), (self.ha_site, server.ha_listen)):
                 for text in endpoints:
-                    self.addService(StreamServerEndpointService(serverFromString(reactor, text), site))
+                    # `strports` says at once if it cannot listen; an endpoint's service only logs it.
+                    self.addService(strports.service(text, site, reactor=reactor))
 
     # -- before the start
 
@@ -285,6 +310,10 @@ class Cloud(OrderedService):
         for kind in ("hypervisor", "volume", "network"):
             loader.check(getattr(self.drivers, kind), f"driver.{kind}.{getattr(self.config.drivers, kind)}")
         self.store.prepare()
+        try:
+            self.archive.prepare()
+        except OSError as error:
+            raise ConfigError([f"volume.backup_directory: {error}"]) from None
         is_new = self._bootstrap(passwords or {})
         self.uploads.sweep()
         # Not before the first rows are there: the files that another process writes for them are no leftovers.
@@ -306,7 +335,13 @@ class Cloud(OrderedService):
             return False
         chosen = {user: passwords.get(user) or secrets.token_urlsafe(15) for user in ("admin", "demo")}
         hashing = self.hasher.hashing
-        seed = Seed(hashing.hash(chosen["admin"]), hashing.hash(chosen["demo"]), self.identity_options.region)
+        has_ha = self.config.server.ha_listen or self.config.server.ha_public_url
+        seed = Seed(
+            hashing.hash(chosen["admin"]),
+            hashing.hash(chosen["demo"]),
+            self.identity_options.region,
+            without=frozenset() if has_ha else frozenset({"instance-ha"}),
+        )
         return bool(self.db.transact(False, self._fill, seed, chosen))
 
     def _fill(self, conn: Any, seed: Seed, chosen: Mapping[str, str]) -> bool:
@@ -325,7 +360,9 @@ class Cloud(OrderedService):
         made = bootstrap_identity(conn, seed, now)
         bootstrap_image(conn, self.store, made.admin_project_id, now)
         network_options = self.config.section(NetworkOptions)
-        bootstrap_network(conn, made.admin_project_id, made.demo_project_id, self.db.now(conn), network_options)
+        has_routers = IRouters.providedBy(self.drivers.network)
+        projects = made.admin_project_id, made.demo_project_id
+        bootstrap_network(conn, *projects, self.db.now(conn), network_options, has_routers)
         bootstrap_compute(conn, now)
         bootstrap_volume(conn, now, self.config.section(VolumeOptions))
         bootstrap.mark_done(conn, now)

@@ -107,4 +107,7 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
             problems.append(f"{path}.{name}: {error}")
     if problems:
         raise Wrong(*problems)
-    return cls(**values)
+    try:
+        return cls(**values)
+    except ValueError as error:  # options that are right one by one and do not go together
+        raise Wrong(f"{path}: {error}") from None

@@ -38,7 +38,7 @@ class OrderedService(MultiService):
             await stopping
         except AlreadyCalled:
             pass
-        except Exception:
+        except Exception:  # whatever it is, the other services must stop, too
             log.failure("{child} did not stop cleanly within {limit} s", child=child, limit=self.stop_limit)
 
 

@@ -146,3 +146,10 @@ def test_the_metrics_tell_of_requests_and_tasks() -> None:
     assert 'cloudctl_http_requests_total{api="volume",method="POST",status="202"} 1.0' in text
     assert 'cloudctl_tasks_ended_total{kind="volume.volume.create",state="done"} 1.0' in text
     assert "cloudctl_tasks_running 0.0" in text
+
+
+@pytest.mark.parametrize(("server", "named"), [({}, True), ({"ha_listen": []}, False)])
+def test_the_catalog_names_instance_ha_only_where_it_is_offered(server: dict[str, Any], named: bool) -> None:
+    cloud = MemoryCloud({"server": server})
+    catalog = cloud.client("demo").get("/identity/v3/auth/catalog").json()["catalog"]
+    assert ("instance-ha" in {each["type"] for each in catalog}) is named

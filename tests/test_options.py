@@ -105,3 +105,21 @@ def test_a_type_that_no_option_can_have_is_a_bug_of_the_driver():
 
     with pytest.raises(TypeError, match="complex"):
         structure(Odd, {"when": {}}, "x")
+
+
+def test_options_that_do_not_go_together_are_told_once_each_is_right():
+    @frozen
+    class Pair:
+        low: int = field(default=1, validator=ge(0))
+        high: int = 2
+
+        def __attrs_post_init__(self) -> None:
+            if self.low > self.high:
+                raise ValueError(f"low {self.low} is above high {self.high}")
+
+    with pytest.raises(ConfigError) as caught:
+        structure(Pair, {"low": 3}, "pair")
+    assert caught.value.problems == ["pair: low 3 is above high 2"]
+    with pytest.raises(ConfigError) as caught:
+        structure(Pair, {"low": -1, "high": "x"}, "pair")
+    assert len(caught.value.problems) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -93,3 +94,16 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
     assert done.returncode == 64
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"--listen=tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+        arguments = [command("twist"), "cloudctl", listen, "--ha-listen=", f"--state-dir={tmp_path / 'state'}"]
+        done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    assert done.returncode == 69
+    assert "Address already in use" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "is ready" not in done.stdout + done.stderr

@@ -125,10 +125,10 @@ def _plan(
     if wanted.most > 1:
         _refuse_for_many(wanted)
     place = asked_place(conn, call, wanted.zone, wanted.host, wanted.node)
-    flavor = _flavor(conn, call, wanted.flavor_id)
+    flavor = wanted_flavor(conn, call, wanted.flavor_id)
     disks = arrange(wanted.devices, wanted.image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
     _check_image(conn, call, disks.image_id, flavor)
-    public_key = _public_key(conn, call, wanted.key_name)
+    public_key = own_public_key(conn, call, wanted.key_name)
     interfaces = networking.chosen(conn, call, wanted.networks)
     return _Plan(
         flavor=flavor,
@@ -160,7 +160,8 @@ def _refuse_for_many(wanted: NewServer) -> None:
         raise Invalid("Unable to launch multiple instances with a single configured port ID.")
 
 
-def _flavor(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+def wanted_flavor(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+    """The flavor that a body names. Raises Invalid for one that the caller cannot use."""
     try:
         flavor = flavors.visible(conn, call, flavor_id)
     except NotFound as error:
@@ -177,20 +178,29 @@ def _check_image(conn: Connection, call: Call, image_id: str, flavor: Row[Any]) 
         image = images.visible(conn, call, image_id)
     except NotFound:
         raise Invalid("Can not find requested image") from None
-    if image.status != images.ACTIVE:
-        raise Invalid(f"Image {image_id} is not active.")
-    if image.min_ram > flavor.memory_mib:
-        raise Invalid("Flavor's memory is too small for requested image.")
-    # A flavor without a disk takes the image's size.
-    if flavor.disk_gib and image.min_disk > flavor.disk_gib:
-        raise Invalid("Flavor's disk is too small for requested image.")
-    if flavor.disk_gib and (image.virtual_size or image.size or 0) > flavor.disk_gib << 30:
-        raise Invalid("Flavor's disk is too small for requested image.")
+    check_fit(image, flavor.memory_mib, flavor.disk_gib)
     if not flavor.disk_gib and not call.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
 
 
-def _public_key(conn: Connection, call: Call, key_name: str | None) -> str | None:
+def check_fit(image: Any, memory_mib: int, disk_gib: int) -> None:
+    """Raises Invalid for an image without data, or one that a flavor of this size cannot hold."""
+    if image.status != images.ACTIVE:
+        raise Invalid(f"Image {image.id} is not active.")
+    check_size(image, memory_mib, disk_gib)
+
+
+def check_size(image: Any, memory_mib: int, disk_gib: int) -> None:
+    """Raises Invalid for an image that a flavor of this size cannot hold."""
+    if image.min_ram > memory_mib:
+        raise Invalid("Flavor's memory is too small for requested image.")
+    # A flavor without a disk takes the image's size.
+    if disk_gib and (image.min_disk > disk_gib or (image.virtual_size or image.size or 0) > disk_gib << 30):
+        raise Invalid("Flavor's disk is too small for requested image.")
+
+
+def own_public_key(conn: Connection, call: Call, key_name: str | None) -> str | None:
+    """Of the caller's key pair of this name. Raises Invalid if there is none."""
     if not key_name:
         return None
     row = keypairs.find(conn, call.user_id, key_name)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from cloudctl import db, tasks
-from cloudctl.compute import block_devices, networking, servers
+from cloudctl.compute import block_devices, migrations, networking, servers
 from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
 from cloudctl.db.columns import utc
 from cloudctl.placement import claims
@@ -48,6 +48,7 @@ def finish(conn: Connection, server_id: str, now: float) -> None:
     release_devices(conn, server_id, now, made_only=False)
     networking.let_all_go(conn, server_id, now)
     claims.release(conn, server_id)
+    migrations.close_all(conn, server_id, utc(now))
     servers.bury(conn, server_id, utc(now))
 
 

@@ -6,28 +6,86 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import Connection
 
 from cloudctl.compute import block_devices, networking
-from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
+from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
+from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
+from cloudctl.network import devices, networks, ports
 from cloudctl.volume import attachments
 
 
-def spec(conn: Connection, server: Any, image_path: Callable[[str], Path], ports: tuple[PortSpec, ...]) -> GuestSpec:
-    """`server` is its row; it has a host, and its volumes are connected there. Raises NotFound."""
+def spec(
+    conn: Connection,
+    server: Any,
+    image_path: Callable[[str], Path],
+    plugs: Sequence[PortSpec],
+    around: Sequence[NetworkSpec],
+    *,
+    is_made: bool = False,
+) -> GuestSpec:
+    """`server` is its row; it has a host, and its volumes are connected there. `around`: the networks of `plugs`.
+
+    Raises NotFound for an image that is gone, unless the guest `is_made` and does not need it any more.
+    """
+    return _spec(conn, server, _image(conn, server, image_path, may_be_gone=is_made), plugs, around)
+
+
+def described(conn: Connection, server: Any, image_path: Callable[[str], Path]) -> GuestSpec:
+    """The same for one who only tells of the guest: it need not be on a host, and its image may be gone."""
+    image = _image(conn, server, image_path, may_be_gone=True)
+    mine = networking.of_server(conn, server.id)
+    plugs = [evolve(ports.driver_spec(conn, row.port_id), tag=row.tag) for row in mine if _is_there(conn, row)]
+    found = (networks.driver_spec(conn, network_id) for network_id in dict.fromkeys(each.network_id for each in plugs))
+    groups = devices.groups(conn, [server.id]).get(server.id, [])
+    addresses = devices.addresses(conn, [server.id]).get(server.id, [])
+    made = _spec(conn, server, image, plugs, [network for network in found if network is not None])
+    return evolve(
+        made,
+        security_groups=tuple(sorted({name for _, name in groups})),
+        public_ipv4=next((address.ip for address in addresses if address.floating), ""),
+    )
+
+
+def _is_there(conn: Connection, interface: Any) -> bool:
+    """Whether the port's owner has not deleted it."""
+    return ports.find(conn, interface.port_id) is not None
+
+
+def _image(
+    conn: Connection, server: Any, image_path: Callable[[str], Path], *, may_be_gone: bool
+) -> ImageSource | None:
+    if not server.image_id:
+        return None
+    try:
+        return image_source(conn, server.image_id, image_path)
+    except NotFound:
+        if may_be_gone:
+            return ImageSource(server.image_id, None)
+        raise
+
+
+def _spec(
+    conn: Connection,
+    server: Any,
+    image: ImageSource | None,
+    plugs: Sequence[PortSpec],
+    around: Sequence[NetworkSpec],
+) -> GuestSpec:
     flavor = server.flavor
     return GuestSpec(
         id=server.id,
         name=server.name,
-        host=server.host,
-        vcpus=server.vcpus,
-        memory_mib=server.memory_mib,
+        host=server.host or "",
+        vcpus=flavor["vcpus"],
+        memory_mib=flavor["ram"],
         disk_gib=flavor["disk"] if server.image_id else 0,
-        image=image_source(conn, server.image_id, image_path) if server.image_id else None,
+        image=image,
         ephemeral_gib=flavor["ephemeral"],
         swap_mib=flavor["swap"],
-        ports=ports,
+        ports=tuple(plugs),
         volumes=volume_connections(conn, server.id),
         hostname=server.hostname,
         user_data=server.user_data,
@@ -37,6 +95,14 @@ def spec(conn: Connection, server: Any, image_path: Callable[[str], Path], ports
         admin_password=server.admin_password,
         config_drive=server.config_drive,
         extra_specs=flavor["extra_specs"],
+        project_id=server.project_id,
+        number=server.number,
+        launch_index=server.launch_index,
+        reservation_id=server.reservation_id,
+        flavor_name=flavor["original_name"],
+        availability_zone=server.zone or "",
+        security_groups=tuple(server.security_groups),
+        networks=tuple(around),
     )
 
 
@@ -57,18 +123,22 @@ def image_source(conn: Connection, image_id: str, image_path: Callable[[str], Pa
 
 def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnection, ...]:
     """Of the volumes that are connected to the server's host, the root disk first."""
-    devices = block_devices.of_server(conn, server_id)
-    if not devices:
+    mine = block_devices.of_server(conn, server_id)
+    if not mine:
         return ()
     connected = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
     return tuple(
-        connection(row, connected[row.attachment_id].connection) for row in devices if row.attachment_id in connected
+        connection(row, connected[row.attachment_id].connection) for row in mine if row.attachment_id in connected
     )
 
 
 def connection(device: Any, info: Any) -> VolumeConnection:
     return VolumeConnection(
-        volume_id=device.volume_id, info=info, device=device.device_name, boot_index=device.boot_index
+        volume_id=device.volume_id,
+        info=info,
+        device=device.device_name,
+        boot_index=device.boot_index,
+        tag=device.tag,
     )
 
 

@@ -42,6 +42,8 @@ class ComputeOptions:
     build_timeout: float = field(default=1800.0, validator=positive)
     # Seconds that a guest has to shut itself down before its power is cut.
     shutdown_timeout: float = field(default=60.0, validator=not_negative)
+    # A resize may stay on its host. A cloud of one host could not resize otherwise.
+    allow_resize_to_same_host: bool = True
     # A volume of another zone may be attached.
     cross_az_attach: bool = False
     # The zone of hosts that no zone names, and zone → names of its hosts.

@@ -1,4 +1,4 @@
-"""Start, stop and reboot. Reference: compute-states.md, sections 3 and 4.5."""
+"""Start, stop, reboot, pause and suspend. Reference: compute-states.md, sections 3 and 4.5."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from cloudctl.errors import Conflict
 from cloudctl.rest.call import Call
 
 START, STOP, REBOOT = "compute.server.start", "compute.server.stop", "compute.server.reboot"
+PAUSE, UNPAUSE = "compute.server.pause", "compute.server.unpause"
+SUSPEND, RESUME = "compute.server.suspend", "compute.server.resume"
 DEADLINE = 900.0
 
 
@@ -29,6 +31,26 @@ def reboot(conn: Connection, call: Call, server_id: str, hard: bool) -> None:
     """Raises NotFound, Conflict."""
     row = placed(servers.begin(conn, call, server_id, "reboot_hard" if hard else "reboot"))
     submit(conn, call, row, REBOOT, {"hard": hard})
+
+
+def pause(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "pause")), PAUSE)
+
+
+def unpause(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "unpause")), UNPAUSE)
+
+
+def suspend(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "suspend")), SUSPEND)
+
+
+def resume(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    submit(conn, call, placed(servers.begin(conn, call, server_id, "resume")), RESUME)
 
 
 def placed(row: Row[Any]) -> Row[Any]:

@@ -80,6 +80,14 @@ def take_servers(conn: Connection, project_id: str, least: int, most: int, vcpus
     return fitting
 
 
+def take_growth(conn: Connection, project_id: str, vcpus: int, memory_mib: int) -> None:
+    """Raises OverQuota if a server cannot grow by so much."""
+    allowed, used = quota.take(conn, QUOTAS, project_id, {}), counted(conn, project_id)
+    more = {name: amount for name, amount in (("cores", vcpus), ("ram", memory_mib)) if amount}
+    if any(allowed[name] != UNLIMITED and used[name] + amount > allowed[name] for name, amount in more.items()):
+        raise OverQuota(_exceeded(more, used, allowed))
+
+
 def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mapping[str, int]) -> str:
     over = [name for name in asked if allowed[name] != UNLIMITED and used[name] + asked[name] > allowed[name]]
 

@@ -15,7 +15,7 @@ from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
 from cloudctl.compute.status import showing
 from cloudctl.compute.tables import servers
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.network import ports
+from cloudctl.network import devices
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call, forbidden
 from cloudctl.rest.formats import parse_time
@@ -220,12 +220,15 @@ def _addresses(conn: Connection, call: Call, others: list[Condition], every: boo
             continue
         pattern = patterns.compile(patterns.checked(name, text))
         candidates = list(conn.execute(select(servers.c.id).where(*others)).scalars())
-        found = ports.addresses(conn, candidates)
+        found = devices.addresses(conn, candidates)
         yield servers.c.id.in_(
             [
                 server_id
                 for server_id, addresses in found.items()
-                if any(address.version == version and pattern.search(address.ip) for address in addresses)
+                if any(
+                    address.version == version and not address.floating and pattern.search(address.ip)
+                    for address in addresses
+                )
             ]
         )
 

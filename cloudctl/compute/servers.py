@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, select, update
 
 from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
 from cloudctl.compute.tables import servers
@@ -63,12 +64,22 @@ def move(conn: Connection, server_id: str, now: datetime, expected: Mapping[str,
 
     `expected`: `vm_state` and `task_state`, each a value or a tuple of values that will do; one not given may be any.
     """
-    here = [servers.c.id == server_id, servers.c.deleted_at.is_(None)]
-    for name, wanted in expected.items():
-        column = servers.c[name]
-        # `== None` is written IS NULL.
-        here.append(column.in_(wanted) if isinstance(wanted, tuple) else column == wanted)
-    return conn.execute(update(servers).where(*here).values(updated_at=now, **values)).rowcount > 0
+    kinds = tuple((name, "none" if wanted is None else type(wanted).__name__) for name, wanted in expected.items())
+    here = {f"expected_{name}": wanted for name, wanted in expected.items() if wanted is not None}
+    return conn.execute(_move(kinds), {"wanted": server_id, "updated_at": now, **here, **values}).rowcount > 0
+
+
+@cache
+def _move(expected: tuple[tuple[str, str], ...]) -> Update:
+    here = [servers.c.id == bindparam("wanted"), servers.c.deleted_at.is_(None)]
+    for name, kind in expected:
+        column, key = servers.c[name], f"expected_{name}"
+        if kind == "tuple":
+            here.append(column.in_(bindparam(key, expanding=True)))
+        else:
+            # `== None` is written IS NULL.
+            here.append(column == (None if kind == "none" else bindparam(key)))
+    return update(servers).where(*here)
 
 
 def begin(conn: Connection, call: Call, server_id: str, name: str) -> Row[Any]:

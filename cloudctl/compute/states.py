@@ -23,7 +23,13 @@ POWERING_OFF, POWERING_ON, DELETING = "powering-off", "powering-on", "deleting"
 REBOOTING = ("rebooting", "reboot_pending", "reboot_started")
 REBOOTING_HARD = ("rebooting_hard", "reboot_pending_hard", "reboot_started_hard")
 REBUILDING = ("rebuilding", "rebuild_block_device_mapping", "rebuild_spawning")
-RESIZING = ("resize_prep", "resize_migrating", "resize_migrated", "resize_finish")
+RESIZE_PREP, RESIZE_MIGRATING, RESIZE_FINISH = "resize_prep", "resize_migrating", "resize_finish"
+RESIZING = (RESIZE_PREP, RESIZE_MIGRATING, "resize_migrated", RESIZE_FINISH)
+REVERTING = "resize_reverting"
+PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
+RESCUING, UNRESCUING, UPDATING_PASSWORD = "rescuing", "unrescuing", "updating_password"
+SNAPSHOT_PENDING, SNAPSHOT, UPLOAD = "image_snapshot_pending", "image_snapshot", "image_uploading"
+SNAPSHOTTING = (SNAPSHOT_PENDING, SNAPSHOT, "image_pending_upload", UPLOAD)
 
 NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
 
@@ -40,14 +46,14 @@ STATUS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {
             **_all("REBOOT", *REBOOTING),
             **_all("HARD_REBOOT", *REBOOTING_HARD),
-            **_all("PASSWORD", "updating_password"),
+            **_all("PASSWORD", UPDATING_PASSWORD),
             **_all("REBUILD", *REBUILDING),
             **_all("MIGRATING", "migrating"),
             **_all("RESIZE", *RESIZING),
         },
     ),
     STOPPED: ("SHUTOFF", {**_all("RESIZE", *RESIZING), **_all("REBUILD", *REBUILDING)}),
-    RESIZED: ("VERIFY_RESIZE", _all("REVERT_RESIZE", "resize_reverting")),
+    RESIZED: ("VERIFY_RESIZE", _all("REVERT_RESIZE", REVERTING)),
     PAUSED: ("PAUSED", _all("MIGRATING", "migrating")),
     SUSPENDED: ("SUSPENDED", {}),
     RESCUED: ("RESCUE", {}),
@@ -89,7 +95,7 @@ def _action(name: str, vm_states: tuple[str, ...], **rules: Any) -> Action:
 WRITABLE = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 ATTACHABLE = (ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 HARD_REBOOTABLE: frozenset[str | None] = frozenset(
-    {None, *REBOOTING, "rebooting_hard", "resuming", "unpausing", "pausing", "suspending"}
+    {None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING}
 )
 
 ACTIONS: Mapping[str, Action] = {
@@ -105,6 +111,19 @@ ACTIONS: Mapping[str, Action] = {
             task_states=HARD_REBOOTABLE,
             task_state="rebooting_hard",
         ),
+        _action("pause", (ACTIVE,), task_state=PAUSING),
+        _action("unpause", (PAUSED,), task_state=UNPAUSING),
+        _action("suspend", (ACTIVE,), task_state=SUSPENDING),
+        _action("resume", (SUSPENDED,), task_state=RESUMING),
+        _action("rescue", (ACTIVE, STOPPED, ERROR), task_state=RESCUING),
+        _action("unrescue", (RESCUED,), task_state=UNRESCUING),
+        _action("changePassword", (ACTIVE,), task_state=UPDATING_PASSWORD),
+        _action("rebuild", (ACTIVE, STOPPED, ERROR), task_state=REBUILDING[0]),
+        _action("resize", (ACTIVE, STOPPED), task_state=RESIZE_PREP),
+        _action("migrate", (ACTIVE, STOPPED), task_state=RESIZE_PREP),
+        _action("confirmResize", (RESIZED,)),
+        _action("revertResize", (RESIZED,), task_state=REVERTING),
+        _action("createImage", WRITABLE, task_state=SNAPSHOT_PENDING, refused_when_locked=False),
         _action("attach_volume", ATTACHABLE),
         _action("detach_volume", ATTACHABLE),
         _action("attach_interface", (ACTIVE, PAUSED, STOPPED)),

@@ -31,6 +31,7 @@ servers = Table(
     # -- what it is
     Column("flavor_id", String(255), nullable=False),
     json("flavor", dict),  # as it was at create: {original_name, vcpus, ram, disk, ephemeral, swap, extra_specs}
+    # What counts for the quota: the flavor's; while it is resized, of both flavors the larger amount.
     Column("vcpus", Integer, nullable=False),
     Column("memory_mib", Integer, nullable=False),
     text_column("image_id", 64),  # "": its root disk is a volume
@@ -38,6 +39,7 @@ servers = Table(
     Column("public_key", Text, nullable=True),  # as it was at create; the key pair may be gone
     Column("user_data", Text, nullable=True),  # base64
     Column("admin_password", Text, nullable=True),  # until the guest has it
+    Column("guest_password", Text, nullable=True),  # that the guest has set, encrypted by itself
     flag("config_drive", False),
     text_column("disk_config", 8, default="MANUAL"),
     text_column("access_ip_v4", 64),
@@ -110,6 +112,34 @@ block_devices = Table(
     time("created_at", nullable=False),
     Index("ix_block_devices_server", "server_id", "position"),
     Index("ix_block_devices_volume", "volume_id"),
+)
+
+# A server that goes to another host, another flavor, or both. While it is open, the share of the source host that it
+# still holds is in its own name.
+migrations = Table(
+    "migrations",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    identifier("id", primary_key=False, nullable=False, unique=True),
+    identifier("server_id", nullable=False),
+    text_column("kind", 16),  # resize, migration
+    text_column("status", 16),
+    text_column("source_host"),
+    optional_text("dest_host"),
+    optional_text("asked_host"),  # the only one that it may go to
+    Column("old_flavor_id", String(255), nullable=False),
+    json("old_flavor", dict),
+    Column("new_flavor_id", String(255), nullable=False),
+    json("new_flavor", dict),
+    flag("was_stopped", False),
+    identifier("user_id", nullable=False),
+    identifier("project_id", nullable=False),
+    time("created_at", nullable=False),
+    time("updated_at", nullable=False),
+    Index("ix_migrations_server", "server_id", "number"),
+    Index("ix_migrations_status", "status"),
+    Index("ix_migrations_created", "created_at", "id"),
+    Index("ix_migrations_project", "project_id", "created_at", "id"),
 )
 
 flavors = Table(

@@ -59,7 +59,7 @@ class Inline:
 
         try:
             result = func(*args, **kw)
-        except BaseException:
+        except BaseException:  # as a ThreadPool has it
             onResult(False, Failure())
         else:
             onResult(True, result)

@@ -15,9 +15,11 @@ cloud refuses the actions that need the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Literal
 
+from twisted.web.resource import IResource
 from zope.interface import Attribute, Interface
 
 from cloudctl.drivers.specs import (
@@ -206,6 +208,16 @@ class IResizeAttached(Interface):
         """The guest sees the new size. Raises UnknownGuest, HostDown, UnknownVolume if it does not have the volume."""
 
 
+class IGuestEvents(Interface):
+    """The driver notices by itself that a guest has gone off or died."""
+
+    async def watch_guests(changed: Callable[[str], None]) -> None:
+        """From now on `changed(id)` is called within a second after a guest's power may have changed unasked.
+
+        Called once, as the cloud starts; what was so before is found by `inventory`. Calls too many do no harm.
+        """
+
+
 # -- volumes
 
 
@@ -248,7 +260,10 @@ class IVolumeSnapshots(Interface):
         """Every snapshot, also those that the cloud does not know, sorted by id."""
 
     async def ensure_snapshot(spec: SnapshotSpec) -> None:
-        """The snapshot exists; one that is there stays as it is. Raises UnknownVolume, NoCapacity."""
+        """The snapshot exists; one that is there stays as it is.
+
+        Raises UnknownVolume, NoCapacity, and InUse if it cannot be taken while a guest has the volume open.
+        """
 
     async def ensure_snapshot_absent(id: str) -> None:
         """No snapshot of this id. An unknown id is no error. Raises InUse if volumes depend on it."""
@@ -261,13 +276,18 @@ class IVolumeData(Interface):
     """The content of volumes can be copied out and in: backups, images of volumes, moves between backends."""
 
     async def ensure_exported(id: str, path: str, snapshot_id: str | None = None) -> str:
-        """`path` is a copy of the volume, or of its snapshot; returns its disk format ("raw", "qcow2").
+        """`path` is a copy of the volume, or of its snapshot; returns its disk format: "raw", sparse where it is empty.
 
-        The file appears whole or not at all; a repeat makes it anew. Raises UnknownVolume, UnknownSnapshot.
+        The file appears whole or not at all; a repeat makes it anew. The copy shows the volume at one moment, also
+        while guests write to it. Raises UnknownVolume, UnknownSnapshot, NoCapacity, and InUse if that cannot be done
+        while a guest has the volume open.
         """
 
     async def ensure_imported(id: str, image: ImageSource) -> None:
-        """The volume holds what the file holds. Raises UnknownVolume, InUse if connected, Unfit."""
+        """The volume holds what the file holds, then zeros. If it fails the volume holds what it held.
+
+        Raises UnknownVolume, InUse if connected, NoCapacity, and Unfit for a file that is no such image or too large.
+        """
 
 
 # -- networks
@@ -319,9 +339,31 @@ class ISecurityGroups(Interface):
         """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
 
 
+class IGuestMetadata(Interface):
+    """Guests can ask for their metadata at 169.254.169.254."""
+
+    async def serve_guest_metadata(site_of: Callable[[str], IResource]) -> None:
+        """From now on a connection of a guest on network N to 169.254.169.254:80 is answered by `site_of(N)`.
+
+        Called once, as the cloud starts. The resource knows the guest by the client's address, so the driver passes
+        connections on with their own source addresses, and only such as `ensure_port` has given. Paths are relative
+        to the resource; bodies of more than some kilobytes need not be taken in.
+        """
+
+
 CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
-    "hypervisor": (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached),
+    "hypervisor": (
+        IHypervisor,
+        IPause,
+        ISuspend,
+        ISnapshot,
+        IRescue,
+        ILiveMigrate,
+        IPassword,
+        IResizeAttached,
+        IGuestEvents,
+    ),
     "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
-    "network": (INetworkBackend, IRouters, ISecurityGroups),
+    "network": (INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

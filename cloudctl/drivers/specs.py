@@ -79,6 +79,15 @@ class FixedIp:
 
 
 @frozen
+class BandwidthLimit:
+    """What exceeds it is dropped."""
+
+    direction: str  # as the guest sees it: ingress, egress
+    max_kbps: int  # 1000 bit/s
+    max_burst_kbit: int = 0  # 1000 bits that may come at once; 0: what fits to the rate
+
+
+@frozen
 class PortSpec:
     """A network interface. Without addresses it may use none, except what `address_pairs` allow."""
 
@@ -92,6 +101,8 @@ class PortSpec:
     security_groups: tuple[str, ...] = ()
     address_pairs: tuple[tuple[str, str], ...] = ()  # (CIDR or address, MAC) that it may send from, too
     binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
+    tag: str | None = None  # by which the guest finds it in its metadata
+    limits: tuple[BandwidthLimit, ...] = ()  # at most one a direction
 
 
 @frozen
@@ -103,6 +114,7 @@ class VolumeConnection:
     device: str | None = None  # a wish such as "/dev/vdb"; the guest's kernel decides
     boot_index: int | None = None  # 0: the guest boots from it
     read_only: bool = False
+    tag: str | None = None  # by which the guest finds it in its metadata
 
 
 @frozen
@@ -128,6 +140,16 @@ class GuestSpec:
     admin_password: str | None = field(default=None, repr=False)
     config_drive: bool = False
     extra_specs: Mapping[str, str] = field(factory=dict)  # of the flavor
+    # -- what a guest is told of itself besides, see `guest_data`: none of it changes the machine
+    project_id: str = ""
+    number: int = 0  # of the server in the cloud: EC2's short ids are made of it
+    launch_index: int = 0  # among the servers of one request
+    reservation_id: str = ""
+    flavor_name: str = ""
+    availability_zone: str = ""
+    security_groups: tuple[str, ...] = ()  # names
+    public_ipv4: str = ""  # a floating address
+    networks: tuple[NetworkSpec, ...] = ()  # those of `ports`, each once
 
 
 @frozen
@@ -216,6 +238,7 @@ class SubnetSpec:
     enable_dhcp: bool = True
     dns_nameservers: tuple[str, ...] = ()
     host_routes: tuple[Route, ...] = ()
+    ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: not told to guests
 
 
 @frozen

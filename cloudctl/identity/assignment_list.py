@@ -6,15 +6,22 @@ reach, and roles are followed by those that they imply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import Connection, Row, exists, or_, select, tuple_
 
 from cloudctl.errors import Invalid
 from cloudctl.identity import effective
 from cloudctl.identity.tables import assignments, memberships, projects, roles
 from cloudctl.rest.call import Query
+from cloudctl.rest.listing import Condition
+
+PAGE = 500  # rows or projects read at once
+
+Actor = tuple[str, str]  # kind and id
 
 
 @frozen
@@ -79,121 +86,232 @@ def wanted(query: Query) -> Wanted:
     return found
 
 
-def find(conn: Connection, wanted: Wanted, domain_id: str = "") -> list[Assignment]:
-    """What meets the filters; with `domain_id` only what is on that domain or on its projects."""
-    found = _effective(conn, wanted) if wanted.effective else _direct(conn, wanted)
-    if domain_id:
-        own = select(projects.c.id).where(projects.c.domain_id == domain_id)
-        inside = {domain_id, *conn.execute(own).scalars()}
-        found = (one for one in found if one.target_id in inside)
-    return list(dict.fromkeys(found))
+def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[Assignment]:
+    """What meets the filters, no more than `most`; with `domain_id` only what is on that domain or on its projects.
+
+    Nothing is read ahead: what it costs depends on what is shown, not on how many projects there are.
+    """
+    walk = _effective if wanted.effective else _direct
+    found: dict[Assignment, None] = {}
+    for one in walk(conn, wanted, Read(conn, _actors(conn, wanted), _conditions(conn, wanted, domain_id))):
+        found.setdefault(one)
+        if len(found) >= most:
+            break
+    return list(found)
 
 
-def _direct(conn: Connection, wanted: Wanted) -> Iterator[Assignment]:
-    for one in _rows(conn, wanted, _targets(conn, wanted)):
-        if wanted.role_id in ("", one.role_id) and wanted.inherited in (None, one.inherited):
-            yield one
+# -- as granted
 
 
-def _effective(conn: Connection, wanted: Wanted) -> Iterator[Assignment]:
+def _direct(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignment]:
     targets = _targets(conn, wanted)
-    sources = targets
-    if targets is not None and wanted.project_id:
-        sources = set(targets) | {above for id in targets for above in effective.ancestors(conn, id)}
-    below = _Tree(conn)
+    if targets is None:
+        yield from rows.all()
+        return
+    for chunk in _chunks(targets):
+        yield from rows.on([target.id for target in chunk])
+
+
+# -- as tokens see it
+
+
+def _effective(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignment]:
+    targets = _targets(conn, wanted)
+    reached = _all_reached(conn, rows) if targets is None else _reaching(rows, targets)
     implied = effective.implications(conn)
     # A domain's role stands for those that it implies; tokens do not show it.
     hidden = set(conn.execute(select(roles.c.id).where(roles.c.domain_id != "")).scalars())
-    for one in _rows(conn, wanted, sources):
-        for reached in below.reached(one):
-            if targets is not None and reached.target_id not in targets:
-                continue
-            for member in _members(conn, reached, wanted):
-                for role in _with_implied(member, implied):
-                    if role.role_id in hidden:
-                        continue
-                    if wanted.role_id in ("", role.role_id) and wanted.inherited in (None, role.inherited):
-                        yield role
+    groups: dict[str, list[str]] = {}
+    for one in reached:
+        for member in _members(conn, one, wanted, groups):
+            for role in _with_implied(member, implied):
+                if role.role_id not in hidden and wanted.role_id in ("", role.role_id):
+                    yield role
 
 
-def _targets(conn: Connection, wanted: Wanted) -> set[str] | None:
-    """The ids of the targets asked for; None: any."""
-    if wanted.system:
-        return {effective.SYSTEM_TARGET}
-    if wanted.domain_id:
-        return {wanted.domain_id}
-    if not wanted.project_id:
-        return None
-    if not wanted.include_subtree:
-        return {wanted.project_id}
-    return {wanted.project_id, *_Tree(conn).below(wanted.project_id)}
-
-
-def _rows(conn: Connection, wanted: Wanted, targets: Iterable[str] | None) -> Iterator[Assignment]:
-    query = select(assignments)
-    if targets is not None:
-        # All the kinds that there are: the index begins with the kind.
-        kinds = assignments.c.target_kind.in_(["project", "domain", "system"])
-        query = query.where(kinds, assignments.c.target_id.in_(list(targets)))
-    if wanted.group_id:
-        query = query.where(assignments.c.actor_kind == "group", assignments.c.actor_id == wanted.group_id)
-    if wanted.user_id:
-        itself: ColumnElement[bool] = (assignments.c.actor_kind == "user") & (assignments.c.actor_id == wanted.user_id)
-        if wanted.effective:
-            mine = select(memberships.c.group_id).where(memberships.c.user_id == wanted.user_id).scalar_subquery()
-            itself = or_(itself, (assignments.c.actor_kind == "group") & assignments.c.actor_id.in_(mine))
-        query = query.where(itself)
-    order = (assignments.c.target_kind, assignments.c.target_id, assignments.c.actor_id, assignments.c.role_id)
-    for row in conn.execute(query.order_by(*order)).all():
-        yield Assignment(
-            row.role_id,
-            row.target_kind,
-            row.target_id,
-            bool(row.inherited),
-            user_id=row.actor_id if row.actor_kind == "user" else "",
-            group_id=row.actor_id if row.actor_kind == "group" else "",
-            source_kind=row.target_kind,
-            source_id=row.target_id,
-        )
-
-
-class _Tree:
-    """The projects of the cloud by parent, read once if it is needed at all."""
-
-    def __init__(self, conn: Connection) -> None:
-        self.conn = conn
-        self._children: dict[str, list[str]] | None = None
-
-    def below(self, id: str) -> Iterator[str]:
-        if self._children is None:
-            self._children = {}
-            for row in self.conn.execute(select(projects.c.id, projects.c.parent_id).order_by(projects.c.id)):
-                self._children.setdefault(row.parent_id, []).append(row.id)
-        for child in self._children.get(id, ()):
-            yield child
-            yield from self.below(child)
-
-    def reached(self, one: Assignment) -> Iterator[Assignment]:
-        """The assignment on each target where it holds."""
+def _all_reached(conn: Connection, rows: Read) -> Iterator[Assignment]:
+    """Every assignment, on each target where it holds."""
+    for one in rows.all():
         if not one.inherited:
             yield one
-            return
-        for project_id in self.below(one.target_id):
-            yield evolve(one, target_kind="project", target_id=project_id)
+            continue
+        for project in _below(conn, TreeNode(one.target_id)):
+            yield evolve(one, target_kind="project", target_id=project.id)
 
 
-def _members(conn: Connection, one: Assignment, wanted: Wanted) -> Iterator[Assignment]:
-    """The assignment for each user who has it."""
+def _reaching(rows: Read, targets: Iterable[TreeNode]) -> Iterator[Assignment]:
+    """The assignments that hold on these targets."""
+    for chunk in _chunks(targets):
+        sources = {id for target in chunk for id in (target.id, *target.above)}
+        on: dict[str, list[Assignment]] = {}
+        for one in rows.on(sources):
+            on.setdefault(one.target_id, []).append(one)
+        for target in chunk:
+            yield from (one for one in on.get(target.id, ()) if not one.inherited)
+            for above in target.above:
+                for one in on.get(above, ()):
+                    if one.inherited:
+                        yield evolve(one, target_kind="project", target_id=target.id)
+
+
+def _members(conn: Connection, one: Assignment, wanted: Wanted, groups: dict[str, list[str]]) -> Iterator[Assignment]:
+    """The assignment for each user who has it. `groups` remembers who is in them."""
     if not one.group_id:
         yield one
         return
-    query = select(memberships.c.user_id).where(memberships.c.group_id == one.group_id)
-    for user_id in conn.execute(query.order_by(memberships.c.user_id)).scalars().all():
-        if wanted.user_id in ("", user_id):
-            yield evolve(one, user_id=user_id, group_id="", through_group=one.group_id)
+    if wanted.user_id:
+        # Only grants to groups of this user were read.
+        groups[one.group_id] = [wanted.user_id]
+    if one.group_id not in groups:
+        query = select(memberships.c.user_id).where(memberships.c.group_id == one.group_id)
+        groups[one.group_id] = list(conn.execute(query.order_by(memberships.c.user_id)).scalars())
+    for user_id in groups[one.group_id]:
+        yield evolve(one, user_id=user_id, group_id="", through_group=one.group_id)
 
 
 def _with_implied(one: Assignment, implied: dict[str, set[str]]) -> Iterator[Assignment]:
     yield one
     for role_id in sorted(effective.closed([one.role_id], implied) - {one.role_id}):
         yield evolve(one, role_id=role_id, prior_role=one.role_id)
+
+
+# -- targets
+
+
+@frozen
+class TreeNode:
+    """A target and the ids of the projects above it, its domain last."""
+
+    id: str
+    above: tuple[str, ...] = ()
+
+
+def _targets(conn: Connection, wanted: Wanted) -> Iterator[TreeNode] | None:
+    """The targets asked for; None: any."""
+    if wanted.system:
+        return iter([TreeNode(effective.SYSTEM_TARGET)])
+    if wanted.domain_id:
+        return iter([TreeNode(wanted.domain_id)])
+    if not wanted.project_id:
+        return None
+    top = TreeNode(wanted.project_id, tuple(effective.ancestors(conn, wanted.project_id)))
+    return chain([top], _below(conn, top) if wanted.include_subtree else ())
+
+
+def _below(conn: Connection, top: TreeNode) -> Iterator[TreeNode]:
+    """The projects below, read as they are needed."""
+    above = (top.id, *top.above)
+    last = ""
+    while True:
+        query = select(projects.c.id).where(projects.c.parent_id == top.id, projects.c.id > last)
+        page = list(conn.execute(query.order_by(projects.c.id).limit(PAGE)).scalars())
+        parents = set(conn.execute(select(projects.c.parent_id).where(projects.c.parent_id.in_(page))).scalars())
+        for id in page:
+            yield TreeNode(id, above)
+            if id in parents:
+                yield from _below(conn, TreeNode(id, above))
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+def _chunks(targets: Iterable[TreeNode]) -> Iterator[list[TreeNode]]:
+    rest = iter(targets)
+    while chunk := list(islice(rest, PAGE)):
+        yield chunk
+
+
+# -- rows
+
+
+def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condition]:
+    """What a row must be, whatever its target and whoever has it."""
+    table, found = assignments.c, list[Condition]()
+    if wanted.role_id and wanted.effective:
+        found.append(table.role_id.in_(_implying(conn, wanted.role_id)))
+    elif wanted.role_id:
+        found.append(table.role_id == wanted.role_id)
+    if wanted.inherited:
+        found.append(table.inherited == 1)
+    if domain_id:
+        # A tree of projects lies in one domain, so what is inherited comes from the same domain, too.
+        inside = exists().where(projects.c.id == table.target_id, projects.c.domain_id == domain_id)
+        found.append(or_(table.target_id == domain_id, inside))
+    return found
+
+
+def _implying(conn: Connection, role_id: str) -> list[str]:
+    """The roles that stand for this one, itself among them."""
+    priors: dict[str, set[str]] = {}
+    for prior, implied in effective.implications(conn).items():
+        for each in implied:
+            priors.setdefault(each, set()).add(prior)
+    return sorted(effective.closed([role_id], priors))
+
+
+def _actors(conn: Connection, wanted: Wanted) -> list[Actor] | None:
+    """Who has what is asked for; None: anybody."""
+    if wanted.group_id:
+        return [("group", wanted.group_id)]
+    if not wanted.user_id:
+        return None
+    groups = select(memberships.c.group_id).where(memberships.c.user_id == wanted.user_id)
+    through = conn.execute(groups.order_by(memberships.c.group_id)).scalars() if wanted.effective else ()
+    return [("user", wanted.user_id), *(("group", id) for id in through)]
+
+
+@frozen
+class Read:
+    """Reads the rows of some actors (None: of all) that meet the conditions."""
+
+    conn: Connection
+    actors: Sequence[Actor] | None
+    conditions: Sequence[Condition]
+
+    def all(self) -> Iterator[Assignment]:
+        """In the order of the primary key, page by page: actor by actor, so that the index has that order."""
+        if self.actors is None:
+            return self._pages(self.conditions)
+        return chain.from_iterable(self._pages([*self.conditions, _is(actor)]) for actor in self.actors)
+
+    def on(self, targets: Iterable[str]) -> Iterator[Assignment]:
+        table = assignments.c
+        # All the kinds that there are: the index begins with the kind.
+        where: list[Condition] = [
+            table.target_kind.in_(["project", "domain", "system"]),
+            table.target_id.in_(list(targets)),
+        ]
+        if self.actors is not None:
+            where.append(or_(*map(_is, self.actors)))
+        order = (table.target_kind, table.target_id, table.actor_id, table.role_id)
+        query = select(assignments).where(*where, *self.conditions).order_by(*order)
+        return map(_assignment, self.conn.execute(query).all())
+
+    def _pages(self, conditions: Sequence[Condition]) -> Iterator[Assignment]:
+        columns = assignments.primary_key.columns
+        query = select(assignments).where(*conditions).order_by(*columns).limit(PAGE)
+        page = self.conn.execute(query).all()
+        while page:
+            yield from map(_assignment, page)
+            if len(page) < PAGE:
+                return
+            last = tuple(getattr(page[-1], column.name) for column in columns)
+            page = self.conn.execute(query.where(tuple_(*columns) > last)).all()
+
+
+def _is(actor: Actor) -> Condition:
+    kind, id = actor
+    return (assignments.c.actor_kind == kind) & (assignments.c.actor_id == id)
+
+
+def _assignment(row: Row[Any]) -> Assignment:
+    return Assignment(
+        row.role_id,
+        row.target_kind,
+        row.target_id,
+        bool(row.inherited),
+        user_id=row.actor_id if row.actor_kind == "user" else "",
+        group_id=row.actor_id if row.actor_kind == "group" else "",
+        source_kind=row.target_kind,
+        source_id=row.target_id,
+    )

@@ -40,6 +40,12 @@ class ByPassword:
 
 
 @frozen
+class ByTotp:
+    user: UserName
+    passcode: str
+
+
+@frozen
 class ByApplicationCredential:
     """By id, or by its name and its user."""
 
@@ -61,7 +67,7 @@ class ByOAuth:
     request: SignedRequest
 
 
-Method = ByPassword | ByApplicationCredential | ByToken | ByOAuth
+Method = ByPassword | ByTotp | ByApplicationCredential | ByToken | ByOAuth
 
 
 @frozen
@@ -89,9 +95,9 @@ Wish = ProjectName | DomainName | SystemWide | TrustName | Unscoped | None
 class Proof:
     """One method that succeeded.
 
-    `stored_hash` must still be the one in the database when the token is issued. `credential_id`, `trust_id` and
-    `access_token_id` bind the token to an application credential, a trust or an OAuth access token. `token` is the
-    text's own content, not yet validated.
+    `had_failures`: logins of the user failed before; they are forgotten once a token is issued. `stored_hash` must
+    still be the one in the database by then. `credential_id`, `trust_id` and `access_token_id` bind the token to an
+    application credential, a trust or an OAuth access token. `token` is the text's own content, not yet validated.
     """
 
     method: str
@@ -101,3 +107,4 @@ class Proof:
     trust_id: str = ""
     access_token_id: str = ""
     token: Token | None = None
+    had_failures: bool = False

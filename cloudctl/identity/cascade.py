@@ -13,6 +13,7 @@ from cloudctl.identity.tables import (
     application_credentials,
     assignments,
     credentials,
+    domain_options,
     implied_roles,
     limits,
     memberships,
@@ -70,7 +71,8 @@ def of_project(conn: Connection, project_id: str) -> None:
 
 
 def of_domain(conn: Connection, domain_id: str) -> None:
-    """The identity providers whose users it would hold. The rest of it goes one by one."""
+    """Its configuration, and the identity providers whose users it would hold. The rest of it goes one by one."""
+    conn.execute(delete(domain_options).where(domain_options.c.domain_id == domain_id))
     which = identity_providers.c.domain_id == domain_id
     delete_identity_providers(conn, which)
 

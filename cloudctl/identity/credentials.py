@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, delete, func, select
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
-from cloudctl.identity import records
+from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
 from cloudctl.identity.tables import credentials, projects, users
@@ -74,7 +74,7 @@ def create(
         **values,
         "id": access_hash or new_hex_id(),
         "access_hash": access_hash,
-        "blob": keys.fernet().encrypt(values["blob"].encode()),
+        "blob": _sealed(values["type"], values["blob"], keys),
         "extra": own_attributes(values.get("extra", {})),
         "application_credential_id": made_by.application_credential_id or None,
         "trust_id": made_by.trust_id or None,
@@ -82,6 +82,13 @@ def create(
     }
     records.insert_unique(conn, credentials, row, Conflict("There is a credential with this access key already."))
     return get(conn, row["id"])
+
+
+def _sealed(type: str, blob: str, keys: Keys) -> bytes:
+    """Raises Invalid."""
+    if type == totp.TYPE:
+        totp.shared_secret(blob)
+    return keys.fernet().encrypt(blob.encode())
 
 
 def _access_hash(values: dict[str, Any]) -> str | None:
@@ -118,7 +125,8 @@ def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: 
     if "blob" in values:
         if before.type == EC2:
             values["access_hash"] = ec2_id(_ec2_blob(values["blob"])["access"])
-        values["blob"] = keys.fernet().encrypt(values["blob"].encode())
+        values["blob"] = _sealed(before.type, values["blob"], keys)
+        values["totp_step"] = None
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     taken = Conflict("There is a credential with this access key already.")

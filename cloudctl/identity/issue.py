@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, select
 
 from cloudctl.db.columns import utc
 from cloudctl.errors import Forbidden, Unauthorized
-from cloudctl.identity import epoch, payload, records, subject, trusts
+from cloudctl.identity import epoch, lockout, multi_factor, payload, records, subject, trusts
 from cloudctl.identity.auth_request import (
     DomainName,
     ProjectName,
@@ -24,6 +24,7 @@ from cloudctl.identity.auth_request import (
     Unscoped,
     Wish,
 )
+from cloudctl.identity.multi_factor import NotEnough
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import SYSTEM, UNSCOPED, Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.subject import Subject, invalid
@@ -48,15 +49,24 @@ class Draft:
             self.expires_at = min(self.expires_at, int((when - utc(0)).total_seconds()))
 
 
-def issue(conn: Connection, proofs: Sequence[Proof], wish: Wish, options: IdentityOptions, seconds: int) -> Subject:
-    """A token for proofs of one user.
+def issue(
+    conn: Connection,
+    proofs: Sequence[Proof],
+    wish: Wish,
+    options: IdentityOptions,
+    time: float,
+    receipt: Token | None = None,
+) -> Subject:
+    """A token for proofs of one user, together with what a receipt says was proved before. `time`: seconds since 1970.
 
-    Raises Unauthorized, Forbidden (a delegation that goes too far), NotFound (a trust).
+    Raises Unauthorized, NotEnough (methods are lacking), Forbidden (a delegation that goes too far), NotFound (a
+    trust).
 
     A wish for a trust takes one of its uses, so it needs a transaction that writes.
     """
     # The epoch first: a revocation that commits after this line is newer than the token.
     value = epoch.current(conn)
+    seconds = int(time)
     now = utc(seconds)
     for proof in proofs:
         check_unchanged(conn, proof, now)
@@ -75,6 +85,9 @@ def issue(conn: Connection, proofs: Sequence[Proof], wish: Wish, options: Identi
             draft.delegation, draft.delegation_id = Delegation.TRUST, proof.trust_id
         if proof.access_token_id:
             draft.delegation, draft.delegation_id = Delegation.OAUTH, proof.access_token_id
+    if receipt is not None:
+        _take_receipt(conn, draft, receipt, now)
+    _check_user(conn, draft, proofs, value, time, options)
     if draft.delegation is Delegation.APPLICATION_CREDENTIAL:
         _scope_of_delegation(conn, draft, wish, application_credentials)
     elif draft.delegation is Delegation.OAUTH:
@@ -131,6 +144,36 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
     draft.audit_ids += (origin.token.audit_ids[-1],)
     draft.expires_at = origin.token.expires_at
     draft.delegation, draft.delegation_id = delegation, origin.token.delegation_id
+
+
+# -- several methods
+
+
+def _take_receipt(conn: Connection, draft: Draft, receipt: Token, now: datetime) -> None:
+    """Raises Unauthorized unless it is the same user's, and good still: a changed password ends it."""
+    if subject.read(conn, receipt, now).user.id != draft.user_id:
+        raise invalid()
+    draft.methods = tuple(dict.fromkeys((*receipt.methods, *draft.methods)))
+
+
+def _check_user(
+    conn: Connection, draft: Draft, proofs: Sequence[Proof], epoch: int, time: float, options: IdentityOptions
+) -> None:
+    """Raises NotEnough; Unauthorized where there is nothing to go on with, or somebody was guessing meanwhile."""
+    if "ec2credential" in draft.methods:
+        # Not a login of the user: a service says what the user has signed.
+        return
+    columns = (users.c.options, users.c.failures, users.c.failed_at)
+    row = conn.execute(select(*columns).where(users.c.id == draft.user_id)).first()
+    guessable = any(proof.method in ("password", "totp") for proof in proofs)
+    if row is None or (guessable and lockout.is_locked(row, options.passwords, utc(time))):
+        raise invalid()
+    if multi_factor.is_enough(row.options, draft.methods):
+        return
+    found = multi_factor.receipt(draft.user_id, draft.methods, epoch, int(time), options.receipt_lifetime)
+    if found is None:
+        raise invalid()
+    raise NotEnough(subject.read(conn, found, utc(time)), multi_factor.begun(row.options, found.methods))
 
 
 # -- scope

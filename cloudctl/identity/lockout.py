@@ -11,7 +11,7 @@ from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.tables import users
 
 
-def is_locked(user: Row[Any], rules: PasswordOptions, now: datetime) -> bool:
+def is_locked(user: Any, rules: PasswordOptions, now: datetime) -> bool:
     """Whether too many logins failed lately. `user` has `failures`, `failed_at` and `options`."""
     if not rules.lockout_failure_attempts or user.options.get("ignore_lockout_failure_attempts"):
         return False
@@ -26,6 +26,11 @@ def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime
     mine = users.c.id == user_id
     conn.execute(update(users).where(mine, users.c.failed_at < forgotten).values(failures=0))
     conn.execute(update(users).where(mine).values(failures=users.c.failures + 1, failed_at=now))
+
+
+def forgiven(conn: Connection, user_id: str) -> None:
+    """The user has logged in: failures before that do not count."""
+    conn.execute(update(users).where(users.c.id == user_id).values(failures=0, failed_at=None))
 
 
 def is_inactive(user: Row[Any], rules: PasswordOptions, now: datetime) -> bool:

@@ -11,15 +11,18 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, select, update
+from twisted.internet.defer import ensureDeferred
+from twisted.logger import Logger
 
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
-from cloudctl.identity import credentials, lockout, oauth, records
+from cloudctl.identity import credentials, lockout, oauth, payload, records, totp
 from cloudctl.identity.auth_request import (
     ByApplicationCredential,
     ByOAuth,
     ByPassword,
+    ByTotp,
     Method,
     ProjectName,
     Proof,
@@ -30,10 +33,12 @@ from cloudctl.identity.auth_request import (
 from cloudctl.identity.issue import domain_id, issue
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
-from cloudctl.identity.payload import Keys
+from cloudctl.identity.payload import Keys, Token, Unreadable
 from cloudctl.identity.subject import Subject, invalid
 from cloudctl.identity.tables import application_credentials, users
 from cloudctl.identity.tokens import Tokens
+
+log = Logger()
 
 
 class Logins:
@@ -47,14 +52,32 @@ class Logins:
         # Those of the credentials.
         self.keys = keys
 
-    async def login(self, methods: Sequence[Method], wish: Wish) -> tuple[str, Subject]:
-        """The token string and what it stands for. Raises Unauthorized, Forbidden (a delegation that goes too far)."""
+    async def login(self, methods: Sequence[Method], wish: Wish, receipt: str | None = None) -> tuple[str, Subject]:
+        """The token string and what it stands for.
+
+        `receipt`: what NotEnough gave for the methods that were proved before. Raises Unauthorized, NotEnough (methods
+        are lacking), Forbidden (a delegation that goes too far).
+        """
+        earlier = None if receipt is None else self._unsealed(receipt)
         proofs = [await self._prove(method) for method in methods]
         if len({proof.user_id for proof in proofs}) != 1:
             raise invalid()
         transaction = self.db.run if isinstance(wish, TrustName) else self.db.read
-        issued = await transaction(self._issue, proofs, wish)
+        issued = await transaction(self._issue, proofs, wish, earlier)
+        # Not before all that is required was proved: else whoever knows the password could try passcodes for ever.
+        if any(proof.had_failures for proof in proofs):
+            await self.db.run(lockout.forgiven, proofs[0].user_id)
         return self.tokens.seal(issued.token), issued
+
+    def seal_receipt(self, receipt: Token) -> str:
+        return payload.seal(receipt, self.tokens.keys, payload.RECEIPT)
+
+    def _unsealed(self, receipt: str) -> Token:
+        """Raises Unauthorized."""
+        try:
+            return payload.unseal(receipt, self.tokens.keys, payload.RECEIPT)
+        except Unreadable:
+            raise invalid() from None
 
     async def login_by_ec2(self, access: str, keys: Keys, check: Callable[[str], None]) -> tuple[str, Subject]:
         """A token for a request that was signed with an EC2 secret; `check(secret)` raises Unauthorized.
@@ -70,16 +93,35 @@ class Logins:
         too_long = len(password) > self.options.passwords.maximum_length
         stored = None if row is None or too_long or self._is_locked(row) else row.password_hash
         if not await self.hasher.verify(stored, "" if too_long else password):
-            # Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
-            if row is not None and self.options.passwords.lockout_failure_attempts and not self._is_locked(row):
-                await self.db.run(lockout.failed, row.id, self.options.passwords, self._now())
-            raise invalid()
+            raise self._failed(row)
         assert row is not None
-        return Proof("password", row.id, await self._succeeded(row, password))
+        return Proof("password", row.id, await self._succeeded(row, password), had_failures=row.failures > 0)
+
+    async def _prove_passcode(self, method: ByTotp) -> Proof:
+        row = await self.db.read(self._user, method.user)
+        # It takes as long as a password: neither shows a passcode which users there are, nor is it cheap to try many.
+        await self.hasher.verify(None, "")
+        user_id = "" if row is None or self._is_locked(row) else row.id
+        if not await self.db.run(totp.take, user_id, method.passcode, self.keys, self.db.clock.seconds()):
+            raise self._failed(row)
+        assert row is not None
+        return Proof("totp", row.id, had_failures=row.failures > 0)
+
+    def _failed(self, user: Row[Any] | None) -> Unauthorized:
+        """Count it. Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
+
+        The answer does not wait for that, or its time would tell that there is such a user.
+        """
+        if user is not None and self.options.passwords.lockout_failure_attempts and not self._is_locked(user):
+            counting = ensureDeferred(self.db.run(lockout.failed, user.id, self.options.passwords, self._now()))
+            counting.addErrback(lambda failure: log.failure("a failed login could not be counted", failure))
+        return invalid()
 
     async def _prove(self, method: Method) -> Proof:
         if isinstance(method, ByPassword):
             return await self.prove_password(method.user, method.password)
+        if isinstance(method, ByTotp):
+            return await self._prove_passcode(method)
         if isinstance(method, ByApplicationCredential):
             return await self._prove_credential(method)
         if isinstance(method, ByOAuth):
@@ -125,8 +167,6 @@ class Logins:
     async def _succeeded(self, user: Row[Any], password: str) -> str:
         """Write down what a good password changes; most logins write nothing. The hash that is stored now."""
         changes: dict[str, Any] = {}
-        if user.failures:
-            changes |= {"failures": 0, "failed_at": None}
         now = self._now()
         if self.options.passwords.disable_days_inactive and (user.active_at is None or user.active_at < now):
             changes["active_at"] = now
@@ -142,8 +182,8 @@ class Logins:
 
     # -- issue
 
-    def _issue(self, conn: Connection, proofs: Sequence[Proof], wish: Wish) -> Subject:
-        return issue(conn, proofs, wish, self.options, int(self.db.now(conn)))
+    def _issue(self, conn: Connection, proofs: Sequence[Proof], wish: Wish, receipt: Token | None = None) -> Subject:
+        return issue(conn, proofs, wish, self.options, self.db.now(conn), receipt)
 
     def _issue_by_ec2(self, conn: Connection, access: str, keys: Keys, check: Callable[[str], None]) -> Subject:
         row = credentials.find_ec2(conn, access)

@@ -42,6 +42,8 @@ class IdentityOptions:
     """[identity]: tokens, passwords and delegation."""
 
     token_lifetime: int = field(default=3600, validator=and_(gt(0), le(WEEK)))  # seconds
+    # How long a login that lacks a method may be completed.
+    receipt_lifetime: int = field(default=300, validator=and_(gt(0), le(WEEK)))  # seconds
     # How long after its expiry a service may still have a token validated, for work that it began in time.
     allow_expired_window: int = field(default=172_800, validator=and_(ge(0), le(WEEK)))  # seconds
     # Validated tokens that are kept in memory, and for how long; changes are seen at once all the same.

@@ -17,6 +17,8 @@ from cryptography.fernet import InvalidToken, MultiFernet
 
 LONGEST = 255
 VERSION = 1
+# In the place of the version: the same content as a receipt, which is no token.
+RECEIPT = 2
 # Version, methods, scope, delegation, issued, expires, epoch.
 HEAD = struct.Struct("!BBBBIIQ")
 AUDIT = 16  # random bytes
@@ -81,28 +83,28 @@ def _audit_id(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def seal(token: Token, keys: Keys) -> str:
+def seal(token: Token, keys: Keys, version: int = VERSION) -> str:
     """Raises ValueError if it would be too long (ids are at most 64 characters)."""
-    sealed = keys.fernet().encrypt_at_time(_packed(token), token.issued_at).decode().rstrip("=")
+    sealed = keys.fernet().encrypt_at_time(_packed(token, version), token.issued_at).decode().rstrip("=")
     if len(sealed) > LONGEST:
         raise ValueError(f"the token has {len(sealed)} characters")
     return sealed
 
 
-def unseal(text: str, keys: Keys) -> Token:
-    """Raises Unreadable. Whether it has expired or was revoked is not looked at."""
+def unseal(text: str, keys: Keys, version: int = VERSION) -> Token:
+    """Raises Unreadable, also for another version. Whether it has expired or was revoked is not looked at."""
     if len(text) > LONGEST or not text.isascii():
         raise Unreadable
     try:
-        return _unpacked(keys.fernet().decrypt(text + "=" * (-len(text) % 4)))
+        return _unpacked(keys.fernet().decrypt(text + "=" * (-len(text) % 4)), version)
     except (InvalidToken, struct.error, IndexError, ValueError):
         raise Unreadable from None
 
 
-def _packed(token: Token) -> bytes:
+def _packed(token: Token, version: int) -> bytes:
     methods = sum(1 << METHODS.index(method) for method in token.methods)
     head = HEAD.pack(
-        VERSION, methods, token.scope.kind, token.delegation, token.issued_at, token.expires_at, token.epoch
+        version, methods, token.scope.kind, token.delegation, token.issued_at, token.expires_at, token.epoch
     )
     audits = b"".join(base64.urlsafe_b64decode(audit + "==") for audit in token.audit_ids)
     ids = b"".join(_packed_id(id) for id in (token.user_id, token.scope.id, token.delegation_id))
@@ -122,9 +124,9 @@ def _packed_id(id: str) -> bytes:
     return bytes([len(encoded) + 1]) + encoded
 
 
-def _unpacked(raw: bytes) -> Token:
+def _unpacked(raw: bytes, expected: int) -> Token:
     version, bits, kind, delegation, issued, expires, epoch = HEAD.unpack_from(raw)
-    if version != VERSION:
+    if version != expected:
         raise Unreadable
     position = HEAD.size
     count = raw[position]

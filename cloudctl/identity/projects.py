@@ -51,7 +51,8 @@ FILTERS: dict[str, Filter] = {
 LISTING = Listing(
     projects,
     sort_keys={"id": projects.c.id, "name": projects.c.name, "created_at": projects.c.created_at},
-    order=(("created_at", "asc"),),
+    # The newest first, as servers and volumes are listed.
+    order=(("created_at", "desc"),),
     filters=FILTERS,
 )
 

@@ -17,7 +17,8 @@ EXTRA_SIZE = 65_536  # bytes of JSON
 EXTRA_DEPTH = 32
 # Shown by every view, so never an attribute of the client's own.
 RESERVED = ("id", "links")
-LIMITS = Limits(most=1000, default=1000, zero="most")
+MOST = 1000  # records of one answer
+LIMITS = Limits(most=MOST, default=MOST, zero="most")
 
 
 def folded(name: str) -> str:

@@ -12,7 +12,7 @@ from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import catalog, records
 from cloudctl.identity.records import flag, own_attributes, text_filters
-from cloudctl.identity.tables import endpoints, limits, project_endpoints, regions, registered_limits, services
+from cloudctl.identity.tables import endpoints, project_endpoints, regions, services
 from cloudctl.rest.listing import Listing, equals
 
 SERVICES = Listing(
@@ -72,15 +72,12 @@ def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -
 
 
 def remove_service(conn: Connection, service_id: str) -> None:
-    """With its endpoints and limits. Raises NotFound."""
+    """With its endpoints. Limits that were registered for it stay until they are deleted. Raises NotFound."""
     records.claim(conn, services, service_id)
     get_service(conn, service_id)
     own = select(endpoints.c.id).where(endpoints.c.service_id == service_id)
     conn.execute(delete(project_endpoints).where(project_endpoints.c.endpoint_id.in_(own)))
     conn.execute(delete(endpoints).where(endpoints.c.service_id == service_id))
-    mine = select(registered_limits.c.id).where(registered_limits.c.service_id == service_id)
-    conn.execute(delete(limits).where(limits.c.registered_limit_id.in_(mine)))
-    conn.execute(delete(registered_limits).where(registered_limits.c.service_id == service_id))
     conn.execute(delete(services).where(services.c.id == service_id))
 
 

@@ -37,8 +37,18 @@ projects = Table(
     UniqueConstraint("domain_id", "name_key"),
     Index("ix_identity_projects_order", "created_at", "id"),
     Index("ix_identity_projects_domain_order", "domain_id", "created_at", "id"),
-    Index("ix_identity_projects_parent_id", "parent_id"),
+    Index("ix_identity_projects_parent_id", "parent_id", "id"),
     Index("ix_identity_projects_name_key", "name_key"),
+)
+
+# What clients wrote as a domain's configuration; `value` is JSON, sealed with the credential keys.
+domain_options = Table(
+    "identity_domain_options",
+    metadata,
+    Column("domain_id", String(64), primary_key=True),
+    Column("group", String(64), primary_key=True),
+    Column("option", String(64), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
 )
 
 project_tags = Table(
@@ -307,6 +317,8 @@ credentials = Table(
     # Of an ec2 credential that a delegated token made, so that it never reaches further than that token.
     optional_text("application_credential_id", 64),
     optional_text("trust_id", 64),
+    # Of a totp credential: the half minute since the epoch whose passcode was taken last.
+    Column("totp_step", BigInteger),
     json("extra", dict),
     time("created_at", nullable=False),
     UniqueConstraint("access_hash"),

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, false, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, false, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
@@ -110,15 +110,32 @@ def seen_by(call: Call) -> ColumnElement[bool]:
     )
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(images).where(images.c.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update(of=images)
+_membership = select(image_members.c.status).where(
+    image_members.c.image_id == bindparam("image"), image_members.c.member_id == bindparam("member")
+)
+
+
+def sees(conn: Connection, call: Call, row: Row[Any]) -> bool:
+    """`seen_by` for one row."""
+    if (call.project_id and row.owner == call.project_id) or row.visibility in (PUBLIC, COMMUNITY) or sees_all(call):
+        return True
+    if row.visibility != SHARED or not call.project_id:
+        return False
+    mine = {"image": row.id, "member": call.project_id}
+    return conn.scalar(_membership, mine) in (ACCEPTED, PENDING)
+
+
 def not_found(image_id: str) -> NotFound:
     return NotFound(f"No image found with ID {image_id[:64]}")
 
 
 def visible(conn: Connection, call: Call, image_id: str, *, lock: bool = False) -> Row[Any]:
     """The row of an image that the caller may see. `lock`: it will be changed. Raises NotFound."""
-    query = select(images).where(images.c.id == image_id, seen_by(call))
-    row = conn.execute(query.with_for_update(of=images) if lock else query).first()
-    if row is None:
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
+    if row is None or not sees(conn, call, row):
         raise not_found(image_id)
     return row
 
@@ -138,8 +155,7 @@ def own(conn: Connection, call: Call, image_id: str) -> Row[Any]:
 
 def get(conn: Connection, image_id: str, *, lock: bool = False) -> Row[Any]:
     """The row of an image, whoever asks. Raises NotFound."""
-    query = select(images).where(images.c.id == image_id)
-    row = conn.execute(query.with_for_update() if lock else query).first()
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
     if row is None:
         raise not_found(image_id)
     return row

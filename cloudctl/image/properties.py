@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from cloudctl.image.tables import image_properties, image_tags
+
+# Built once: building a statement costs more than running it.
+_of = (
+    select(image_properties)
+    .where(image_properties.c.image_id.in_(bindparam("images", expanding=True)))
+    .order_by(image_properties.c.name)
+)
 
 
 def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
     """Image id → property → value; every id is there."""
     found: dict[str, dict[str, str]] = {image_id: {} for image_id in image_ids}
-    query = select(image_properties).where(image_properties.c.image_id.in_(image_ids))
-    for row in conn.execute(query.order_by(image_properties.c.name)):
+    for row in conn.execute(_of, {"images": image_ids}):
         found[row.image_id][row.name] = row.value
     return found
 

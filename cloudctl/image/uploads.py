@@ -95,7 +95,7 @@ class Intake:
         try:
             if not self.data.store.take(call.content, upload_id):
                 await self.data.changed(ImageStore.copy, call.content, upload_id)
-        except BaseException as error:
+        except Exception as error:  # also CancelledError: the client has hung up
             await self.data.changed(ImageStore.remove, self.data.store.incoming(upload_id))
             if isinstance(error, OSError):
                 raise unwritable(error) from error
@@ -130,7 +130,7 @@ class Intake:
             await self.data.changed(ImageStore.settle, source, target)
             same = images.c.upload_id == upload_id
             kept = await self.db.run(domain.activate, image.id, SAVING, measured, call.now, same)
-        except BaseException:
+        except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, call.now):
                 await self.data.changed(ImageStore.remove, target)
             raise
@@ -143,7 +143,7 @@ class Intake:
         try:
             await self.data.changed(ImageStore.settle, source, target)
             kept = await self.db.run(end_staging, image.id, upload_id, size, call.now)
-        except BaseException:
+        except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, call.now):
                 await self.data.changed(ImageStore.remove, target)
             raise

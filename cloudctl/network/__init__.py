@@ -1,7 +1,9 @@
-"""Networking: networks, subnets, ports with their addresses, security groups, as API v2.0.
+"""Networking: networks, subnets, ports with their addresses, security groups, routers, floating IPs, as API v2.0.
 
 `tables` says what is stored. The domain: `networks`, `subnets`, `ports`, `security_groups`, `rules` (of groups);
 `addresses` and `ipam` find and give back addresses, `segments` gives a network its VXLAN id, `standard` and `tags` are
-what all records share. `plugging` puts a port on a host; compute's steps call it. `api/` is the wire, `lifecycle/` the
+what all records share. `routers` have `router_interfaces`, `router_gateways` and `extra_routes`; `router_ports` is what
+others may ask of their ports. `floating_ips` lead somewhere by `associations`. `devices` tells of many servers at once
+what their ports have. `plugging` puts a port on a host; compute's steps call it. `api/` is the wire, `lifecycle/` the
 durable work on the driver.
 """

@@ -1,34 +1,47 @@
-"""What a new cloud has: an external network for everybody, and a network of the demo project."""
+"""What a new cloud has: an external network for everybody, and a network of the demo project with a way there."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
+from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
-from cloudctl.network import networks, subnets
+from cloudctl.network import networks, router_gateways, router_interfaces, routers, subnets
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.router_gateways import Gateway
+from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import networks as table
 
-PUBLIC, PRIVATE = "public", "private"
+PUBLIC, PRIVATE, ROUTER = "public", "private", "router"
 
 
 def bootstrap(
-    conn: Connection, admin_project_id: str, demo_project_id: str, now: float, options: NetworkOptions
+    conn: Connection,
+    admin_project_id: str,
+    demo_project_id: str,
+    now: float,
+    options: NetworkOptions,
+    has_routers: bool = True,
 ) -> None:
-    """Make the networks that are not there yet, each with a subnet. `now`: seconds since the epoch."""
+    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has such.
+
+    `now`: seconds since the epoch.
+    """
     if not _has(conn, admin_project_id, PUBLIC):
-        public = NewNetwork(name=PUBLIC, external=True, segment=_outside(options))
+        public = NewNetwork(name=PUBLIC, external=True, is_default=True, segment=_outside(options))
         # Nobody gives out addresses by DHCP on the operator's own wire.
         subnet = NewSubnet("", options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
         _make(conn, admin_project_id, public, subnet, now, options)
     if not _has(conn, demo_project_id, PRIVATE):
         subnet = NewSubnet("", options.private_cidr, 4, f"{PRIVATE}-subnet")
-        _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
+        made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
+        if has_routers:
+            _join(conn, demo_project_id, made, now, options)
 
 
 def _outside(options: NetworkOptions) -> Segment:
@@ -38,6 +51,15 @@ def _outside(options: NetworkOptions) -> Segment:
     return Segment("flat", options.physical_networks[0])
 
 
+def _join(conn: Connection, project_id: str, subnet: Row[Any], now: float, options: NetworkOptions) -> None:
+    """A router leads from the subnet to the external network."""
+    public = conn.scalar(select(table.c.id).where(table.c.is_default.is_(True)))
+    router = routers.create(conn, project_id, NewRouter(ROUTER), now, options)
+    if public is not None:
+        router_gateways.set(conn, router, Gateway(public), now)
+    router_interfaces.add_subnet(conn, router, subnet, now)
+
+
 def _has(conn: Connection, project_id: str, name: str) -> bool:
     query = select(table.c.id).where(table.c.project_id == project_id, table.c.name == name)
     return conn.execute(query.limit(1)).first() is not None
@@ -45,7 +67,7 @@ def _has(conn: Connection, project_id: str, name: str) -> bool:
 
 def _make(
     conn: Connection, project_id: str, network: NewNetwork, subnet: NewSubnet, now: float, options: NetworkOptions
-) -> None:
+) -> Row[Any]:
     made = networks.create(conn, project_id, network, now, options)
     wanted = evolve(subnet, network_id=made.id, ip_version=ip_network(subnet.cidr).version)
-    subnets.create(conn, made, project_id, wanted, now)
+    return subnets.create(conn, made, project_id, wanted, now)

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, not_, select, update
+from sqlalchemy import Connection, Row, bindparam, not_, select, update
 
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
 from cloudctl.network import addresses, ipam, realisation, standard
@@ -21,13 +21,17 @@ from cloudctl.network.tables import allocations, ports, subnets
 ROUTERS = "network:router_"
 DHCP = "network:dhcp"
 
+# Built once: building a statement costs more than running it.
+_subnets = select(subnets).where(subnets.c.network_id == bindparam("network")).order_by(subnets.c.id).with_for_update()
+
 
 @frozen
 class FixedIpRequest:
-    """A subnet, an address, or both. Texts are as the client sent them."""
+    """A subnet, an address, or both; or any address of a family. Texts are as the client sent them."""
 
     subnet_id: str | None = None
     ip_address: str | None = None
+    ip_version: int | None = None
 
 
 @frozen
@@ -93,8 +97,7 @@ def present_wish(conn: Connection, port_id: str) -> list[FixedIpRequest] | None:
 
 def _held(conn: Connection, network_id: str) -> list[Row[Any]]:
     """The network's subnets, locked, the oldest first."""
-    query = select(subnets).where(subnets.c.network_id == network_id).order_by(subnets.c.id).with_for_update()
-    return sorted(conn.execute(query).all(), key=lambda row: (row.created_at, row.id))
+    return sorted(conn.execute(_subnets, {"network": network_id}).all(), key=lambda row: (row.created_at, row.id))
 
 
 # -- choices
@@ -145,6 +148,8 @@ def _choice(
             raise _wrong_subnet(conn, wanted.subnet_id, network_id)
     elif address is not None:
         row = next((row for row in rows if address in ip_network(row.cidr)), None)
+    elif wanted.ip_version is not None:
+        return Choice(tuple(row for row in rows if row.ip_version == wanted.ip_version))
     else:
         raise Invalid("Invalid input for operation: IP allocation requires subnet_id or ip_address.")
     if row is None or (address is not None and not _is_hosts(address, row)):

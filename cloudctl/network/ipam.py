@@ -10,11 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from cloudctl.errors import Conflict
 from cloudctl.network.addresses import Range, key, number, without, written
 from cloudctl.network.tables import allocations, free_ranges, subnets
+
+# Built once: building a statement costs more than running it.
+_lowest = (
+    select(free_ranges)
+    .where(free_ranges.c.subnet_id == bindparam("subnet"))
+    .order_by(free_ranges.c.pool, free_ranges.c.first)
+    .limit(1)
+)
+_of_ports = (
+    select(allocations)
+    .where(allocations.c.port_id.in_(bindparam("ports", expanding=True)))
+    .order_by(allocations.c.port_id, allocations.c.position)
+)
+_allocation, _range = insert(allocations), insert(free_ranges)
+_drop_range = delete(free_ranges).where(
+    free_ranges.c.subnet_id == bindparam("of_subnet"),
+    free_ranges.c.pool == bindparam("of_pool"),
+    free_ranges.c.first == bindparam("from"),
+)
 
 
 def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
@@ -39,18 +58,12 @@ def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
         for each in without([pool], taken)
     ]
     if rows:
-        conn.execute(insert(free_ranges), rows)
+        conn.execute(_range, rows)
 
 
 def take_lowest(conn: Connection, subnet: Any, port_id: str, position: int) -> str | None:
     """Allocate the lowest free address of the first pool with room; None if there is no room."""
-    first_free = (
-        select(free_ranges)
-        .where(free_ranges.c.subnet_id == subnet.id)
-        .order_by(free_ranges.c.pool, free_ranges.c.first)
-        .limit(1)
-    )
-    found = conn.execute(first_free).first()
+    found = conn.execute(_lowest, {"subnet": subnet.id}).first()
     if found is None:
         return None
     _cut(conn, found, int(found.first))
@@ -84,9 +97,8 @@ def give_back(conn: Connection, subnet: Any, address: int) -> None:
 
 def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
     """Port id → its allocations, in the order of its fixed_ips. Ports without any are missing."""
-    query = select(allocations).where(allocations.c.port_id.in_(port_ids))
     found: dict[str, list[Row[Any]]] = {}
-    for row in conn.execute(query.order_by(allocations.c.port_id, allocations.c.position)):
+    for row in conn.execute(_of_ports, {"ports": port_ids}):
         found.setdefault(row.port_id, []).append(row)
     return found
 
@@ -98,14 +110,15 @@ def _addresses(subnet_id: str) -> Any:
 def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
     shown = written(address, subnet.ip_version)
     conn.execute(
-        insert(allocations).values(
-            subnet_id=subnet.id,
-            address=key(address),
-            ip_address=shown,
-            port_id=port_id,
-            network_id=subnet.network_id,
-            position=position,
-        )
+        _allocation,
+        {
+            "subnet_id": subnet.id,
+            "address": key(address),
+            "ip_address": shown,
+            "port_id": port_id,
+            "network_id": subnet.network_id,
+            "position": position,
+        },
     )
     return shown
 
@@ -134,7 +147,7 @@ def _cut(conn: Connection, found: Any, address: int) -> None:
     """Take one address out of a free range."""
     left, right = without([Range(int(found.first), address)], [address]), int(found.last)
     rest = [*left, *([Range(address + 1, right)] if address < right else [])]
-    conn.execute(delete(free_ranges).where(_this(found)))
+    conn.execute(_drop_range, {"of_subnet": found.subnet_id, "of_pool": found.pool, "from": found.first})
     _add(conn, found.subnet_id, found.pool, rest)
 
 
@@ -162,4 +175,4 @@ def _add(conn: Connection, subnet_id: str, pool: int, ranges: Sequence[Range]) -
         rows = [
             {"subnet_id": subnet_id, "pool": pool, "first": key(each.first), "last": key(each.last)} for each in ranges
         ]
-        conn.execute(insert(free_ranges), rows)
+        conn.execute(_range, rows)

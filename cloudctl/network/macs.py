@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from cloudctl.errors import Conflict, Invalid, Unavailable
 from cloudctl.network.tables import ports
@@ -13,6 +13,9 @@ from cloudctl.network.tables import ports
 PREFIX = "fa:16:3e"
 TRIES = 16
 DIGITS = re.compile(r"[0-9a-f]{12}")
+
+# Built once: building a statement costs more than running it.
+_taken = select(ports.c.id).where(ports.c.network_id == bindparam("network"), ports.c.mac_address == bindparam("mac"))
 
 
 def parse(text: str) -> str:
@@ -36,8 +39,7 @@ def choose(conn: Connection, network_id: str) -> str:
 
 
 def is_taken(conn: Connection, network_id: str, mac: str) -> bool:
-    query = select(ports.c.id).where(ports.c.network_id == network_id, ports.c.mac_address == mac)
-    return conn.execute(query).first() is not None
+    return conn.execute(_taken, {"network": network_id, "mac": mac}).first() is not None
 
 
 def in_use(network_id: str, mac: str) -> Conflict:

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, true
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, select, true
 
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import quotas, realisation, security_groups, segments, standard, tags
+from cloudctl.network import quotas, realisation, router_ports, security_groups, segments, standard, tags
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import EVERYBODYS, networks, ports, subnets
+from cloudctl.network.tables import EVERYBODYS, floating_ips, networks, ports, subnets
 from cloudctl.rest import quota
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import queue
 
 # The least that each family can work with, bytes.
 MTU_LEAST = {4: 68, 6: 1280}
@@ -32,6 +33,7 @@ class NewNetwork:
     admin_state_up: bool = True
     shared: bool = False
     external: bool = False
+    is_default: bool = False
     port_security_enabled: bool = True
     mtu: int = 0
     segment: Segment = field(factory=Segment)
@@ -39,6 +41,20 @@ class NewNetwork:
 
 
 # -- who sees what
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(networks).where(networks.c.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+_held_by_id = _by_id.with_for_update(read=True, key_share=True)
+_subnets = (
+    select(subnets).where(subnets.c.network_id == bindparam("network")).order_by(subnets.c.created_at, subnets.c.id)
+)
+_subnet_ids = (
+    select(subnets.c.network_id, subnets.c.id)
+    .where(subnets.c.network_id.in_(bindparam("networks", expanding=True)))
+    .order_by(subnets.c.network_id, subnets.c.created_at, subnets.c.id)
+)
 
 
 def visible_to(conn: Connection, call: Call) -> Condition:
@@ -58,8 +74,7 @@ def visible(conn: Connection, call: Call, network_id: str, lock: bool = False) -
 
     `lock`: nobody else changes it, or makes a port or a subnet on it, before this transaction ends.
     """
-    query = select(networks).where(networks.c.id == network_id)
-    row = conn.execute(query.with_for_update() if lock else query).first()
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": network_id}).first()
     seen = row is not None and (
         row.project_id == call.project_id or row.shared or row.external or standard.sees_all(call)
     )
@@ -84,13 +99,12 @@ def usable(conn: Connection, call: Call) -> list[Row[Any]]:
 
 
 def find(conn: Connection, network_id: str) -> Row[Any] | None:
-    return conn.execute(select(networks).where(networks.c.id == network_id)).first()
+    return conn.execute(_by_id, {"wanted": network_id}).first()
 
 
 def held(conn: Connection, network_id: str) -> Row[Any]:
     """The network, which now cannot go before this transaction ends. Raises NotFound."""
-    query = select(networks).where(networks.c.id == network_id)
-    row = conn.execute(query.with_for_update(read=True, key_share=True)).first()
+    row = conn.execute(_held_by_id, {"wanted": network_id}).first()
     if row is None:
         raise not_found(network_id)
     return row
@@ -104,8 +118,7 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
     """Network id → the ids of its subnets, the oldest first. Networks without any are missing."""
     found: dict[str, list[str]] = {}
     for some in standard.batches(network_ids):
-        query = select(subnets.c.network_id, subnets.c.id).where(subnets.c.network_id.in_(some))
-        for row in conn.execute(query.order_by(subnets.c.network_id, subnets.c.created_at, subnets.c.id)):
+        for row in conn.execute(_subnet_ids, {"networks": some}):
             found.setdefault(row.network_id, []).append(row.id)
     return found
 
@@ -122,6 +135,8 @@ def create(
     mtu = checked_mtu(wanted.mtu, segment, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"network": 1})
     security_groups.ensure_default(conn, project_id, now)
+    if wanted.is_default:
+        _check_default(conn, wanted.external)
     values = standard.new(project_id, now, wanted.description)
     segment = segments.take(conn, segment, options, values["id"])
     conn.execute(
@@ -132,6 +147,7 @@ def create(
             admin_state_up=wanted.admin_state_up,
             shared=wanted.shared,
             external=wanted.external,
+            is_default=wanted.is_default,
             port_security_enabled=wanted.port_security_enabled,
             mtu=mtu,
             availability_zone_hints=list(wanted.availability_zone_hints),
@@ -155,7 +171,16 @@ def change(
             check_mtu_of_family(changes["mtu"], version, row.id)
     if row.shared and changes.get("shared") is False:
         _check_unsharing(conn, row)
+    external = changes.get("external", row.external)
+    if not external:
+        if row.external:
+            _check_unused(conn, row.id)
+        changes.setdefault("is_default", False)
+    if changes.get("is_default") and not row.is_default:
+        _check_default(conn, external)
     standard.change(conn, networks, row.id, now, **changes)
+    if "mtu" in changes:
+        router_ports.network_changed(conn, row.id, now)
     realisation.ensure(conn, "network", row.id, now, row.project_id, user_id)
     return held(conn, row.id)
 
@@ -201,6 +226,27 @@ def check_zones(hints: Sequence[str], options: NetworkOptions) -> None:
             raise NotFound(f"AvailabilityZone {name} could not be found.", type="AvailabilityZoneNotFound")
 
 
+def _check_default(conn: Connection, external: bool) -> None:
+    """Raises Invalid for a network that is not external, Conflict if another one is the default."""
+    if not external:
+        raise Invalid("Invalid input for is_default. Reason: only an external network can be the default one.")
+    # Two that are made at once take turns.
+    queue.lock_resource(conn, "network", "the default one")
+    if conn.execute(select(networks.c.id).where(networks.c.is_default.is_(True))).first() is not None:
+        raise Conflict("A default external network already exists.", type="DefaultExternalNetworkExists")
+
+
+def _check_unused(conn: Connection, network_id: str) -> None:
+    """Raises Conflict if routers or floating IPs go by this external network."""
+    floating = select(floating_ips.c.id).where(floating_ips.c.floating_network_id == network_id).limit(1)
+    if router_ports.is_gateway_anywhere(conn, network_id) or conn.execute(floating).first() is not None:
+        message = (
+            f"External network {network_id} cannot be updated to be made non-external, since it has existing gateway "
+            "ports or floating IPs."
+        )
+        raise Conflict(message, type="ExternalNetworkInUse")
+
+
 def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
     for table in (ports, subnets):
         foreign = select(table.c.id).where(table.c.network_id == row.id, table.c.project_id != row.project_id)
@@ -217,7 +263,6 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
     row = find(conn, network_id)
     if row is None:
         return None
-    query = select(subnets).where(subnets.c.network_id == network_id).order_by(subnets.c.created_at, subnets.c.id)
     return NetworkSpec(
         id=row.id,
         name=row.name,
@@ -227,7 +272,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
         mtu=row.mtu,
         admin_state_up=row.admin_state_up,
         external=row.external,
-        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(query)),
+        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": network_id})),
     )
 
 
@@ -239,6 +284,7 @@ def _subnet_spec(row: Row[Any]) -> SubnetSpec:
         enable_dhcp=row.enable_dhcp,
         dns_nameservers=tuple(row.dns_nameservers),
         host_routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.host_routes),
+        ipv6_address_mode=row.ipv6_address_mode,
     )
 
 

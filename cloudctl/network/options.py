@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 from attrs import field, frozen
@@ -15,6 +16,10 @@ def _within(minimum: int, maximum: int) -> Any:
     return check
 
 
+def _cidr(_instance: object, _attribute: object, value: str) -> None:
+    ip_network(value)
+
+
 @frozen
 class NetworkOptions:
     """`[network]`"""
@@ -24,5 +29,10 @@ class NetworkOptions:
     vni_maximum: int = field(default=2**24 - 1, validator=_within(1, 2**24 - 1))
     physical_networks: tuple[str, ...] = ("public",)  # that administrators may name for flat and VLAN networks
     availability_zone: str = "nova"
-    public_cidr: str = "172.24.4.0/24"  # of the external network that bootstrap makes
-    private_cidr: str = "10.0.0.0/24"  # of the demo project's network that bootstrap makes
+    # Of the networks that bootstrap makes: the external one, and that of the demo project.
+    public_cidr: str = field(default="172.24.4.0/24", validator=_cidr)
+    private_cidr: str = field(default="10.0.0.0/24", validator=_cidr)
+
+    def __attrs_post_init__(self) -> None:
+        if ip_network(self.private_cidr).overlaps(ip_network(self.public_cidr)):
+            raise ValueError(f"private_cidr {self.private_cidr} overlaps with public_cidr {self.public_cidr}")

@@ -13,9 +13,11 @@ from attrs import field, frozen
 from sqlalchemy import Connection, Row, bindparam, case, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db.records import records
 from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
+    associations,
     fixed_ips,
     ipam,
     macs,
@@ -23,6 +25,7 @@ from cloudctl.network import (
     port_security,
     quotas,
     realisation,
+    router_ports,
     security_groups,
     standard,
     tags,
@@ -31,7 +34,6 @@ from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.tables import allocations, port_groups, ports
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.network.tables import security_groups as groups_table
-from cloudctl.network.tables import subnets as subnets_table
 from cloudctl.rest import quota
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition
@@ -39,8 +41,25 @@ from cloudctl.rest.listing import Condition
 UNBOUND = "unbound"
 BINDING_FAILED = "binding_failed"
 
-# Ports of routers and floating IPs go with them.
-SERVICE_OWNERS = ("network:router_interface", "network:router_gateway", "network:floatingip")
+# Built once, here and below: building a statement costs more than running it.
+_by_id = select(ports).where(ports.c.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+_with_mtu = (
+    select(ports, networks_table.c.mtu)
+    .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
+    .where(ports.c.id == bindparam("wanted"))
+)
+_new = insert(ports)
+_join = insert(port_groups)
+_plugged = (
+    update(ports)
+    .where(ports.c.id == bindparam("wanted"), ports.c.host == bindparam("on"))
+    .values(realised=True, status=case((ports.c.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
+)
+
+FLOATING = "network:floatingip"
+# What the ports of floating IPs, which nothing is plugged into, have for a status.
+NOT_APPLICABLE = "N/A"
 
 
 @frozen
@@ -60,19 +79,6 @@ class NewPort:
     address_pairs: tuple[tuple[str, str | None], ...] = ()  # (address or CIDR, MAC)
     host: str = ""
     profile: Mapping[str, Any] = field(factory=dict)
-
-
-@frozen
-class PortAddress:
-    """One address of a port of a device."""
-
-    port_id: str
-    network_id: str
-    network_name: str
-    mac: str
-    ip: str
-    version: int  # 4 or 6
-    security_groups: tuple[tuple[str, str], ...] = ()  # (id, name) of the port's
 
 
 # -- who sees what
@@ -103,11 +109,11 @@ def is_on_ours(call: Call, row: Row[Any]) -> bool:
 
 
 def find(conn: Connection, port_id: str) -> Row[Any] | None:
-    return conn.execute(select(ports).where(ports.c.id == port_id)).first()
+    return conn.execute(_by_id, {"wanted": port_id}).first()
 
 
 def _held(conn: Connection, port_id: str) -> Row[Any] | None:
-    return conn.execute(select(ports).where(ports.c.id == port_id).with_for_update()).first()
+    return conn.execute(_locked_by_id, {"wanted": port_id}).first()
 
 
 def not_found(port_id: str) -> NotFound:
@@ -118,6 +124,13 @@ def of_device(conn: Connection, device_id: str) -> list[Row[Any]]:
     """The ports of a server or another device, the oldest first."""
     query = select(ports).where(ports.c.device_id == device_id).order_by(ports.c.created_at, ports.c.id)
     return list(conn.execute(query))
+
+
+def at(conn: Connection, network_id: str, ip_address: str) -> str | None:
+    """The id of the port that has this address on this network."""
+    here = allocations.c.ip_address == ip_address, allocations.c.network_id == network_id
+    found: str | None = conn.execute(select(allocations.c.port_id).where(*here)).scalar()
+    return found
 
 
 def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
@@ -136,56 +149,14 @@ _groups = (
     .where(port_groups.c.port_id.in_(bindparam("ports", expanding=True)))
     .order_by(port_groups.c.port_id, groups_table.c.id)
 )
-_of_devices = select(ports.c.id, ports.c.device_id).where(ports.c.device_id.in_(bindparam("devices", expanding=True)))
-_addresses = (
-    select(ports.c.id, ports.c.device_id, ports.c.network_id, ports.c.mac_address)
-    .add_columns(networks_table.c.name, allocations.c.ip_address, subnets_table.c.ip_version)
-    .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
-    .join(allocations, allocations.c.port_id == ports.c.id)
-    .join(subnets_table, subnets_table.c.id == allocations.c.subnet_id)
-    .where(ports.c.device_id.in_(bindparam("devices", expanding=True)))
-    .order_by(ports.c.created_at, ports.c.id, allocations.c.position)
-)
 
 
 def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Port id → (id, name) of its security groups, sorted by id."""
     found: dict[str, list[tuple[str, str]]] = {}
     for some in standard.batches(port_ids):
-        for row in conn.execute(_groups, {"ports": some}):
+        for row in records(conn.execute(_groups, {"ports": some})):
             found.setdefault(row.port_id, []).append((row.id, row.name))
-    return found
-
-
-def groups_of_devices(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """Device id → (id, name) of the security groups of its ports, each once."""
-    devices: dict[str, str] = {}
-    for some in standard.batches(device_ids):
-        devices |= {row.id: row.device_id for row in conn.execute(_of_devices, {"devices": some})}
-    found: dict[str, list[tuple[str, str]]] = {}
-    for port_id, groups in groups_of(conn, list(devices)).items():
-        mine = found.setdefault(devices[port_id], [])
-        mine += [group for group in groups if group not in mine]
-    return found
-
-
-def addresses(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[PortAddress]]:
-    """Device id → the addresses of its ports, the oldest port first. Devices without any are missing."""
-    found: dict[str, list[PortAddress]] = {}
-    for some in standard.batches(device_ids):
-        rows = conn.execute(_addresses, {"devices": some}).all()
-        groups = groups_of(conn, list({row.id for row in rows}))
-        for row in rows:
-            address = PortAddress(
-                port_id=row.id,
-                network_id=row.network_id,
-                network_name=row.name,
-                mac=row.mac_address,
-                ip=row.ip_address,
-                version=row.ip_version,
-                security_groups=tuple(groups.get(row.id, ())),
-            )
-            found.setdefault(row.device_id, []).append(address)
     return found
 
 
@@ -214,7 +185,7 @@ def create(
         network_id=network.id,
         network_project_id="" if network.project_id == project_id else network.project_id,
         name=wanted.name,
-        status="DOWN",
+        status=NOT_APPLICABLE if wanted.device_owner == FLOATING and not project_id else "DOWN",
         admin_state_up=wanted.admin_state_up,
         mac_address=mac,
         device_id=wanted.device_id,
@@ -246,7 +217,7 @@ def _groups_of_new(
 def _insert(conn: Connection, **values: Any) -> None:
     try:
         with conn.begin_nested():
-            conn.execute(insert(ports).values(**values))
+            conn.execute(_new, values)
     except IntegrityError:
         if not macs.is_taken(conn, values["network_id"], values["mac_address"]):
             raise
@@ -256,7 +227,7 @@ def _insert(conn: Connection, **values: Any) -> None:
 def _join_groups(conn: Connection, port_id: str, groups: Iterable[str]) -> None:
     rows = [{"port_id": port_id, "security_group_id": group} for group in groups]
     if rows:
-        conn.execute(insert(port_groups), rows)
+        conn.execute(_join, rows)
 
 
 def change(
@@ -273,6 +244,9 @@ def change(
     ((address, MAC) pairs). Raises as `create`.
     """
     changes = dict(changes)
+    router_id = router_ports.router_of(conn, row.id)
+    if router_id is not None:
+        router_ports.check_change(conn, row, changes)
     wish: Sequence[FixedIpRequest] | None = changes.pop("fixed_ips", None)
     groups: list[str] | None = changes.pop("security_groups", None)
     pairs = changes.pop("address_pairs", None)
@@ -300,6 +274,7 @@ def change(
     if wish is not None:
         owner = changes.get("device_owner", row.device_owner)
         fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
+        associations.check_addresses_kept(conn, row.id)
     if groups is not None and groups != present:
         conn.execute(port_groups.delete().where(port_groups.c.port_id == row.id))
         _join_groups(conn, row.id, groups)
@@ -307,6 +282,8 @@ def change(
         realisation.move_port(conn, row.id, row.host, now, row.project_id, user_id)
     elif row.host or row.realised or changes.get("host"):
         realisation.ensure(conn, "port", row.id, now, row.project_id, user_id)
+    if router_id is not None:
+        router_ports.changed(conn, row, router_id, now, user_id)
     return _get(conn, row.id)
 
 
@@ -325,11 +302,16 @@ def _new_mac(conn: Connection, row: Row[Any], wanted: str) -> str:
     return mac
 
 
-def delete_by_user(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
-    """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP."""
-    if row.device_owner in SERVICE_OWNERS:
+def delete_by_user(conn: Connection, row: Row[Any], now: float, user_id: str = "", privileged: bool = False) -> None:
+    """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP.
+
+    `privileged`: also one that a floating IP of another project leads to.
+    """
+    if router_ports.router_of(conn, row.id) is not None or associations.is_floating(conn, row.id):
         message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
         raise Conflict(message, type="ServicePortInUse")
+    if not privileged:
+        associations.check_deletable(conn, row.id, row.project_id)
     delete(conn, row.id, now, user_id)
 
 
@@ -338,6 +320,7 @@ def delete(conn: Connection, port_id: str, now: float, user_id: str = "") -> Non
     row = _held(conn, port_id)
     if row is None:
         return
+    associations.forget_port(conn, port_id, now, user_id)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(port_groups.delete().where(port_groups.c.port_id == port_id))
@@ -347,7 +330,7 @@ def delete(conn: Connection, port_id: str, now: float, user_id: str = "") -> Non
 
 
 def _get(conn: Connection, port_id: str) -> Row[Any]:
-    return conn.execute(select(ports).where(ports.c.id == port_id)).one()
+    return conn.execute(_by_id, {"wanted": port_id}).one()
 
 
 # -- binding
@@ -388,10 +371,7 @@ def unbind(conn: Connection, port_id: str, now: float) -> None:
 
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
-    query = select(ports, networks_table.c.mtu).join_from(
-        ports, networks_table, networks_table.c.id == ports.c.network_id
-    )
-    row = conn.execute(query.where(ports.c.id == port_id)).first()
+    row = conn.execute(_with_mtu, {"wanted": port_id}).first()
     if row is None:
         raise not_found(port_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
@@ -411,10 +391,8 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:
     """A driver holds the port on this host. False if that is not (any more) the host that it is bound to."""
-    up = case((ports.c.admin_state_up.is_(True), "ACTIVE"), else_="DOWN")
-    found = update(ports).where(ports.c.id == port_id, ports.c.host == host)
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
-    return conn.execute(found.values(realised=True, status=up, **changes)).rowcount == 1
+    return conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 1
 
 
 def unplugged(conn: Connection, port_id: str, host: str, vif_type: str = UNBOUND) -> bool:

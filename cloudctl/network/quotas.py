@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Table, func, select
 
-from cloudctl.network.tables import networks, ports, security_group_rules, security_groups, subnets
+from cloudctl.network.tables import (
+    floating_ips,
+    networks,
+    ports,
+    routers,
+    security_group_rules,
+    security_groups,
+    subnets,
+)
 from cloudctl.rest.quota import Limited, Quotas
 
 
@@ -28,6 +36,8 @@ QUOTAS = Quotas(
         Limited("network", 100, _rows(networks)),
         Limited("subnet", 100, _rows(subnets)),
         Limited("port", 500, _rows(ports)),
+        Limited("router", 10, _rows(routers)),
+        Limited("floatingip", 50, _rows(floating_ips)),
         Limited("security_group", 10, _rows(security_groups)),
         Limited("security_group_rule", 100, _rows(security_group_rules)),
     ),

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from cloudctl import tasks
 from cloudctl.tasks import queue
 
-Kind = Literal["network", "port", "security_group"]
+Kind = Literal["network", "port", "router", "security_group"]
 
 
 def ensure(conn: Connection, kind: Kind, id: str, now: float, project_id: str = "", user_id: str = "") -> None:

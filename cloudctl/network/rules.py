@@ -145,9 +145,9 @@ def _check_icmp(type_: int | None, code: int | None) -> None:
     if type_ is None:
         message = f"ICMP code (port-range-max) {code} is provided but ICMP type (port-range-min) is missing."
         raise Invalid(message, type="SecurityGroupMissingIcmpType")
-    for field, value in (("port_range_min", type_), ("port_range_max", code)):
+    for field, name, value in (("type", "port_range_min", type_), ("code", "port_range_max", code)):
         if value is not None and not 0 <= value <= 255:
-            message = f"Invalid value for ICMP {field} {value}. It must be 0 to 255."
+            message = f"Invalid value for ICMP {field} ({name}) {value}. It must be 0 to 255."
             raise Invalid(message, type="SecurityGroupInvalidIcmpValue")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, true
+from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, true
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
@@ -52,21 +52,28 @@ def not_found(group_id: str) -> NotFound:
     return NotFound(f"Security group {group_id[:64]} does not exist", type="SecurityGroupNotFound")
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(security_groups).where(security_groups.c.id == bindparam("wanted"))
+_default = select(security_groups.c.id).where(
+    security_groups.c.project_id == bindparam("project"), security_groups.c.is_default.is_(True)
+)
+_rules = (
+    select(security_group_rules)
+    .where(security_group_rules.c.security_group_id.in_(bindparam("groups", expanding=True)))
+    .order_by(security_group_rules.c.security_group_id, security_group_rules.c.created_at, security_group_rules.c.id)
+)
+
+
 def default_of(conn: Connection, project_id: str) -> str | None:
     """The id of a project's `default` group, None before it is made."""
-    query = select(security_groups.c.id).where(
-        security_groups.c.project_id == project_id, security_groups.c.is_default.is_(True)
-    )
-    return conn.scalar(query)
+    return conn.scalar(_default, {"project": project_id})
 
 
 def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
     """Group id → its rules, the oldest first. Groups without rules are missing."""
     found: dict[str, list[Row[Any]]] = {}
-    rules = security_group_rules
     for some in standard.batches(group_ids):
-        query = select(rules).where(rules.c.security_group_id.in_(some))
-        for row in conn.execute(query.order_by(rules.c.security_group_id, rules.c.created_at, rules.c.id)):
+        for row in conn.execute(_rules, {"groups": some}):
             found.setdefault(row.security_group_id, []).append(row)
     return found
 
@@ -262,7 +269,7 @@ def _realise(conn: Connection, group_id: str, now: float, user_id: str) -> None:
 
 def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     """The group as the driver shall hold it; None if there is none."""
-    row = conn.execute(select(security_groups).where(security_groups.c.id == group_id)).first()
+    row = conn.execute(_by_id, {"wanted": group_id}).first()
     if row is None:
         return None
     rules = rules_of(conn, [group_id]).get(group_id, ())

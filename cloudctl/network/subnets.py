@@ -9,7 +9,7 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, delete, insert, or_, select, true
 
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import addresses, fixed_ips, ipam, networks, quotas, realisation, standard, tags
+from cloudctl.network import addresses, fixed_ips, ipam, networks, quotas, realisation, router_ports, standard, tags
 from cloudctl.network.addresses import Cidr, Range, parse_address, written
 from cloudctl.network.tables import allocations, subnets
 from cloudctl.network.tables import networks as networks_table
@@ -133,6 +133,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     if "gateway_ip" in changes:
         gateway = _gateway(changes["gateway_ip"], cidr)
         changes["gateway_ip"] = None if gateway is None else str(gateway)
+        _check_gateway_unused(conn, row, changes["gateway_ip"])
     pools = ipam.pools_of(row)
     if "allocation_pools" in changes:
         pools = addresses.check_pools(changes["allocation_pools"], cidr)
@@ -150,6 +151,8 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     standard.change(conn, subnets, row.id, now, **changes)
     if "allocation_pools" in changes:
         ipam.lay_out(conn, row.id, pools)
+    if "gateway_ip" in changes:
+        router_ports.network_changed(conn, row.network_id, now)
     _network_changed(conn, row.network_id, now, user_id)
     return held(conn, row.id)
 
@@ -194,6 +197,14 @@ def _checked_cidr(conn: Connection, network: Row[Any], wanted: NewSubnet) -> Cid
                 "overlaps with another subnet."
             )
     return cidr
+
+
+def _check_gateway_unused(conn: Connection, row: Row[Any], wanted: str | None) -> None:
+    """Raises Conflict if the gateway's address would change while a router has the old one."""
+    if row.gateway_ip in (None, wanted) or not router_ports.holds(conn, row.id, row.gateway_ip):
+        return
+    message = f"Current gateway ip {row.gateway_ip} already in use by a port of a router. Unable to update."
+    raise Conflict(message, type="GatewayIpInUse")
 
 
 def _gateway(wanted: str | Missing | None, cidr: Cidr) -> addresses.Address | None:

@@ -34,6 +34,8 @@ networks = Table(
     flag("admin_state_up", True),
     flag("shared", False),
     flag("external", False),
+    # The external network that is meant where none is named; one at most.
+    flag("is_default", False),
     flag("port_security_enabled", True),
     Column("mtu", Integer, nullable=False),
     json("availability_zone_hints", list),
@@ -50,6 +52,14 @@ Index(
     sqlite_where=EVERYBODYS,
     # In words: migrations are written on SQLite, where `true` is 1.
     postgresql_where=sql("shared IS true OR external IS true"),
+)
+
+Index(
+    "uq_networks_default",
+    networks.c.is_default,
+    unique=True,
+    sqlite_where=networks.c.is_default.is_(True),
+    postgresql_where=sql("is_default IS true"),
 )
 
 # One row a network: two networks cannot have the same id on the same wire.
@@ -173,6 +183,49 @@ port_groups = Table(
     Column("port_id", String(64), ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True),
     Column("security_group_id", String(64), ForeignKey("security_groups.id"), primary_key=True),
     Index("ix_port_security_groups_group", "security_group_id", "port_id"),
+)
+
+routers = Table(
+    "routers",
+    metadata,
+    *_standard(),
+    text("name"),
+    text("status", 16),
+    flag("admin_state_up", True),
+    flag("enable_snat", True),
+    json("availability_zone_hints", list),
+    json("routes", list),  # [{"destination", "nexthop"}]
+    Index("ix_routers_project", "project_id", "id"),
+)
+
+# The ports that are a router's own: its interfaces, and at most one gateway.
+router_ports = Table(
+    "router_ports",
+    metadata,
+    Column("port_id", String(64), ForeignKey("ports.id"), primary_key=True),
+    Column("router_id", String(64), ForeignKey("routers.id"), nullable=False),
+    Column("network_id", String(64), nullable=False),
+    flag("is_gateway", False),
+    Index("ix_router_ports_router", "router_id", "is_gateway"),
+    Index("ix_router_ports_network", "network_id", "is_gateway"),
+)
+
+floating_ips = Table(
+    "floating_ips",
+    metadata,
+    *_standard(),
+    text("status", 16),
+    Column("floating_network_id", String(64), ForeignKey("networks.id"), nullable=False, index=True),
+    text("floating_ip_address", 64),
+    # The hidden port that holds the address.
+    Column("floating_port_id", String(64), ForeignKey("ports.id"), nullable=False, index=True),
+    # Where it leads to, and through which router: all three or none.
+    Column("port_id", String(64), nullable=True),
+    optional_text("fixed_ip_address", 64),
+    Column("router_id", String(64), nullable=True, index=True),
+    UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id", name="uq_floating_ips_fixed"),
+    Index("ix_floating_ips_project", "project_id", "id"),
+    Index("ix_floating_ips_address", "floating_ip_address"),
 )
 
 tags = Table(

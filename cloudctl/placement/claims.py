@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import asdict
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
+from sqlalchemy import CompoundSelect, Connection, Select, bindparam, delete, insert, select, update
 
 from cloudctl.errors import CloudError
 from cloudctl.placement.filters import passing
@@ -131,7 +131,12 @@ def release(conn: Connection, consumer_id: str) -> None:
             )
 
 
-def held_by_others(conn: Connection, consumer_ids: Select[Any]) -> list[tuple[str, str]]:
+def hand_over(conn: Connection, from_id: str, to_id: str) -> None:
+    """What one consumer holds is the other's, who must hold nothing on that host. A repeat does nothing."""
+    conn.execute(update(allocations).where(allocations.c.consumer_id == from_id).values(consumer_id=to_id))
+
+
+def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[Any]) -> list[tuple[str, str]]:
     """(consumer, host) of the allocations whose consumers are not among these."""
     others = select(allocations.c.consumer_id, allocations.c.host).where(allocations.c.consumer_id.not_in(consumer_ids))
     return [(row.consumer_id, row.host) for row in conn.execute(others)]

@@ -121,7 +121,7 @@ class Pipeline:
             return self.refuse(request, error)
         except BodyError as error:
             return self._encode(request, *self.faults.of_body(error))
-        except Exception:
+        except Exception:  # whatever a handler forgot: the client gets a 500, the log its traceback
             log.failure("{request_id} {api}: unforeseen", request_id=request_id, api=self.api)
             message = UNFORESEEN.format(request_id=request_id)
             return self._encode(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
-from sqlalchemy import Column, Connection, Integer, String, Table, delete, insert, select, update
+from sqlalchemy import Column, Connection, Integer, String, Table, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db.columns import metadata
 from cloudctl.errors import OverQuota
 
 UNLIMITED = -1
+# Stands for all projects that have no limit of their own, in place of a project's id.
+EVERYBODY = ""
 
 quota_limits = Table(
     "quota_limits",
@@ -33,6 +35,16 @@ quota_locks = Table(
     Column("service", String(32), primary_key=True),
     Column("project_id", String(64), primary_key=True),
     Column("turn", Integer, nullable=False, default=0),
+)
+
+# Built once: building a statement costs more than running it.
+_limits = (
+    select(quota_limits.c.resource, quota_limits.c.limit)
+    .where(
+        quota_limits.c.service == bindparam("service"),
+        quota_limits.c.project_id.in_((EVERYBODY, bindparam("project", type_=String()))),
+    )
+    .order_by(quota_limits.c.project_id)  # what is for everybody comes first, and a project's own limit replaces it
 )
 
 
@@ -59,12 +71,14 @@ class Quotas:
 
 def limits(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     """Resource → limit of one project; -1 is no limit."""
-    own = conn.execute(
-        select(quota_limits.c.resource, quota_limits.c.limit).where(
-            quota_limits.c.service == quotas.service, quota_limits.c.project_id == project_id
-        )
-    )
-    return {resource.name: resource.default for resource in quotas.resources} | {row.resource: row.limit for row in own}
+    found = conn.execute(_limits, {"service": quotas.service, "project": project_id})
+    built_in = {resource.name: resource.default for resource in quotas.resources}
+    return built_in | {row.resource: row.limit for row in found}
+
+
+def defaults(conn: Connection, quotas: Quotas) -> dict[str, int]:
+    """The limits of a project that has none of its own; `set_limits` for EVERYBODY changes them."""
+    return limits(conn, quotas, EVERYBODY)
 
 
 def usage(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:

@@ -28,6 +28,8 @@ def text(version: Version) -> str:
 def at(choices: Mapping[Version, T], version: Version) -> T:
     """The entry with the greatest key not above `version`. Raises KeyError if all keys are above it."""
     found = [key for key in choices if key <= version]
+    if not found:
+        raise KeyError(version)
     return choices[max(found)]
 
 

@@ -17,6 +17,9 @@ CHANNEL = "tasks"
 # Told at each commit that asks running tasks to stop.
 CANCELS = "tasks.cancel"
 
+# Built once: building a statement costs more than running it.
+_new = insert(tasks)
+
 
 def submit(
     conn: Connection,
@@ -40,21 +43,22 @@ def submit(
     """
     lock_resource(conn, resource_type, resource_id)
     result = conn.execute(
-        insert(tasks).values(
-            kind=kind,
-            resource_type=resource_type,
-            resource_id=resource_id,
-            args=dict(args or {}),
-            request_id=context.request_id.get() if request_id is None else request_id,
-            user_id=user_id,
-            project_id=project_id,
-            submitted_at=now,
-            not_before=now,
-            deadline=None if deadline is None else now + deadline,
-            parent_id=parent_id,
-            child_key=child_key,
-            queue=queue,
-        )
+        _new,
+        {
+            "kind": kind,
+            "resource_type": resource_type,
+            "resource_id": resource_id,
+            "args": dict(args or {}),
+            "request_id": context.request_id.get() if request_id is None else request_id,
+            "user_id": user_id,
+            "project_id": project_id,
+            "submitted_at": now,
+            "not_before": now,
+            "deadline": None if deadline is None else now + deadline,
+            "parent_id": parent_id,
+            "child_key": child_key,
+            "queue": queue,
+        },
     )
     notify(conn, CHANNEL)
     key = result.inserted_primary_key

@@ -296,6 +296,7 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 need(driver, IRescue)
                 await refused(UnknownGuest, driver.ensure_rescued, ID, None, "secret")
                 spec = await self.running(driver, tmp_path)
+                assert await self.boots(driver, ID) == 1
                 for _ in range(2):
                     await driver.ensure_rescued(ID, spec.image, "secret")
                     assert await self.see(driver) == evolve(state(spec, Power.RUNNING), rescued=True)

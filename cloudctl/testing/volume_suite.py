@@ -74,7 +74,8 @@ def volume_suite(make: Make) -> type[Any]:
             """What the volume begins with."""
             target = directory / "exported"
             assert await driver.ensure_exported(id, str(target), snapshot_id) == "raw"
-            return target.read_bytes()[:512].rstrip(b"\0")
+            with target.open("rb") as file:
+                return file.read(512).rstrip(b"\0")
 
         # -- the contract
 

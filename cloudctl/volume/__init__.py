@@ -1,5 +1,7 @@
-"""Block storage: volumes, their types, and who is attached to them. Reference: volume.md, volume-states.md.
+"""Block storage: volumes, their types, snapshots and backups. Reference: volume.md, volume-states.md.
 
-`tables` is what is stored. Domain: `states` (the state table), `volumes`, `creation`, `attachments`, `types`, `quotas`,
-`services`, `messages`, `bootstrap`. `api` is the wire, `lifecycle` the durable work on the backend.
+`tables` is what is stored. Domain: `states` (the state tables; `machine` is how they are used), `volumes`, `creation`,
+`attachments`, `snapshots`, `backups`, `restoring`, `uploads` (volume → image), `types`, `quotas`, `services`,
+`messages`, `bootstrap`. `archive` is the directory that keeps backups, `archive_threads` where it is worked on. `audit`
+compares backends with the records. `api` is the wire, `lifecycle` the durable work on the backend.
 """

@@ -72,6 +72,18 @@ def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Row
     return _grouped(conn, volume_attachments.c.volume_id.in_(list(volume_ids)), "volume_id")
 
 
+def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]]:
+    """Volume id → hosts to which it is attached; of all volumes if none is named, without those that are nowhere."""
+    columns = volume_attachments.c
+    query = select(columns.volume_id, columns.host).where(columns.status == ATTACHED, columns.host.is_not(None))
+    if volume_ids:
+        query = query.where(columns.volume_id.in_(volume_ids))
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in conn.execute(query):
+        found[row.volume_id].add(row.host)
+    return {volume_id: frozenset(hosts) for volume_id, hosts in found.items()}
+
+
 def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Row[Any]]]:
     found: dict[str, list[Row[Any]]] = defaultdict(list)
     ordered = select(volume_attachments).where(which).order_by(volume_attachments.c.created_at, volume_attachments.c.id)

@@ -12,7 +12,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.call import Call
-from cloudctl.volume import quotas, states, types, volumes
+from cloudctl.volume import backups, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import volumes as table
 
@@ -34,6 +34,7 @@ class Wish:
     image_id: str | None = None  # or a name
     snapshot_id: str | None = None
     source_volid: str | None = None
+    backup_id: str | None = None
     metadata: Mapping[str, str] = field(factory=dict)
 
 
@@ -95,6 +96,7 @@ def create(
             availability_zone=zone,
             snapshot_id=wish.snapshot_id,
             source_volid=wish.source_volid,
+            backup_id=wish.backup_id,
             image_id=source.image_id,
             image_format=source.image_format,
             bootable=source.bootable,
@@ -104,7 +106,11 @@ def create(
             created_at=call.now,
         )
     )
-    if submit:
+    if wish.backup_id is not None:
+        backups.begin_restore(conn, call, wish.backup_id)
+        args = {"backup_id": wish.backup_id, "new": True}
+        volumes.submit(conn, volumes.RESTORE, made, call, args, deadline=backups.DEADLINE)
+    elif submit:
         volumes.submit(conn, volumes.CREATE, made, call, deadline=volumes.CREATE_DEADLINE)
     return volumes.get(conn, made)
 
@@ -113,13 +119,15 @@ def create(
 
 
 def _source(conn: Connection, call: Call, wish: Wish) -> Source:
-    named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid) if text is not None]
+    named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid, wish.backup_id) if text is not None]
     if len(named) > 1:
-        raise Invalid("Invalid input received: a volume is made from one image, snapshot or volume at most.")
+        raise Invalid("Invalid input received: a volume is made from one image, snapshot, volume or backup at most.")
     if wish.source_volid is not None:
         return _volume_source(conn, call, wish.source_volid)
     if wish.snapshot_id is not None:
-        raise NotFound(f"Snapshot {wish.snapshot_id[:64]} could not be found.")
+        return _snapshot_source(conn, call, wish.snapshot_id)
+    if wish.backup_id is not None:
+        return _backup_source(conn, call, wish.backup_id)
     if wish.image_id is not None:
         return _image_source(conn, _image(conn, call, wish.image_id))
     return Source()
@@ -150,6 +158,35 @@ def _volume_source(conn: Connection, call: Call, volume_id: str) -> Source:
         availability_zone=origin.availability_zone,
         bootable=origin.bootable,
         image_metadata=origin.image_metadata,
+    )
+
+
+def _snapshot_source(conn: Connection, call: Call, snapshot_id: str) -> Source:
+    snapshot = snapshots.visible(conn, call, snapshot_id)
+    if snapshot.status != states.AVAILABLE:
+        raise Conflict("Invalid snapshot: Originating snapshot status must be one of 'available' values")
+    origin = volumes.get(conn, snapshot.volume_id)
+    return Source(
+        least=snapshot.size,
+        why="Volume size '{size}'GB cannot be smaller than the snapshot size {least}GB. They must be >= original "
+        "snapshot size.",
+        type_id=origin.volume_type_id,
+        availability_zone=origin.availability_zone,
+        bootable=origin.bootable,
+        image_metadata=origin.image_metadata,
+    )
+
+
+def _backup_source(conn: Connection, call: Call, backup_id: str) -> Source:
+    backup = backups.visible(conn, call, backup_id)
+    if backup.status != states.AVAILABLE:
+        raise Conflict("Invalid backup: Originating backup status must be one of 'available' values")
+    return Source(
+        least=backup.size,
+        why="Volume size {size}GB cannot be smaller than the backup size {least}GB. They must be >= original backup "
+        "size.",
+        bootable=backup.bootable,
+        image_metadata=backup.image_metadata,
     )
 
 

@@ -38,14 +38,25 @@ class Trouble:
     doing: str
     detail: str
     what: str
+    resource: str = "VOLUME"  # VOLUME, VOLUME_SNAPSHOT, VOLUME_BACKUP
 
 
 NO_BACKEND = Trouble("001", "schedule allocate volume", "003", "Could not find any available weighted backend.")
 CREATE_FAILED = Trouble("008", "create volume from backend storage", "012", "Driver failed to create the volume.")
 IMAGE_FAILED = Trouble("005", "copy image to volume", "012", "Driver failed to create the volume.")
 EXTEND_FAILED = Trouble("007", "extend volume", "010", "Volume could not be extended.")
+UPLOAD_FAILED = Trouble("003", "copy volume to image", "004", "Failed to copy volume to image.")
+SNAPSHOT_FAILED = Trouble("009", "create snapshot", "013", "Snapshot failed to create.", "VOLUME_SNAPSHOT")
+SNAPSHOT_BUSY = Trouble(
+    "010", "delete snapshot", "024", "Snapshot is busy: something depends on it.", "VOLUME_SNAPSHOT"
+)
+SNAPSHOT_DELETE_FAILED = Trouble("010", "delete snapshot", "001", "Snapshot could not be deleted.", "VOLUME_SNAPSHOT")
+BACKUP_FAILED = Trouble("013", "create backup", "020", "Backup driver failed to create backup.", "VOLUME_BACKUP")
+BACKUP_DELETE_FAILED = Trouble("014", "delete backup", "025", "Backup driver failed to delete backup.", "VOLUME_BACKUP")
+RESTORE_FAILED = Trouble("015", "restore backup", "026", "Backup driver failed to restore backup.", "VOLUME_BACKUP")
 # Upstream has no number for these.
 DELETE_FAILED = Trouble("017", "delete volume", "001", "The volume could not be deleted.")
+REVERT_FAILED = Trouble("019", "revert volume to snapshot", "001", "The volume could not be reverted.")
 DETACH_FAILED = Trouble("018", "detach volume", "001", "The volume could not be disconnected from its host.")
 
 
@@ -58,9 +69,9 @@ def record(
             id=new_id(),
             project_id=project_id,
             request_id=request_id,
-            event_id=f"VOLUME_VOLUME_{trouble.action}_{trouble.detail}",
+            event_id=f"VOLUME_{trouble.resource}_{trouble.action}_{trouble.detail}",
             user_message=f"{trouble.doing}:{trouble.what}",
-            resource_type="VOLUME",
+            resource_type=trouble.resource,
             resource_id=resource_id,
             created_at=now,
             guaranteed_until=now + KEPT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attrs import field, frozen
-from attrs.validators import min_len
+from attrs.validators import ge, min_len
 
 
 @frozen
@@ -24,6 +24,12 @@ class VolumeOptions:
     gigabytes: int = 1000
     backup_gigabytes: int = 1000
     per_volume_gigabytes: int = -1
+    # Where backups are kept; empty: the directory `backups` in the state directory.
+    backup_directory: str = ""
+    # Bytes of the pieces in which full backups are kept: an incremental one keeps the pieces that have changed.
+    backup_piece: int = field(default=2**20, validator=ge(512))
+    # Threads that read and write backups.
+    backup_threads: int = field(default=2, validator=ge(1))
 
     @property
     def default_zone(self) -> str:

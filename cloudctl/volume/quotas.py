@@ -1,16 +1,20 @@
-"""Quotas: numbers and GiB, for all volumes and for those of each type. Reference: volume.md, section 9."""
+"""Quotas: numbers and GiB, of volumes with their snapshots (of each type, too) and of backups.
+
+Reference: volume.md, section 9. `gigabytes` counts volumes and snapshots.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select, update
 
 from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas, quota_limits
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_types, volumes
+from cloudctl.volume.tables import volume_backups, volume_snapshots, volume_types, volumes
 
 SERVICE = "volume"
 # The counters that each type has as well, as `volumes_TYPE` and so on.
@@ -21,29 +25,42 @@ Count = Callable[[Connection, str], int]
 size = func.coalesce(volumes.c.reserved_size, volumes.c.size)
 
 
-def _volumes(*where: ColumnElement[bool]) -> Count:
+def _counted(table: Table, *where: ColumnElement[bool]) -> Count:
     def count(conn: Connection, project_id: str) -> int:
-        query = select(func.count()).select_from(volumes).where(volumes.c.project_id == project_id, *where)
+        query = select(func.count()).select_from(table).where(table.c.project_id == project_id, *where)
         return int(conn.execute(query).scalar_one())
 
     return count
 
 
-def _gigabytes(*where: ColumnElement[bool]) -> Count:
-    def count(conn: Connection, project_id: str) -> int:
-        query = select(func.coalesce(func.sum(size), 0)).where(volumes.c.project_id == project_id, *where)
+def _summed(table: Table, column: ColumnElement[Any], *where: ColumnElement[bool]) -> Count:
+    def total(conn: Connection, project_id: str) -> int:
+        query = select(func.coalesce(func.sum(column), 0)).where(table.c.project_id == project_id, *where)
         return int(conn.execute(query).scalar_one())
 
-    return count
+    return total
+
+
+def _both(one: Count, other: Count) -> Count:
+    return lambda conn, project_id: one(conn, project_id) + other(conn, project_id)
+
+
+def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[ColumnElement[bool]] = ()) -> Count:
+    """Of the volumes and the snapshots that meet these conditions."""
+    return _both(
+        _summed(volumes, size, *volume),
+        _summed(volume_snapshots, volume_snapshots.c.size, *snapshot),
+    )
 
 
 def _of_type(name: str) -> tuple[Limited, ...]:
     type_id = select(volume_types.c.id).where(volume_types.c.name == name).scalar_subquery()
     mine = volumes.c.volume_type_id == type_id
+    of_mine = volume_snapshots.c.volume_id.in_(select(volumes.c.id).where(mine))
     return (
-        Limited(f"volumes_{name}", UNLIMITED, _volumes(mine)),
-        Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes(mine)),
-        Limited(f"snapshots_{name}", UNLIMITED),
+        Limited(f"volumes_{name}", UNLIMITED, _counted(volumes, mine)),
+        Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes([mine], [of_mine])),
+        Limited(f"snapshots_{name}", UNLIMITED, _counted(volume_snapshots, of_mine)),
     )
 
 
@@ -57,6 +74,16 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
             f"VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed {resource} quota. "
             f"Requested {asked}G, quota is {limit}G and {used}G has been consumed."
         )
+    if resource == "backup_gigabytes":
+        return (
+            "VolumeBackupSizeExceedsAvailableQuota: Requested backup exceeds allowed Backup gigabytes quota. "
+            f"Requested {asked}G, quota is {limit}G and {used}G has been consumed."
+        )
+    if kind in ("snapshots", "backups"):
+        name = kind.removesuffix("s")
+        return (
+            f"{name.title()}LimitExceeded: Maximum number of {kind} allowed ({limit}) exceeded for quota '{resource}'."
+        )
     return f"VolumeLimitExceeded: Maximum number of volumes allowed ({limit}) exceeded for quota '{resource}'."
 
 
@@ -65,11 +92,11 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
     return Quotas(
         SERVICE,
         (
-            Limited("volumes", options.volumes, _volumes()),
-            Limited("snapshots", options.snapshots),
+            Limited("volumes", options.volumes, _counted(volumes)),
+            Limited("snapshots", options.snapshots, _counted(volume_snapshots)),
             Limited("gigabytes", options.gigabytes, _gigabytes()),
-            Limited("backups", options.backups),
-            Limited("backup_gigabytes", options.backup_gigabytes),
+            Limited("backups", options.backups, _counted(volume_backups)),
+            Limited("backup_gigabytes", options.backup_gigabytes, _summed(volume_backups, volume_backups.c.size)),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
             Limited("groups", 10),
             *(limited for name in types for limited in _of_type(name)),
@@ -87,11 +114,29 @@ def take(
     conn: Connection, options: VolumeOptions, project_id: str, type_name: str, volumes: int, gigabytes: int, size: int
 ) -> None:
     """Make sure that so many more volumes and GiB fit, the greatest volume having `size` GiB. Raises OverQuota."""
-    counters = quotas(options, [type_name])
-    wanted = {"volumes": volumes, "gigabytes": gigabytes}
-    wanted |= {f"{name}_{type_name}": amount for name, amount in wanted.items()}
+    wanted = _typed({"volumes": volumes, "gigabytes": gigabytes}, type_name)
+    _take(conn, quotas(options, [type_name]), project_id, {"per_volume_gigabytes": size, **wanted})
+
+
+def take_snapshot(conn: Connection, options: VolumeOptions, project_id: str, type_name: str, gigabytes: int) -> None:
+    """Make sure that one more snapshot fits. Raises OverQuota."""
+    wanted = _typed({"snapshots": 1, "gigabytes": gigabytes}, type_name)
+    _take(conn, quotas(options, [type_name]), project_id, wanted)
+
+
+def take_backup(conn: Connection, options: VolumeOptions, project_id: str, gigabytes: int) -> None:
+    """Make sure that one more backup fits. Raises OverQuota."""
+    _take(conn, quotas(options), project_id, {"backups": 1, "backup_gigabytes": gigabytes})
+
+
+def _typed(wanted: Mapping[str, int], type_name: str) -> dict[str, int]:
+    """The same of all, and of the type."""
+    return {**wanted, **{f"{name}_{type_name}": amount for name, amount in wanted.items()}}
+
+
+def _take(conn: Connection, counters: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
     try:
-        quota.take(conn, counters, project_id, {"per_volume_gigabytes": size, **wanted})
+        quota.take(conn, counters, project_id, wanted)
     except OverQuota as error:
         raise OverQuota(error.message, headers={"Retry-After": "0"}) from None
 

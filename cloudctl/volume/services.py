@@ -1,7 +1,7 @@
 """The services of block storage, as administrators see and switch them. Reference: volume.md, section 10.
 
 All of them are this process; what an administrator says of one is kept. A disabled `cinder-volume` takes no new
-volumes.
+volumes, a disabled `cinder-backup` no new backups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cloudctl.errors import NotFound
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import volume_services
 
-SCHEDULER, VOLUME = "cinder-scheduler", "cinder-volume"
+SCHEDULER, VOLUME, BACKUP = "cinder-scheduler", "cinder-volume", "cinder-backup"
 
 
 @frozen
@@ -25,7 +25,7 @@ class Service:
 
 
 def _present(options: VolumeOptions) -> tuple[tuple[str, str], ...]:
-    return (SCHEDULER, options.host), (VOLUME, options.service_host)
+    return (SCHEDULER, options.host), (VOLUME, options.service_host), (BACKUP, options.host)
 
 
 def listing(conn: Connection, options: VolumeOptions) -> list[Service]:
@@ -53,5 +53,13 @@ def switch(
 
 def takes_volumes(conn: Connection, pool: str) -> bool:
     """Whether the service of a pool, `host@backend#pool`, is enabled."""
-    key = (volume_services.c.host == pool.partition("#")[0], volume_services.c.binary == VOLUME)
+    return _is_enabled(conn, pool.partition("#")[0], VOLUME)
+
+
+def takes_backups(conn: Connection, options: VolumeOptions) -> bool:
+    return _is_enabled(conn, options.host, BACKUP)
+
+
+def _is_enabled(conn: Connection, host: str, binary: str) -> bool:
+    key = (volume_services.c.host == host, volume_services.c.binary == binary)
     return not conn.execute(select(volume_services.c.disabled).where(*key)).scalar()

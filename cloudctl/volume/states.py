@@ -1,24 +1,25 @@
-"""The state table of volumes: which request moves a volume from where to where. Reference: volume-states.md.
+"""The state tables of volumes, snapshots and backups: which request moves what from where to where.
 
-Every change of status is one compare-and-set over a row of MOVES, so of two requests at once exactly one wins.
+Reference: volume-states.md. Every change of status is one compare-and-set over a row of a table here, so of two
+requests at once exactly one wins.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from sqlalchemy import ColumnElement, or_
 
-from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, or_, select, update
-
-from cloudctl.errors import Conflict, NotFound
-from cloudctl.volume.tables import volumes
+from cloudctl.errors import NotFound
+from cloudctl.volume.machine import Machine, Move
+from cloudctl.volume.machine import sources as _from
+from cloudctl.volume.tables import volume_backups, volume_snapshots, volumes
 
 CREATING, DOWNLOADING, AVAILABLE, IN_USE, ERROR = "creating", "downloading", "available", "in-use", "error"
 RESERVED, ATTACHING, DETACHING = "reserved", "attaching", "detaching"
 DELETING, ERROR_DELETING = "deleting", "error_deleting"
 EXTENDING, ERROR_EXTENDING = "extending", "error_extending"
 MAINTENANCE, UPLOADING = "maintenance", "uploading"
+BACKING_UP, RESTORING_BACKUP, ERROR_RESTORING = "backing-up", "restoring-backup", "error_restoring"
+REVERTING, RESTORING = "reverting", "restoring"
 
 # What os-reset_status takes: volume-states.md, section 1. `deleting` is known, and refused.
 RESETTABLE = frozenset(
@@ -46,8 +47,8 @@ RESETTABLE = frozenset(
         "extending",
     }
 )
-DELETABLE = frozenset({AVAILABLE, ERROR, "error_restoring", ERROR_EXTENDING, "error_managing"})
-FAILED = frozenset({ERROR, ERROR_DELETING, "error_restoring", ERROR_EXTENDING, "error_managing", "error_backing-up"})
+DELETABLE = frozenset({AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, "error_managing"})
+FAILED = frozenset({ERROR, ERROR_DELETING, ERROR_RESTORING, ERROR_EXTENDING, "error_managing", "error_backing-up"})
 
 # Statuses that follow the attachments. In any other one, something else decides what comes next.
 FOLLOWING = frozenset({AVAILABLE, RESERVED, ATTACHING, DETACHING, IN_USE, ERROR_EXTENDING})
@@ -57,18 +58,12 @@ FOLLOWING = frozenset({AVAILABLE, RESERVED, ATTACHING, DETACHING, IN_USE, ERROR_
 GONE = frozenset({CREATING, DOWNLOADING, DELETING, ERROR_DELETING, ERROR})
 
 
-@frozen
-class Move:
-    """`target` None: the status follows the attachments. `refusal` may name `{id}` and `{status}`."""
+# -- volumes. A move without a target: the status follows the attachments.
 
-    sources: frozenset[str] | None  # None: any
-    target: str | None
-    refusal: str = "Invalid volume: Volume {id} is in status {status}."
-
-
-def _from(*sources: str) -> frozenset[str]:
-    return frozenset(sources)
-
+SNAPSHOT_REFUSED = "Invalid volume: Volume {id} status must be available, but current status is: {status}."
+BACKUP_REFUSED = (
+    'Invalid volume: Volume to be backed up must be available or in-use, but the current status is "{status}".'
+)
 
 MOVES = {
     "download": Move(_from(CREATING), DOWNLOADING),
@@ -123,53 +118,98 @@ MOVES = {
         "Invalid volume: Volume {id} status must be available to update readonly flag, but current status is: "
         "{status}.",
     ),
+    # Of the volume itself nothing changes.
+    "snapshot": Move(_from(AVAILABLE), None, SNAPSHOT_REFUSED),
+    "snapshot in use": Move(_from(AVAILABLE, IN_USE), None, SNAPSHOT_REFUSED),
+    "back up": Move(_from(AVAILABLE), BACKING_UP, BACKUP_REFUSED),
+    "back up in use": Move(_from(AVAILABLE, IN_USE), BACKING_UP, BACKUP_REFUSED),
+    "restore": Move(_from(AVAILABLE), RESTORING_BACKUP, "Invalid volume: Volume to be restored to must be available"),
+    "restore new": Move(_from(CREATING), RESTORING_BACKUP),
+    "restore failed": Move(_from(RESTORING_BACKUP), ERROR_RESTORING),
+    "restore new failed": Move(_from(CREATING, RESTORING_BACKUP), ERROR),
+    "upload": Move(_from(AVAILABLE), UPLOADING, "Invalid volume: Volume {id} status must be available"),
+    "upload in use": Move(
+        _from(AVAILABLE, IN_USE), UPLOADING, "Invalid volume: Volume {id} status must be available or in-use"
+    ),
+    "revert": Move(
+        _from(AVAILABLE),
+        REVERTING,
+        "Invalid volume: Can't revert volume {id} to its latest snapshot. Its status is {status}; it must be "
+        "available.",
+    ),
+    "revert failed": Move(_from(REVERTING), ERROR),
 }
 
+# -- snapshots
 
-def move(
-    conn: Connection,
-    volume_id: str,
-    name: str,
-    now: datetime,
-    *where: ColumnElement[bool],
-    **values: Any,
-) -> None:
-    """Make a move of the state table, and set `values` with it, if the status and `where` allow.
+SNAPSHOT_MOVES = {
+    "created": Move(_from(CREATING), AVAILABLE),
+    "create failed": Move(_from(CREATING), ERROR),
+    "delete": Move(
+        _from(AVAILABLE, ERROR),
+        DELETING,
+        "Invalid snapshot: Snapshot status must be available or error and must not be part of a group.",
+    ),
+    "delete with its volume": Move(_from(AVAILABLE, ERROR, DELETING), DELETING),
+    "force delete": Move(None, DELETING),
+    "delete failed": Move(_from(DELETING), ERROR_DELETING),
+    # Something on the backend depends on it.
+    "busy": Move(_from(DELETING), AVAILABLE),
+    "back up": Move(
+        _from(AVAILABLE),
+        BACKING_UP,
+        'Invalid snapshot: Snapshot to be backed up must be available, but the current status is "{status}".',
+    ),
+    "backed up": Move(_from(BACKING_UP), AVAILABLE),
+    "revert": Move(
+        _from(AVAILABLE),
+        RESTORING,
+        "Invalid snapshot: Can't revert to snapshot {id}: its status is {status}, it must be available.",
+    ),
+    "reverted": Move(_from(RESTORING), AVAILABLE),
+    "revert failed": Move(_from(RESTORING), ERROR),
+}
 
-    Raises Conflict in the words of the table, NotFound.
-    """
-    if not try_move(conn, volume_id, name, now, *where, **values):
-        raise refusal(conn, volume_id, name)
+# What os-reset_status takes, and what os-update_snapshot_status may make of a status.
+SNAPSHOT_RESETTABLE = frozenset(
+    {AVAILABLE, CREATING, DELETING, ERROR, ERROR_DELETING, BACKING_UP, RESTORING, "updating", "unmanaging"}
+)
+SNAPSHOT_UPDATES = {
+    CREATING: frozenset({CREATING, AVAILABLE, ERROR}),
+    DELETING: frozenset({DELETING, ERROR_DELETING}),
+}
 
+# -- backups
 
-def try_move(
-    conn: Connection,
-    volume_id: str,
-    name: str,
-    now: datetime,
-    *where: ColumnElement[bool],
-    **values: Any,
-) -> bool:
-    """As `move`; False where that raises."""
-    wanted = MOVES[name]
-    changed = update(volumes).where(volumes.c.id == volume_id, *where)
-    if wanted.sources is not None:
-        changed = changed.where(volumes.c.status.in_(wanted.sources))
-    if wanted.target is not None:
-        values["status"] = wanted.target
-    return conn.execute(changed.values(updated_at=now, **values)).rowcount > 0
-
-
-def refusal(conn: Connection, volume_id: str, name: str) -> Conflict | NotFound:
-    status = conn.execute(select(volumes.c.status).where(volumes.c.id == volume_id)).scalar()
-    if status is None:
-        return unknown(volume_id)
-    return Conflict(MOVES[name].refusal.format(id=volume_id, status=status))
+BACKUP_MOVES = {
+    "created": Move(_from(CREATING), AVAILABLE),
+    "create failed": Move(_from(CREATING), ERROR),
+    "delete": Move(_from(AVAILABLE, ERROR), DELETING, "Invalid backup: Backup status must be available or error"),
+    "force delete": Move(None, DELETING),
+    "delete failed": Move(_from(DELETING), ERROR_DELETING),
+    "restore": Move(_from(AVAILABLE), RESTORING, "Invalid backup: Backup status must be available"),
+    "restored": Move(_from(RESTORING), AVAILABLE),
+}
+BACKUP_RESETTABLE = frozenset({AVAILABLE, ERROR})
 
 
 def unknown(volume_id: str) -> NotFound:
     return NotFound(f"Volume {volume_id[:64]} could not be found.")
 
+
+def unknown_snapshot(snapshot_id: str) -> NotFound:
+    return NotFound(f"Snapshot {snapshot_id[:64]} could not be found.")
+
+
+def unknown_backup(backup_id: str) -> NotFound:
+    return NotFound(f"Backup {backup_id[:64]} could not be found.")
+
+
+VOLUME = Machine(volumes, MOVES, unknown)
+SNAPSHOT = Machine(volume_snapshots, SNAPSHOT_MOVES, unknown_snapshot)
+BACKUP = Machine(volume_backups, BACKUP_MOVES, unknown_backup)
+
+move, try_move, refusal = VOLUME.move, VOLUME.try_move, VOLUME.refusal
 
 not_migrating: ColumnElement[bool] = or_(
     volumes.c.migration_status.is_(None), volumes.c.migration_status.in_(("deleting", "error", "success"))

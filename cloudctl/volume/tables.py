@@ -53,6 +53,7 @@ volumes = Table(
     optional_text("host"),  # of the pool that it is in, or will be in
     optional_text("snapshot_id", 64),
     optional_text("source_volid", 64),
+    optional_text("backup_id", 64),
     optional_text("image_id", 64),
     optional_text("image_format", 32),
     flag("bootable", False),
@@ -88,6 +89,59 @@ volume_attachments = Table(
     Index("ix_volume_attachments_server", "server_id"),
     Index("ix_volume_attachments_project", "project_id", "created_at", "id"),
     Index("ix_volume_attachments_order", "created_at", "id"),
+)
+
+volume_snapshots = Table(
+    "volume_snapshots",
+    metadata,
+    identifier(),
+    text("project_id", 64),
+    text("user_id", 64),
+    # A volume goes after its snapshots.
+    Column("volume_id", String(64), ForeignKey("volumes.id"), nullable=False),
+    optional_text("name"),
+    optional_text("description"),
+    text("status", 32),
+    text("progress", 8, default="0%"),
+    Column("size", Integer, nullable=False),  # GiB
+    json("metadata", dict),
+    time("created_at", nullable=False),
+    time("updated_at"),
+    Index("ix_volume_snapshots_project", "project_id", "created_at", "id"),
+    Index("ix_volume_snapshots_order", "created_at", "id"),
+    Index("ix_volume_snapshots_project_name", "project_id", "name"),
+    Index("ix_volume_snapshots_volume", "volume_id", "created_at"),
+)
+
+# They outlive what they were made of.
+volume_backups = Table(
+    "volume_backups",
+    metadata,
+    identifier(),
+    text("project_id", 64),
+    text("user_id", 64),
+    text("volume_id", 64),
+    optional_text("snapshot_id", 64),
+    optional_text("parent_id", 64),  # of an incremental one: what it is the difference to
+    optional_text("name"),
+    optional_text("description"),
+    text("container"),
+    text("availability_zone"),
+    text("status", 32),
+    optional_text("fail_reason"),
+    Column("size", Integer, nullable=False),  # GiB
+    Column("object_count", Integer, nullable=False, default=0),
+    flag("bootable", False),  # was the volume
+    json("image_metadata", dict),  # of the volume
+    json("metadata", dict),
+    time("data_timestamp", nullable=False),  # when the volume had this content
+    time("created_at", nullable=False),
+    time("updated_at"),
+    Index("ix_volume_backups_project", "project_id", "created_at", "id"),
+    Index("ix_volume_backups_order", "created_at", "id"),
+    Index("ix_volume_backups_project_name", "project_id", "name"),
+    Index("ix_volume_backups_volume", "volume_id", "data_timestamp"),
+    Index("ix_volume_backups_parent", "parent_id"),
 )
 
 # Only services that an administrator has said something about have a row.

@@ -14,11 +14,13 @@ from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.call import Call
 from cloudctl.volume import states
-from cloudctl.volume.tables import volume_attachments, volume_types, volumes
+from cloudctl.volume.tables import volume_attachments, volume_snapshots, volume_types, volumes
 
 RESOURCE = "volume"
 CREATE, DELETE, EXTEND = "volume.volume.create", "volume.volume.delete", "volume.volume.extend"
 DETACH = "volume.attachment.delete"
+REVERT, RESTORE, UPLOAD = "volume.volume.revert", "volume.volume.restore", "volume.volume.upload"
+MEND = "volume.volume.mend"
 
 # Seconds; making a volume may copy an image.
 CREATE_DEADLINE = 3600.0
@@ -118,11 +120,18 @@ def submit(
     )
 
 
-def begin_delete(conn: Connection, volume_id: str, now: datetime, force: bool = False) -> None:
+def has_snapshots(conn: Connection, volume_id: str) -> bool:
+    query = select(volume_snapshots.c.id).where(volume_snapshots.c.volume_id == volume_id)
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def begin_delete(
+    conn: Connection, volume_id: str, now: datetime, force: bool = False, *, with_snapshots: bool = False
+) -> None:
     """`deleting`, unless something forbids it. `force`: from any status. Raises Conflict, NotFound."""
     name = "force delete" if force else "delete"
     lock(conn, volume_id)
-    if is_held(conn, volume_id):
+    if is_held(conn, volume_id) or (not with_snapshots and has_snapshots(conn, volume_id)):
         raise states.refusal(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
 

@@ -49,6 +49,12 @@ class Asking:
     def network(self) -> str:
         return str(self.client.get("/networking/v2.0/networks?name=private").json()["networks"][0]["id"])
 
+    @property
+    def ports(self) -> list[str]:
+        """The ids of those that are not a router's own."""
+        found = self.client.get("/networking/v2.0/ports").json()["ports"]
+        return [each["id"] for each in found if not each["device_owner"].startswith("network:")]
+
     def volume(self, size: int = 1, **wishes: Any) -> str:
         """A volume that is available."""
         made = self.client.post("/volume/v3/volumes", {"volume": {"size": size, **wishes}})

@@ -13,73 +13,9 @@ from cloudctl.compute.server_filters import QUERY
 from cloudctl.rest.body import wire_names
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, at
+from tests.hostile import TEXTS, VALUES, raw
 
-VALUES: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    10**30,
-    2**31,
-    1.5,
-    1e308,
-    "",
-    " ",
-    "x" * 300,
-    "é\u202e😀",
-    "'; DROP TABLE servers; --",
-    "%s%n",
-    [],
-    {},
-    [[]],
-    {"a": {"b": {}}},
-    [None],
-    ["x", 1],
-    "0" * 40,
-    "true",
-    "http://",
-    "://",
-    "a/../../b",
-]
-TEXTS = [
-    "x" * 3000,
-    "é",
-    "%00",
-    "..",
-    "'",
-    '"',
-    "\\",
-    "%ff",
-    "a b",
-    "-1",
-    "99999999999999999999",
-    "{}",
-    "[",
-    "(",
-    "2026-01-01",
-    "0001-01-01T00:00:00%2B23:00",
-    "9999-12-31T23:59:59-23:00",
-    "nan",
-    "1e400",
-    "*",
-    "a{9999}",
-]
-RAW = [
-    b"",
-    b"{",
-    b"null",
-    b"[]",
-    b"1",
-    b'"x"',
-    b"\xff\xfe",
-    b'{"server": "\\ud800"}',
-    b'{"server": {"name": "\\u0000"}}',
-    b'{"server": {"min_count": 1e999}}',
-    b'{"server":' + b"[" * 5000,
-    b'{"server": {}, "server": 1}',
-    b'{"os-stop": null, "os-start": null}',
-    b'{"reboot": ' + b'{"type": ' * 300 + b"1" + b"}" * 301,
-]
+RAW = [*raw("server"), b'{"os-stop": null, "os-start": null}']
 VERSIONS = ("2.1", LATEST)
 
 

@@ -18,7 +18,7 @@ from tests.compute.asking import Asking
 def nothing_is_left(asking: Asking, admin: Asking, hypervisor: FakeHypervisor, network: FakeNetworkBackend) -> None:
     assert list(hypervisor.guests.values()) == []
     assert list(network.ports.values()) == []
-    assert asking.client.get("/networking/v2.0/ports").json()["ports"] == []
+    assert asking.ports == []
     used = admin.get("/os-hypervisors/statistics").json()["hypervisor_statistics"]
     assert (used["vcpus_used"], used["memory_mb_used"], used["local_gb_used"]) == (0, 0, 0)
 
@@ -116,8 +116,8 @@ def test_a_port_deleted_during_the_boot_is_an_error(
     hypervisor.behaviour.delay("ensure_defined", 5.0)
     server_id = demo.create().json()["server"]["id"]
     demo.cloud.advance(1)
-    (port,) = demo.client.get("/networking/v2.0/ports").json()["ports"]
-    assert demo.client.delete(f"/networking/v2.0/ports/{port['id']}").status == 204
+    (port_id,) = demo.ports
+    assert demo.client.delete(f"/networking/v2.0/ports/{port_id}").status == 204
     demo.cloud.settle()
     assert demo.status(server_id) == "ERROR"
     nothing_is_left(demo, admin, hypervisor, network)

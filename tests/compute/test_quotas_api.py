@@ -88,6 +88,26 @@ def test_the_default_class_shows_the_defaults(admin: Asking, demo: Asking) -> No
     assert demo.get("/os-quota-class-sets/default").status == 403
 
 
+def test_the_default_class_sets_the_defaults_of_everybody_else(demo: Asking, admin: Asking, project: str) -> None:
+    admin.put(f"/os-quota-sets/{project}", {"quota_set": {"cores": 7}})
+    changed = admin.put("/os-quota-class-sets/default", {"quota_class_set": {"instances": 0, "cores": 5}}, LATEST)
+    assert (changed.status, changed.json()["quota_class_set"]["instances"]) == (200, 0)
+    for path in (f"/os-quota-sets/{project}", "/limits"):
+        assert demo.get(path).status == 200
+    own = demo.get(f"/os-quota-sets/{project}").json()["quota_set"]
+    assert (own["instances"], own["cores"]) == (0, 7)
+    assert demo.get(f"/os-quota-sets/{project}/defaults").json()["quota_set"]["cores"] == 5
+    assert demo.create().status == 413
+    for path, body, status in (
+        ("other", {"cores": 1}, 404),
+        ("default", {"cores": -2}, 400),
+        ("default", {"colour": 2}, 400),
+        ("default", {"force": True}, 400),
+    ):
+        assert admin.put(f"/os-quota-class-sets/{path}", {"quota_class_set": body}).status == status
+    assert demo.put("/os-quota-class-sets/default", {"quota_class_set": {"cores": 1}}).status == 403
+
+
 def test_limits_tell_what_is_left(demo: Asking, admin: Asking, project: str) -> None:
     demo.boot()
     found = demo.get("/limits", LATEST).json()["limits"]

@@ -111,7 +111,7 @@ def test_a_quota_refusal_names_all_that_is_exceeded_and_writes_nothing(demo: Ask
         "Quota exceeded for cores, ram: Requested 32, 65536, but already used 0, 0 of 20, 51200 cores, ram"
     )
     assert demo.names() == []
-    assert demo.client.get("/networking/v2.0/ports").json()["ports"] == []
+    assert demo.ports == []
 
 
 def test_no_retry_after_is_sent_with_a_quota_refusal(demo: Asking) -> None:
@@ -178,7 +178,7 @@ def test_made_ports_are_deleted_with_the_server(demo: Asking) -> None:
     assert len(demo.server(server_id)["addresses"]["private"]) == 2
     demo.delete(f"/servers/{server_id}")
     demo.cloud.settle()
-    assert demo.client.get("/networking/v2.0/ports").json()["ports"] == []
+    assert demo.ports == []
 
 
 def test_security_groups_are_those_of_the_ports(demo: Asking) -> None:
@@ -230,7 +230,7 @@ def test_a_wrong_wish_is_refused_and_nothing_is_written(
     assert (found, key) == (status, "badRequest" if status == 400 else "forbidden")
     assert said in message
     assert demo.names() == []
-    assert demo.client.get("/networking/v2.0/ports").json()["ports"] == []
+    assert demo.ports == []
 
 
 def test_too_many_metadata_items_are_over_quota(demo: Asking) -> None:

@@ -79,7 +79,7 @@ def test_a_failed_attach_leaves_no_port(demo: Asking, hypervisor: FakeHypervisor
     attach(demo, server_id, net_id=demo.network)
     demo.cloud.settle()
     assert demo.get(f"/servers/{server_id}/os-interface").json() == {"interfaceAttachments": []}
-    assert demo.client.get("/networking/v2.0/ports").json()["ports"] == []
+    assert demo.ports == []
 
 
 def test_a_port_deleted_by_its_owner_is_no_interface(demo: Asking) -> None:

@@ -72,7 +72,7 @@ def test_the_project_may_be_in_the_path(demo: Asking, stranger: Asking) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/os-networks", "/os-floating-ips", "/os-security-groups", "/os-aggregates", "/os-migrations", "/nonsense"],
+    ["/os-networks", "/os-floating-ips", "/os-security-groups", "/os-aggregates", "/nonsense"],
 )
 def test_what_is_not_offered_is_not_there(demo: Asking, path: str) -> None:
     assert refusal(demo.get(path))[:2] == (404, "itemNotFound")

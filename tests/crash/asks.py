@@ -78,7 +78,9 @@ def port(stage: Stage, **fields: Any) -> str:
 
 
 def ports(stage: Stage) -> set[str]:
-    return {each["id"] for each in good(stage.demo.get(f"{V2}/ports"))["ports"]}
+    """Those that are not a router's own."""
+    found = good(stage.demo.get(f"{V2}/ports"))["ports"]
+    return {each["id"] for each in found if not each["device_owner"].startswith("network:")}
 
 
 def plugs(stage: Stage) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -146,6 +147,55 @@ def group_is_gone(stage: Stage, group_id: str) -> None:
     assert stage.drivers.network.groups.get(group_id) is None
 
 
+def external(stage: Stage) -> str:
+    (network,) = good(stage.demo.get(f"{V2}/networks?router:external=true"))["networks"]
+    return str(network["id"])
+
+
+def changes_router(stage: Stage) -> tuple[str, str]:
+    """One that leads to a server that runs: it gets a floating IP."""
+    asks.running(stage)
+    (port_id,) = asks.ports(stage)
+    made = make(stage, f"{V2}/floatingips", "floatingip", floating_network_id=external(stage), port_id=port_id)
+    return str(made["router_id"]), str(made["id"])
+
+
+def deletes_router(stage: Stage) -> tuple[str, str]:
+    """With its gateway, after its floating IP and its interface."""
+    router_id, floating_id = changes_router(stage)
+    stage.settle()
+    good(stage.demo.put(f"{V2}/floatingips/{floating_id}", {"floatingip": {"port_id": None}}))
+    (port,) = good(stage.demo.get(f"{V2}/ports?device_id={router_id}"))["ports"]
+    good(stage.demo.put(f"{V2}/routers/{router_id}/remove_router_interface", {"port_id": port["id"]}))
+    good(stage.demo.delete(f"{V2}/routers/{router_id}"))
+    return router_id, floating_id
+
+
+def floating_ip(stage: Stage, floating_id: str) -> Any:
+    return good(stage.demo.get(f"{V2}/floatingips/{floating_id}"))["floatingip"]
+
+
+def router_leads_in(stage: Stage, told: tuple[str, str]) -> None:
+    router_id, floating_id = told
+    held, shown = stage.drivers.network.routers.get(router_id), floating_ip(stage, floating_id)
+    assert [(each.floating_address, each.fixed_address) for each in held.floating_ips] == [
+        (shown["floating_ip_address"], shown["fixed_ip_address"])
+    ]
+    assert shown["status"] == "ACTIVE"
+
+
+def router_is_in_error(stage: Stage, told: tuple[str, str]) -> None:
+    router_id, floating_id = told
+    assert good(stage.demo.get(f"{V2}/routers/{router_id}"))["router"]["status"] == "ERROR"
+    assert floating_ip(stage, floating_id)["status"] == "ERROR"
+
+
+def router_is_gone(stage: Stage, told: tuple[str, str]) -> None:
+    router_id, floating_id = told
+    assert stage.drivers.network.routers.get(router_id) is None
+    assert floating_ip(stage, floating_id)["status"] == "DOWN"
+
+
 # -- volumes
 
 
@@ -205,6 +255,9 @@ SCENARIOS = (
     Scenario("network.network.delete", "works", deletes_network, network_is(False)),
     Scenario("network.port.ensure", "works", changes_port, port_is_open),
     Scenario("network.port.delete", "works", deletes_port, port_is_gone),
+    Scenario("network.router.ensure", "works", changes_router, router_leads_in),
+    Scenario("network.router.ensure", "fails", changes_router, router_is_in_error, broken("network", "ensure_router")),
+    Scenario("network.router.delete", "works", deletes_router, router_is_gone),
     Scenario("network.security_group.ensure", "works", changes_group, group_is_obeyed),
     Scenario("network.security_group.delete", "works", deletes_group, group_is_gone),
     Scenario("volume.volume.create", "works", makes_volume, volume_is("available", 1)),

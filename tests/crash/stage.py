@@ -115,11 +115,12 @@ class Stage:
         self.drivers.hypervisor.machines = dict(moment.machines)
         for fake in (self.drivers.hypervisor, self.drivers.volume, self.drivers.network):
             fake.behaviour.delays, fake.behaviour.faults = {}, []
-        directory = self.service.store.directory
+        directory = self.service.config.state_dir
         for name in self._files().keys() - moment.files.keys():
             (directory / name).unlink()
         for name, content in moment.files.items():
             if not (directory / name).exists() or (directory / name).read_bytes() != content:
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (directory / name).write_bytes(content)
 
     def changes(self, moment: Moment) -> dict[str, Any]:
@@ -145,10 +146,14 @@ class Stage:
             "wires": network.networks,
             "plugs": network.ports,
             "filters": network.groups,
+            "routers": network.routers,
         }
 
     def _files(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.service.store.directory.iterdir()}
+        """Of images and of the archive of backups, by their path."""
+        directory = self.service.config.state_dir
+        found = (path for name in ("images", "backups") for path in (directory / name).rglob("*") if path.is_file())
+        return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
     def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
         connection = self._connection()

@@ -8,11 +8,16 @@ from functools import partial
 import pytest
 
 from cloudctl.testing.crash import crash_everywhere
-from tests.crash import other_scenarios, server_scenarios
+from tests.crash import change_scenarios, copy_scenarios, other_scenarios, server_scenarios
 from tests.crash.scenario import Scenario
 from tests.crash.stage import Stage
 
-SCENARIOS = (*server_scenarios.SCENARIOS, *other_scenarios.SCENARIOS)
+SCENARIOS = (
+    *server_scenarios.SCENARIOS,
+    *change_scenarios.SCENARIOS,
+    *other_scenarios.SCENARIOS,
+    *copy_scenarios.SCENARIOS,
+)
 KINDS = sorted({scenario.kind for scenario in SCENARIOS})
 
 
@@ -50,8 +55,7 @@ def die_everywhere(stage: Stage, scenario: Scenario) -> set[tuple[str, str, str]
     disturb = partial(scenario.disturb, told=told)
     try:
         points = crash_everywhere(lambda: stage.world(moment, disturb), again=())
-        stage.set_back(moment)
-        disturb(stage)
+        stage.world(moment, disturb)
         stage.settle()
         scenario.end(stage, told)
     except AssertionError as error:

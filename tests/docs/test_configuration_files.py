@@ -19,7 +19,7 @@ from cloudctl.rest import policy
 from cloudctl.testing.cloud import MemoryCloud
 from tests.docs.pages import ROOT
 
-CLOUDCTL, POLICY = ROOT / "etc/cloudctl.toml", ROOT / "etc/policy.toml"
+CLOUDCTL, HOST, POLICY = ROOT / "etc/cloudctl.toml", ROOT / "etc/cloudctl-host.toml", ROOT / "etc/policy.toml"
 SECTIONS = {**config.KERNEL, **app.SECTIONS}
 
 
@@ -96,8 +96,18 @@ def test_an_unknown_option_in_a_section_of_the_file_is_refused(section: str) -> 
 @pytest.mark.parametrize("path", sorted(bundled()))
 def test_an_unknown_option_of_a_driver_is_refused(path: str) -> None:
     text = CLOUDCTL.read_text().replace(f"[{path}]\n", f"[{path}]\nno_such_option = 1\n", 1)
+    _, kind, name = path.split(".")
     with pytest.raises(ConfigError, match=rf"{path}\.no_such_option: no such option"):
-        MemoryCloud(tomllib.loads(text))
+        MemoryCloud({**tomllib.loads(text), "drivers": {kind: name}})
+
+
+def test_the_file_for_a_real_host_chooses_real_drivers_and_their_options_are_right() -> None:
+    made = config.build(config.read(HOST), app.SECTIONS, Path("state"))
+    chosen = {"hypervisor": made.drivers.hypervisor, "volume": made.drivers.volume, "network": made.drivers.network}
+    assert "fake" not in chosen.values()
+    for kind, name in chosen.items():
+        path = f"driver.{kind}.{name}"
+        structure(bundled()[path], made.driver.get(kind, {}).get(name, {}), path)
 
 
 def examples_and_rules() -> tuple[dict[str, str], dict[str, str]]:

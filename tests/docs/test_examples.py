@@ -54,7 +54,7 @@ def python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def test_there_are_examples() -> None:
     assert {block.name for block in blocks(README)} >= {
-        "cloudctl.toml", "mysite.tac", "test_my_software.py", "drivers/sparse_files.py", "sparse.toml",
+        "cloudctl.toml", "mysite.tac", "test_my_software.py", "drivers/flaky.py", "flaky.toml",
     }  # fmt: skip
 
 
@@ -92,7 +92,21 @@ def test_toml_examples_are_good_configurations(block: Block, tmp_path: Path) -> 
     config.build(tables, app.SECTIONS, Path("state"))
 
 
-CHOOSE = """
+FAIL = """
+import sys, tomllib
+from cloudctl.testing.cloud import MemoryCloud
+
+cloud = MemoryCloud(tomllib.loads(open(sys.argv[1]).read()))
+demo = cloud.client("demo")
+image = demo.get("/image/v2/images").json()["images"][0]["id"]
+network = demo.get("/networking/v2.0/networks?name=private").json()["networks"][0]["id"]
+for number in range(3):
+    wanted = {"name": str(number), "flavorRef": "1", "imageRef": image, "networks": [{"uuid": network}]}
+    demo.post("/compute/v2.1/servers", {"server": wanted})
+    cloud.settle()
+print(*sorted(each["status"] for each in demo.get("/compute/v2.1/servers/detail").json()["servers"]))
+"""
+KEEP = """
 import sys, tomllib
 from cloudctl.testing.cloud import MemoryCloud
 
@@ -109,21 +123,24 @@ print(made["id"], demo.get(f"/volume/v3/volumes/{made['id']}").json()["volume"][
 @pytest.mark.slow
 def test_the_driver_of_the_readme_is_found_and_works(tmp_path: Path) -> None:
     unpack(README, tmp_path)
+    listed = python(tmp_path, "-m", "cloudctl.cli", "drivers")
+    assert "hypervisor  flaky           Guests of which every tenth does not start" in listed.stdout, listed.stderr
+    run = python(tmp_path, "-c", FAIL, "flaky.toml")
+    assert run.stdout.split() == ["ACTIVE", "ACTIVE", "ERROR"], run.stderr
+
+
+@pytest.mark.slow
+def test_the_whole_driver_of_the_drivers_page_is_found_and_works(tmp_path: Path) -> None:
+    unpack(ROOT / "docs" / "drivers.md", tmp_path)
     volumes = tmp_path / "volumes"
     volumes.mkdir()
     listed = python(tmp_path, "-m", "cloudctl.cli", "drivers")
     assert "volume      sparse          Volumes as sparse files" in listed.stdout, listed.stderr
-    run = python(tmp_path, "-c", CHOOSE, "sparse.toml", str(volumes))
+    run = python(tmp_path, "-c", KEEP, "sparse.toml", str(volumes))
     assert run.returncode == 0, run.stderr
     id, status = run.stdout.split()
     assert status == "available"
     assert (volumes / id).stat().st_size == 2 * 2**30
-
-
-@pytest.mark.parametrize("block", [each for each in CODE if each.name == "sparse.toml"], ids=label)
-def test_the_driver_of_an_example_is_chosen_by_its_options(block: Block) -> None:
-    tables = tomllib.loads(block.text)
-    assert tables["driver"]["volume"].keys() == {tables["drivers"]["volume"]}
 
 
 @pytest.fixture
@@ -204,7 +221,7 @@ def test_what_the_readme_calls_missing_is_missing() -> None:
     actions = {each.action for api in served.values() for _, each in api.operations}
     rows = README.read_text().partition("| not offered yet |")[2].partition("\n\n")[0].splitlines()[2:]
     named = [part for row in rows for part in row.split("|")[2].split("`")[1::2]]
-    assert len(named) > 10
+    assert len(named) > 5
     assert [name for name in named if name in calls | actions] == []
 
 

@@ -110,7 +110,7 @@ def test_available_lists_by_kind_and_name():
 
 
 def test_an_unknown_name_says_what_there_is():
-    assert problems("network", "ovn", {}) == ["driver.network.ovn: no such driver; there are: fake"]
+    assert problems("network", "ovn", {}) == ["driver.network.ovn: no such driver; there are: fake, netns"]
     assert failed_plugins() == {}
 
 
@@ -174,7 +174,7 @@ def test_an_unknown_name_says_which_plugins_failed(tmp_path):
     folder.mkdir(parents=True)
     (folder / "someone_elses.py").write_text("import libnothing\n" + MAKER)
     assert python(NOT_FOUND, tmp_path).strip() == (
-        "driver.volume.mine: no such driver; there are: fake; failed to import: "
+        "driver.volume.mine: no such driver; there are: fake, nbd, qcow2; failed to import: "
         "twisted.plugins.someone_elses (ModuleNotFoundError: No module named 'libnothing')"
     )
 

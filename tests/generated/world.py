@@ -136,6 +136,9 @@ class World:
                 f"/identity/v3/users/{user}/application_credentials", {"application_credential": credential}
             )
         ).json()["application_credential"]
+        _good(
+            admin.put("/identity/v3/domains/default/config", {"config": {"ldap": {"url": "ldap://ldap.example.com"}}})
+        )
         service = _good(admin.get("/identity/v3/services")).json()["services"][0]["id"]
         endpoint = _good(admin.get("/identity/v3/endpoints")).json()["endpoints"][0]["id"]
         limited = {"service_id": service, "resource_name": "things", "default_limit": 5}
@@ -155,7 +158,8 @@ class World:
             user_id=user, project_id=self.project, domain_id="default", group_id=group, role_id=self._role("reader"),
             prior_id=self._role("member"), implied_id=self._role("reader"), credential_id=made["id"],
             rule_id=made["access_rules"][0]["id"], service_id=service, endpoint_id=endpoint, region_id="RegionOne",
-            tag="tag", option="password_regex", consumer_id=self._make(admin, f"{OAUTH}/consumers", "consumer", {}),
+            tag="tag", rule="password_regex", group="ldap", option="url",
+            consumer_id=self._make(admin, f"{OAUTH}/consumers", "consumer", {}),
             request_token_id=UNKNOWN, access_token_id=UNKNOWN, idp_id="idp", protocol_id="protocol",
             mapping_id="mapping", sp_id="sp",
         )  # fmt: skip
@@ -180,10 +184,15 @@ class World:
         subnet = self._make(demo, f"{base}/subnets", "subnet", body)
         group = self._make(demo, f"{base}/security-groups", "security_group", {"name": "own"})
         rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
+        external = _good(demo.get(f"{base}/networks?router:external=true")).json()["networks"][0]["id"]
+        router = self._make(demo, f"{base}/routers", "router", {"external_gateway_info": {"network_id": external}})
+        floating = self._make(demo, f"{base}/floatingips", "floatingip", {"floating_network_id": external})
         self.ids |= {
             ("networking", "network_id"): network,
             ("networking", "subnet_id"): subnet,
             ("networking", "port_id"): self._make(demo, f"{base}/ports", "port", {"network_id": network}),
+            ("networking", "router_id"): router,
+            ("networking", "floatingip_id"): floating,
             ("networking", "group_id"): group,
             ("networking", "rule_id"): self._make(demo, f"{base}/security-group-rules", "security_group_rule", rule),
             ("networking", "project_id"): self.project,
@@ -202,11 +211,19 @@ class World:
         attachment = _good(
             demo.post(f"{base}/attachments", {"attachment": {"volume_uuid": reserved, "instance_uuid": UNKNOWN}})
         ).json()["attachment"]["id"]
+        copied = self._make(demo, f"{base}/volumes", "volume", {"size": 1})
+        self.cloud.settle()
+        wish = {"volume_id": copied, "metadata": {"key": "value"}}
+        snapshot = self._make(demo, f"{base}/snapshots", "snapshot", wish)
+        backup = self._make(demo, f"{base}/backups", "backup", wish)
+        self.cloud.settle()
         type_ = _good(demo.get(f"{base}/types")).json()["volume_types"][0]["id"]
         self.ids |= {
             ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,
+            ("volume", "snapshot_id"): snapshot, ("volume", "backup_id"): backup,
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
             ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
+            ("volume", "name"): "default",
         }  # fmt: skip
 
     def _compute(self) -> None:

@@ -64,6 +64,16 @@ def test_a_registered_limit_is_changed_and_while_in_use_only_its_default(
     assert keystone.ask("DELETE", path, token=admin).status == 204
 
 
+def test_a_registered_limit_outlives_its_service(keystone: Any, admin: str) -> None:
+    service = keystone.make(admin, "services", "service", type="test", name="test")["id"]
+    item = {"service_id": service, "resource_name": "x", "default_limit": 1}
+    (made,) = post(keystone, admin, "registered_limits", item).json()["registered_limits"]
+    assert keystone.ask("DELETE", f"/services/{service}", token=admin).status == 204
+    path = f"/registered_limits/{made['id']}"
+    assert keystone.ask("GET", path, token=admin).json()["registered_limit"] == made
+    assert keystone.ask("DELETE", path, token=admin).status == 204
+
+
 def test_a_limit_is_for_a_project_or_a_domain_and_needs_a_registered_one(
     keystone: Any, admin: str, service: str, registered: Any
 ) -> None:

@@ -265,3 +265,31 @@ def test_who_stays_away_too_long_is_shown_disabled_until_enabled_again() -> None
     assert keystone.ask("GET", path, token=keystone.admin()).json()["user"]["enabled"] is False
     assert patch(keystone, enabled=True) == 200
     assert attempt(keystone, "secret") == 201
+
+
+def test_who_guesses_while_a_good_password_is_compared_locks_that_login_out_too() -> None:
+    keystone = with_rules(lockout_failure_attempts=1)
+    real = keystone.hasher.hashing.verify
+
+    def slow(stored: Any, secret: str) -> bool:
+        if secret == "secret":
+            assert attempt(keystone, "wrong") == 401
+        return real(stored, secret)
+
+    keystone.hasher._queue = 2
+    keystone.hasher.hashing.verify = slow
+    assert attempt(keystone, "secret") == 401
+
+
+def test_who_need_not_change_a_first_password_logs_in_with_it() -> None:
+    keystone = with_rules(change_upon_first_use=True)
+    assert patch(keystone, options={"ignore_change_password_upon_first_use": True}) == 200
+    assert patch(keystone, password="given") == 200
+    assert attempt(keystone, "given") == 201
+
+
+def test_who_ignores_inactivity_stays_enabled() -> None:
+    keystone = with_rules(disable_days_inactive=30)
+    assert patch(keystone, options={"ignore_user_inactivity": True}) == 200
+    keystone.clock.advance(31 * DAY)
+    assert attempt(keystone, "secret") == 201

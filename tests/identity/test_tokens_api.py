@@ -117,7 +117,8 @@ def test_nocatalog_leaves_the_catalog_out(keystone: Any, query: str) -> None:
         exchange("ä"),
         {"auth": {"identity": {"methods": []}}},
         {"auth": {"identity": {"methods": ["kerberos"], "kerberos": {}}}},
-        {"auth": {"identity": {"methods": ["password", "totp"], "password": {"user": {"id": "x", "password": "y"}}}}},
+        {"auth": {"identity": {"methods": ["password", "mapped"], "password": {"user": {"id": "x", "password": "y"}}}}},
+        {"auth": {"identity": {"methods": ["totp"], "totp": {"user": {"id": "x", "passcode": "123456"}}}}},
         {"auth": {"identity": {"methods": ["application_credential"], "application_credential": {
             "id": "x", "secret": "y"}}}},
         {"auth": {"identity": {"methods": ["application_credential"], "application_credential": {

@@ -116,6 +116,25 @@ class Neutron:
             made = self.get(f"/networks/{made['id']}", user)["network"]
         return made
 
+    def external(self, cidr: str | None = "203.0.113.0/24", **fields: Any) -> Any:
+        """An external network of the administrator's."""
+        return self.network(cidr, "admin", router__external=True, **fields)
+
+    def router(self, *networks: Any, user: str = "demo", external: Any = None, **fields: Any) -> Any:
+        """A router with an interface on the first subnet of each network, and a gateway on `external`."""
+        if external is not None:
+            fields["external_gateway_info"] = {"network_id": external["id"]}
+        made = self.create("router", user, **fields)
+        for network in networks:
+            self.join(made, subnet_id=network["subnets"][0], user=user)
+        return self.get(f"/routers/{made['id']}", user)["router"]
+
+    def join(self, router: Any, user: str = "demo", **what: Any) -> Any:
+        return self.expect(200, "PUT", f"/routers/{router['id']}/add_router_interface", what, user)
+
+    def part(self, router: Any, user: str = "demo", **what: Any) -> Any:
+        return self.expect(200, "PUT", f"/routers/{router['id']}/remove_router_interface", what, user)
+
     def transact(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         return self.db.transact(False, fn, *args, **kwargs)
 
@@ -148,7 +167,7 @@ def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron
     engine = Engine(db, clock, Driving(driver), WORKFLOWS, chance=lambda: 0.5, expected=expected)
     http = Http(KnownTokens(), policy.load(["network"], None), clock, Metrics())
     tree = Resource()
-    app = api.build(http, db, options)
+    app = api.build(http, db, driver, options)
     tree.putChild(b"networking", app.resource())
     engine.startService()
     return Neutron(clock, db, driver, engine, CloudSite(tree, clock, None), app, options)

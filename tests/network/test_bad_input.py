@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
+from cloudctl.drivers.fake.network import Config, create
+from cloudctl.drivers.specs import DriverResources
 from cloudctl.network.api import build
 from cloudctl.rest.body import wire_names
 
@@ -33,10 +36,17 @@ QUERIES = [
 ]  # fmt: skip
 
 
+LISTS = (
+    "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
+    "extensions",
+)  # fmt: skip
+
+
 def fields() -> list[tuple[str, str, str, Any, str]]:
     """(method, path, key of the envelope, body class, wire name) of every field of every body."""
     found = []
-    for path, operation in build(None, None, None).operations:  # type: ignore[arg-type]  # nothing is asked
+    driver = create(Config(), DriverResources(Clock(), "fake"))
+    for path, operation in build(None, None, driver, None).operations:  # type: ignore[arg-type]  # nothing is asked
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
                 found.append((operation.method, path, body.key or "", body.type, name))
@@ -49,7 +59,13 @@ def ids(neutron) -> dict[str, str]:
     port = neutron.create("port", "admin", network_id=network["id"])
     group = neutron.create("security_group", "admin", name="g")
     rule = neutron.create("security_group_rule", "admin", security_group_id=group["id"], direction="ingress")
+    external = neutron.network("203.0.113.0/24", user="admin", router__external=True)
+    router = neutron.create("router", "admin", external_gateway_info={"network_id": external["id"]})
+    floating = neutron.create("floatingip", "admin", floating_network_id=external["id"])
     return {
+        "router_id": router["id"],
+        "floatingip_id": floating["id"],
+        "floating_network_id": external["id"],
         "network_id": network["id"],
         "subnet_id": network["subnets"][0],
         "port_id": port["id"],
@@ -74,6 +90,7 @@ def filled(path: str, ids: dict[str, str]) -> str:
 REQUIRED = {
     "CreatePort": ("network_id",),
     "CreateSubnet": ("network_id", "ip_version", "cidr"),
+    "CreateFloatingIp": ("floating_network_id",),
     "CreateRule": ("security_group_id", "direction"),
 }
 VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress"}
@@ -112,7 +129,7 @@ def test_paths(neutron, segment: str) -> None:
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[:30])
 def test_queries(neutron, ids, query: str) -> None:
-    for path in ("networks", "subnets", "ports", "security-groups", "security-group-rules", "quotas", "extensions"):
+    for path in LISTS:
         answer = neutron.ask("GET", f"/{path}?{query}", user="admin")
         assert answer.status < 500, (path, answer)
 

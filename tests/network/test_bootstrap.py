@@ -18,10 +18,27 @@ def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron) 
     assert cidrs == {"public-subnet": "172.24.4.0/24", "private-subnet": "10.0.0.0/24"}
     seen = neutron.get(f"/networks/{networks['public']['id']}", "admin")["network"]
     assert (seen["provider:network_type"], seen["provider:physical_network"]) == ("flat", "public")
+    assert seen["is_default"]
+    (router,) = neutron.get("/routers")["routers"]
+    assert router["external_gateway_info"]["network_id"] == networks["public"]["id"]
     neutron.settle()
+    (held,) = neutron.driver.routers.values()
+    assert (held.gateway.addresses, held.interfaces[0].addresses) == (("172.24.4.2/24",), ("10.0.0.1/24",))
     assert len(neutron.held[0]) == 2
     port = neutron.create("port", network_id=networks["private"]["id"])
     assert port["fixed_ips"][0]["ip_address"] == "10.0.0.2"
+
+
+def test_without_routers_in_the_driver_it_has_none(neutron) -> None:
+    neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options, has_routers=False)
+    assert neutron.get("/routers")["routers"] == [] and neutron.get("/ports", "admin")["ports"] == []
+
+
+def test_the_two_networks_are_apart() -> None:
+    with pytest.raises(ValueError, match="overlaps"):
+        NetworkOptions(public_cidr="10.0.0.0/8")
+    with pytest.raises(ValueError):
+        NetworkOptions(private_cidr="x")
 
 
 class TestWithoutAWire:

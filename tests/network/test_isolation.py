@@ -10,6 +10,8 @@ COLLECTIONS = {
     "networks": "network",
     "subnets": "subnet",
     "ports": "port",
+    "routers": "router",
+    "floatingips": "floatingip",
     "security-groups": "security_group",
     "security-group-rules": "security_group_rule",
 }
@@ -22,7 +24,9 @@ def theirs(neutron) -> dict[str, Any]:
     port = neutron.create("port", "other", network_id=network["id"], name="secret")
     group = neutron.create("security_group", "other", name="secret")
     rule = neutron.create("security_group_rule", "other", security_group_id=group["id"], direction="ingress")
+    floating = neutron.create("floatingip", "other", floating_network_id=neutron.external()["id"])
     found = {"networks": network["id"], "subnets": network["subnets"][0], "ports": port["id"]}
+    found |= {"routers": neutron.router(user="other")["id"], "floatingips": floating["id"]}
     return {**found, "security-groups": group["id"], "security-group-rules": rule["id"]}
 
 

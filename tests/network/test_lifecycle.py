@@ -15,7 +15,7 @@ from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import networks, plugging, ports, security_groups, subnets
+from cloudctl.network import devices, networks, plugging, ports, security_groups, subnets
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -146,7 +146,7 @@ class TestServersPorts:
         second = neutron.create("port", network_id=neutron.network("10.1.0.0/24", name="back")["id"])
         bind(neutron, port, "h1")
         bind(neutron, second, "h1")
-        found = neutron.transact(ports.addresses, ["server-1", "server-2"])
+        found = neutron.transact(devices.addresses, ["server-1", "server-2"])
         assert list(found) == ["server-1"]
         assert {(each.network_name, each.ip, each.version, each.mac, each.port_id) for each in found["server-1"]} == {
             ("", "10.0.0.2", 4, port["mac_address"], port["id"]),
@@ -154,7 +154,7 @@ class TestServersPorts:
         }
         group = (port["security_groups"][0], "default")
         assert all(each.security_groups == (group,) for each in found["server-1"])
-        assert neutron.transact(ports.groups_of_devices, ["server-1"]) == {"server-1": [group]}
+        assert neutron.transact(devices.groups, ["server-1"]) == {"server-1": [group]}
         assert {row.id for row in neutron.transact(ports.of_device, "server-1")} == {port["id"], second["id"]}
 
     def test_deleting_twice_is_once(self, neutron, port) -> None:

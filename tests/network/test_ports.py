@@ -276,10 +276,10 @@ class TestOnSharedNetworks:
         neutron.expect(403, "POST", "/ports", {"port": {"network_id": network["id"]}})
 
 
-def test_ports_of_routers_are_not_deleted_here(neutron) -> None:
+def test_a_port_that_only_says_that_it_is_a_routers_can_be_deleted(neutron) -> None:
     network = neutron.network(user="admin")
     port = neutron.create("port", "admin", network_id=network["id"], device_owner="network:router_interface")
-    neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
+    neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="admin")
 
 
 def test_the_quota_is_kept(neutron) -> None:

@@ -15,11 +15,26 @@ from cloudctl.db import Database
 from cloudctl.db.columns import metadata
 from cloudctl.db.database import Inline, create
 from cloudctl.errors import CloudError
-from cloudctl.network import networks, ports, quotas, security_groups, subnets
+from cloudctl.network import (
+    associations,
+    floating_ips,
+    networks,
+    ports,
+    quotas,
+    router_gateways,
+    router_interfaces,
+    routers,
+    security_groups,
+    subnets,
+    tables,
+)
 from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
+from cloudctl.network.router_gateways import Gateway
+from cloudctl.network.routers import NewRouter
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import allocations
 from cloudctl.network.tables import ports as ports_table
@@ -157,3 +172,124 @@ def test_one_rule_is_there_once(db: Database) -> None:
         return str(security_groups.add_rules(conn, row, [NewRule("ingress")], NOW)[0].id)
 
     assert Counter(at_once(db, *[add] * 8))["SecurityGroupRuleExists"] == 7
+
+
+class TestRouters:
+    @pytest.fixture
+    def outside(self, db: Database) -> str:
+        def make(conn: Connection) -> str:
+            made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions())
+            subnets.create(conn, made, "p", NewSubnet(made.id, "203.0.113.0/24", 4), NOW)
+            return str(made.id)
+
+        return str(db.transact(False, make))
+
+    @staticmethod
+    def router(conn: Connection) -> str:
+        return str(routers.create(conn, "p", NewRouter(), NOW, NetworkOptions()).id)
+
+    @staticmethod
+    def locked(conn: Connection, router_id: str) -> Any:
+        query = select(tables.routers).where(tables.routers.c.id == router_id)
+        row = conn.execute(query.with_for_update()).first()
+        if row is None:
+            raise routers.not_found(router_id)
+        return row
+
+    def join(self, router_id: str, network_id: str) -> Callable[[Connection], str]:
+        def act(conn: Connection) -> str:
+            (subnet_id,) = networks.subnets_of(conn, [network_id])[network_id]
+            row = self.locked(conn, router_id)
+            subnet = conn.execute(select(tables.subnets).where(tables.subnets.c.id == subnet_id)).one()
+            return router_interfaces.add_subnet(conn, row, subnet, NOW).port_id
+
+        return act
+
+    def lead(self, port_id: str, outside: str) -> Callable[[Connection], str]:
+        """A new floating IP that leads to the port, in the order in which the API locks."""
+
+        def act(conn: Connection) -> str:
+            port = ports.find(conn, port_id)
+            if port is None:
+                raise ports.not_found(port_id)
+            to = associations.target(conn, port, "p", outside, None)
+            query = select(ports_table).where(ports_table.c.id == port_id).with_for_update()
+            if conn.execute(query).first() is None:
+                raise ports.not_found(port_id)
+            return str(floating_ips.create(conn, "p", NewFloatingIp(outside), to, NOW).id)
+
+        return act
+
+    @pytest.fixture
+    def inside(self, db: Database) -> str:
+        return str(db.transact(False, network))
+
+    @pytest.fixture
+    def way(self, db: Database, outside: str, inside: str) -> str:
+        """A router between the two."""
+        id = db.transact(False, self.router)
+        db.transact(False, lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW))
+        db.transact(False, self.join(id, inside))
+        return str(id)
+
+    def test_the_gateway_of_a_subnet_is_one_routers(self, db: Database, inside: str) -> None:
+        made = [db.transact(False, self.router) for _ in range(8)]
+        found = Counter(at_once(db, *(self.join(id, inside) for id in made)))
+        assert found["IpAddressAlreadyAllocated"] == 7
+
+    def test_a_router_joins_one_of_two_that_overlap(self, db: Database) -> None:
+        id = db.transact(False, self.router)
+        both = [db.transact(False, network, cidr) for cidr in ("10.0.0.0/24", "10.0.0.0/16")]
+        found = Counter(at_once(db, *(self.join(id, each) for each in both)))
+        assert found["BadRequest"] == 1
+
+    def test_one_fixed_address_gets_one_floating_ip(self, db: Database, outside: str, inside: str, way: str) -> None:
+        port = db.transact(False, new_port(inside))
+        found = Counter(at_once(db, *[self.lead(port, outside)] * 8))
+        assert found["FloatingIPPortAlreadyAssociated"] == 7
+
+    @pytest.mark.parametrize("round", range(3))
+    def test_a_floating_ip_never_leads_to_a_port_or_a_router_that_is_gone(
+        self, db: Database, outside: str, inside: str, way: str, round: int
+    ) -> None:
+        some = [db.transact(False, new_port(inside)) for _ in range(4)]
+
+        def part(conn: Connection) -> str:
+            (subnet_id,) = networks.subnets_of(conn, [inside])[inside]
+            return router_interfaces.remove(conn, self.locked(conn, way), None, subnet_id, NOW).port_id
+
+        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW) for id in some[:2]]
+        at_once(db, *(self.lead(id, outside) for id in some), *deletions, part)
+
+        def check(conn: Connection) -> None:
+            joined = conn.execute(
+                select(tables.router_ports.c.port_id).where(tables.router_ports.c.network_id == inside)
+            )
+            joins = joined.first() is not None
+            for row in conn.execute(select(tables.floating_ips)):
+                assert row.port_id is None or (joins and ports.find(conn, row.port_id) is not None)
+
+        db.transact(True, check)
+
+    def test_a_network_stays_external_or_gets_no_gateway(self, db: Database, outside: str) -> None:
+        made = [db.transact(False, self.router) for _ in range(4)]
+
+        def close(conn: Connection) -> str:
+            networks.change(conn, held(conn, outside), {"external": False}, NOW, NetworkOptions())
+            return "closed"
+
+        def lead_out(id: str) -> Callable[[Connection], None]:
+            return lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW)
+
+        found = at_once(db, *(lead_out(id) for id in made), close)
+        if "closed" in found:
+            assert found.count("BadRequest") == 4
+        else:
+            assert "ExternalNetworkInUse" in found
+
+    def test_one_network_is_the_default_one(self, db: Database) -> None:
+        def make(conn: Connection) -> str:
+            wanted = NewNetwork(external=True, is_default=True)
+            return str(networks.create(conn, "p", wanted, NOW, NetworkOptions()).id)
+
+        assert Counter(at_once(db, *[make] * 6))["DefaultExternalNetworkExists"] == 5

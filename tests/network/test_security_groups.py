@@ -221,3 +221,20 @@ def test_a_spec_holds_every_rule(neutron) -> None:
     (icmp,) = [each for each in spec.rules if each.protocol == "icmp"]
     assert (icmp.port_range_min, icmp.port_range_max) == (8, 0)
     assert neutron.transact(security_groups.driver_spec, "nothing") is None
+
+
+def test_a_remote_group_that_is_none_is_not_found(neutron) -> None:
+    group = neutron.create("security_group", name="g")
+    for unknown in ("bad", "0" * 8 + "-0000-4000-8000-" + "0" * 12):
+        body = {"security_group_id": group["id"], "direction": "ingress", "remote_group_id": unknown}
+        path = "/security-group-rules"
+        neutron.refused(404, "SecurityGroupNotFound", "POST", path, {"security_group_rule": body})
+
+
+def test_the_words_for_icmp_are_its_own(neutron) -> None:
+    group = neutron.create("security_group", name="g")
+    rule = {"security_group_id": group["id"], "direction": "ingress", "protocol": "icmp"}
+    for least, most, words in ((300, 1, "ICMP type (port_range_min) 300"), (1, 256, "ICMP code (port_range_max) 256")):
+        body = {"security_group_rule": {**rule, "port_range_min": least, "port_range_max": most}}
+        told = neutron.refused(400, "SecurityGroupInvalidIcmpValue", "POST", "/security-group-rules", body)
+        assert words in told

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-DEFAULTS = {"network": 100, "subnet": 100, "port": 500, "security_group": 10, "security_group_rule": 100}
+DEFAULTS = {
+    "network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50, "security_group": 10,
+    "security_group_rule": 100,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["/networking", "/networking/"])
@@ -42,8 +45,8 @@ def test_what_is_not_offered_is_an_unknown_path(neutron, path: str) -> None:
 
 
 def test_zones_and_providers(neutron) -> None:
-    zone = {"name": "nova", "resource": "network", "state": "available"}
-    assert neutron.get("/availability_zones") == {"availability_zones": [zone]}
+    zones = [{"name": "nova", "resource": resource, "state": "available"} for resource in ("network", "router")]
+    assert neutron.get("/availability_zones") == {"availability_zones": zones}
     assert neutron.get("/service-providers") == {"service_providers": []}
     made = neutron.network(availability_zone_hints=["nova"])
     assert (made["availability_zone_hints"], made["availability_zones"]) == (["nova"], ["nova"])
@@ -72,7 +75,8 @@ class TestQuotas:
         for path in ("/quotas/demo/details", "/quotas/demo/details.json"):
             details = neutron.get(path)["quota"]
             assert {name: each["used"] for name, each in details.items()} == {
-                "network": 1, "subnet": 1, "port": 1, "security_group": 1, "security_group_rule": 4,
+                "network": 1, "subnet": 1, "port": 1, "router": 0, "floatingip": 0, "security_group": 1,
+                "security_group_rule": 4,
             }  # fmt: skip
             assert details["port"] == {"limit": 500, "used": 1, "reserved": 0}
 

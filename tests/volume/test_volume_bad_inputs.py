@@ -9,32 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from cloudctl.testing.cloud import Client, MemoryCloud
+from tests import hostile
+from tests.hostile import TEXTS, VALUES
 from tests.volume.asking import LATEST, V3
-
-HOSTILE_VALUES: list[Any] = [
-    None, True, 0, -1, 10**30, 1.5, 1e308, "", " ", "x" * 300, "é\u202e😀", "'; DROP TABLE volumes; --", "%s%n", [], {},
-    [[]], {"a": {"b": {}}}, [None], "0" * 40, "true",
-]  # fmt: skip
-HOSTILE_TEXTS = [
-    "x" * 3000,
-    "é",
-    "%00",
-    "..",
-    "'",
-    '"',
-    "\\",
-    "%ff",
-    "a b",
-    "-1",
-    "99999999999999999999",
-    "{}",
-    "[",
-    "(",
-]
-RAW = [
-    b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff\xfe", b'{"volume": "\\ud800"}', b'{"volume": {"name": "\\u0000"}}',
-    b'{"volume": {"size": 1e999}}', b'{"volume":' + b"[" * 5000, b'{"volume": {"size": 1, "size": "x"}}',
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +53,7 @@ def test_hostile_bodies(cloud: MemoryCloud, admin: Client, volume_id: str) -> No
         body = operation.body_at((3, 71))
         if body is None:
             continue
-        for value in HOSTILE_VALUES:
+        for value in VALUES:
             wrapped = {operation.action: value} if operation.action else {body.key: value} if body.key else value
             answer = admin.request(operation.method, filled(path, volume_id), wrapped, headers=LATEST)
             assert answer.status < 500, (operation.key, value, answer)
@@ -88,13 +65,13 @@ def test_hostile_fields(cloud: MemoryCloud, admin: Client, volume_id: str) -> No
         "availability_zone", "multiattach", "group_id", "backup_id",
     )  # fmt: skip
     for field in fields:
-        for value in HOSTILE_VALUES:
+        for value in VALUES:
             body = {"volume": {"size": 1, field: value}}
             answer = admin.post(f"{V3}/volumes", body, headers=LATEST)
             assert answer.status < 500, (body, answer)
 
 
-@pytest.mark.parametrize("raw", RAW)
+@pytest.mark.parametrize("raw", hostile.raw("volume"))
 def test_bodies_that_are_hardly_json(admin: Client, volume_id: str, raw: bytes) -> None:
     for method, path in (
         ("POST", "/volumes"),
@@ -109,7 +86,7 @@ def test_hostile_paths(cloud: MemoryCloud, admin: Client, volume_id: str) -> Non
     for path, operation in operations(cloud):
         if "<" not in path or operation.method != "GET":
             continue
-        for text in HOSTILE_TEXTS:
+        for text in TEXTS:
             answer = admin.get(filled(path, volume_id, quote(text, safe="%")), headers=LATEST)
             assert answer.status < 500, (path, text, answer)
 
@@ -124,7 +101,7 @@ def test_hostile_queries(cloud: MemoryCloud, admin: Client, volume_id: str) -> N
     ]  # fmt: skip
     for path in lists:
         for name in names:
-            for text in HOSTILE_TEXTS:
+            for text in TEXTS:
                 answer = admin.get(f"{V3}{path}?{name}={quote(text, safe='%')}&all_tenants=1", headers=LATEST)
                 assert answer.status < 500, (path, name, text, answer)
         answer = admin.get(f"{V3}{path}?" + "&".join(["limit=1"] * 150), headers=LATEST)

@@ -92,6 +92,20 @@ def test_an_administrator_sets_quotas_and_takes_them_back(demo: Any, admin: Any)
     assert demo.get(url).json()["quota_set"]["volumes"] == 10
 
 
+def test_an_administrator_sets_the_quotas_of_all_projects_without_their_own(demo: Any, admin: Any) -> None:
+    project = demo.get("/identity/v3/auth/projects").json()["projects"][0]["id"]
+    url = f"{V3}/os-quota-class-sets/default"
+    assert admin.get(url).json()["quota_class_set"].keys() == COUNTERS | {"id"}
+    answer = admin.put(url, {"quota_class_set": {"volumes": 0, "class_name": "default"}})
+    assert (answer.status, answer.json()["quota_class_set"]["volumes"]) == (200, 0)
+    for path in ("", "/defaults"):
+        assert demo.get(f"{V3}/os-quota-sets/{project}{path}").json()["quota_set"]["volumes"] == 0
+    assert demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).status == 413
+    assert admin.put(url, {"quota_class_set": {"colour": 1}}).status == 400
+    assert admin.get(f"{V3}/os-quota-class-sets/other").status == 404
+    assert demo.get(url).status == 403
+
+
 @pytest.mark.parametrize(
     "wanted", [{"colour": 1}, {"volumes": -2}, {"volumes": "x"}, {"volumes": None}, {"volumes": 2**31}, {"volumes": 0}]
 )
@@ -126,6 +140,7 @@ def test_an_administrator_sees_services_and_pools(admin: Any, demo: Any) -> None
     assert {(each["binary"], each["host"], each["state"], each["status"]) for each in found} == {
         ("cinder-scheduler", "cloudctl", "up", "enabled"),
         ("cinder-volume", "cloudctl@volumes", "up", "enabled"),
+        ("cinder-backup", "cloudctl", "up", "enabled"),
     }
     assert "cluster" not in found[0] and "backend_state" not in found[1]
     found = admin.get(f"{V3}/os-services?binary=cinder-volume", headers=LATEST).json()["services"]

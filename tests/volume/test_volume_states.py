@@ -27,6 +27,39 @@ EXPECTED = {
     "create failed": ({"creating", "downloading"}, "error"),
     "delete failed": ({"deleting"}, "error_deleting"),
     "extend failed": ({"extending"}, "error_extending"),
+    "snapshot": ({"available"}, None),
+    "snapshot in use": ({"available", "in-use"}, None),
+    "back up": ({"available"}, "backing-up"),
+    "back up in use": ({"available", "in-use"}, "backing-up"),
+    "restore": ({"available"}, "restoring-backup"),
+    "restore new": ({"creating"}, "restoring-backup"),
+    "restore failed": ({"restoring-backup"}, "error_restoring"),
+    "restore new failed": ({"creating", "restoring-backup"}, "error"),
+    "upload": ({"available"}, "uploading"),
+    "upload in use": ({"available", "in-use"}, "uploading"),
+    "revert": ({"available"}, "reverting"),
+    "revert failed": ({"reverting"}, "error"),
+}
+SNAPSHOTS = {
+    "created": ({"creating"}, "available"),
+    "create failed": ({"creating"}, "error"),
+    "delete": ({"available", "error"}, "deleting"),
+    "delete with its volume": ({"available", "error", "deleting"}, "deleting"),
+    "delete failed": ({"deleting"}, "error_deleting"),
+    "busy": ({"deleting"}, "available"),
+    "back up": ({"available"}, "backing-up"),
+    "backed up": ({"backing-up"}, "available"),
+    "revert": ({"available"}, "restoring"),
+    "reverted": ({"restoring"}, "available"),
+    "revert failed": ({"restoring"}, "error"),
+}
+BACKUPS = {
+    "created": ({"creating"}, "available"),
+    "create failed": ({"creating"}, "error"),
+    "delete": ({"available", "error"}, "deleting"),
+    "delete failed": ({"deleting"}, "error_deleting"),
+    "restore": ({"available"}, "restoring"),
+    "restored": ({"restoring"}, "available"),
 }
 
 
@@ -45,14 +78,22 @@ def test_the_table_names_statuses_that_exist() -> None:
 def test_a_move_starts_where_the_reference_says_and_nowhere_else(make: Any, cloud: Any, demo: Any, name: str) -> None:
     id = make()["id"]
     sources, target = EXPECTED[name]
-    for status in sorted(states.RESETTABLE | {"deleting"}):
+    for status in sorted(states.RESETTABLE | {"deleting", "reverting"}):
         set_status(cloud, id, status)
 
         def attempt(conn: Any) -> bool:
             return states.try_move(conn, id, name, utc(cloud.clock.seconds()))
 
         assert cloud.transact(attempt) is (status in sources), status
-        assert volume(demo, id)["status"] == (target if status in sources else status)
+        assert volume(demo, id)["status"] == (target if status in sources and target else status)
+
+
+def test_the_moves_of_snapshots_and_backups_are_those_of_the_reference() -> None:
+    for moves, expected in ((states.SNAPSHOT_MOVES, SNAPSHOTS), (states.BACKUP_MOVES, BACKUPS)):
+        found = {name: (set(move.sources), move.target) for name, move in moves.items() if move.sources is not None}
+        assert found == expected
+        # From any status: what an administrator forces.
+        assert {name for name in moves if name not in expected} == {"force delete"}
 
 
 def test_a_move_that_is_not_allowed_is_refused_in_the_words_of_the_table(make: Any, cloud: Any) -> None:

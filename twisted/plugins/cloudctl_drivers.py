@@ -5,9 +5,15 @@ from cloudctl.drivers.maker import DriverMaker
 fake_hypervisor = DriverMaker(
     "hypervisor", "fake", "cloudctl.drivers.fake.hypervisor", "Guests in memory or small files, faults on demand"
 )
+qemu = DriverMaker("hypervisor", "qemu", "cloudctl.drivers.qemu.hypervisor", "QEMU processes on this machine, as root")
 fake_volume = DriverMaker(
     "volume", "fake", "cloudctl.drivers.fake.volume", "Volumes in memory or small files, faults on demand"
 )
 fake_network = DriverMaker(
     "network", "fake", "cloudctl.drivers.fake.network", "Networks in memory or small files, faults on demand"
+)
+qcow2_volume = DriverMaker("volume", "qcow2", "cloudctl.drivers.qcow2.driver", "Volumes in qcow2 files of this machine")
+nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volumes that a storage daemon serves by NBD")
+netns_network = DriverMaker(
+    "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )

@@ -12,10 +12,12 @@ from cloudctl.compute.api.instance_actions import InstanceActions
 from cloudctl.compute.api.interfaces import ServerInterfaces
 from cloudctl.compute.api.keypairs import Keypairs
 from cloudctl.compute.api.metadata import ServerMetadata
+from cloudctl.compute.api.migrations import Migrations
 from cloudctl.compute.api.quotas import Quotas
 from cloudctl.compute.api.server_actions import ServerActions
+from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
-from cloudctl.compute.api.server_parts import ServerAddresses, ServerTags
+from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
@@ -57,12 +59,15 @@ def build(
     resources: tuple[Any, ...] = (
         Servers(db, chosen, of_volumes),
         ServerActions(db, hypervisor),
+        ServerChanges(db, hypervisor),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),
+        ServerPassword(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),
         VolumeAttachments(db, chosen),
+        Migrations(db, chosen),
         Flavors(db, chosen),
         Keypairs(db, chosen),
         ServerGroups(db, chosen),

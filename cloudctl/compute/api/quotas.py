@@ -37,7 +37,7 @@ Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
 
 @frozen
-class QuotaSet:
+class QuotaClassSet:
     instances: Limit | Missing = MISSING
     cores: Limit | Missing = MISSING
     ram: Limit | Missing = MISSING
@@ -52,6 +52,10 @@ class QuotaSet:
     floating_ips: Limit | Missing = MISSING
     security_groups: Limit | Missing = MISSING
     security_group_rules: Limit | Missing = MISSING
+
+
+@frozen
+class QuotaSet(QuotaClassSet):
     force: LooseBool | Missing = MISSING
 
 
@@ -82,7 +86,8 @@ class Quotas:
     @routes.get("/os-quota-sets/<project_id>/defaults", policy="compute:quotas:defaults")
     async def defaults(self, call: Call, project_id: str) -> dict[str, Any]:
         """Show what a project may have if nobody says otherwise."""
-        return {"quota_set": {"id": project_id, **shown(call, _defaults())}}
+        found = await self.db.read(quota.defaults, QUOTAS)
+        return {"quota_set": {"id": project_id, **shown(call, found)}}
 
     @routes.put(
         "/os-quota-sets/<project_id>",
@@ -95,10 +100,8 @@ class Quotas:
         query.only(call, ("user_id",))
         if call.query.get("user_id"):
             raise Invalid("Quotas of single users are not offered; set those of the project.")
-        values = given(body)
+        values = _wanted(call, body, "quota_set")
         force = bool(values.pop("force", False))
-        if late := [name for name in values if name in GONE and call.version > GONE[name]]:
-            raise BodyError([Problem("$.quota_set", unexpected(late), "unknown")])
         found = await self.db.run(_update, project_id, values, force)
         return {"quota_set": shown(call, found)}
 
@@ -111,12 +114,21 @@ class Quotas:
     @routes.get("/os-quota-class-sets/<name>", policy="compute:quotas:classes")
     async def classes(self, call: Call, name: str) -> dict[str, Any]:
         """Show the defaults."""
-        if name != "default":
-            raise NotFound(f"Quota class {name[:64]} could not be found.")
-        values = shown(call, _defaults())
-        if call.version < (2, 50):
-            values = {key: value for key, value in values.items() if not key.startswith("server_group")}
-        return {"quota_class_set": {"id": name, **values}}
+        _check_class(name)
+        found = await self.db.read(quota.defaults, QUOTAS)
+        return {"quota_class_set": {"id": name, **_shown_of_class(call, found)}}
+
+    @routes.put(
+        "/os-quota-class-sets/<name>",
+        policy="compute:quotas:update_classes",
+        body=Body(QuotaClassSet, key="quota_class_set"),
+    )
+    async def update_class(self, call: Call, name: str, body: QuotaClassSet) -> dict[str, Any]:
+        """Set the defaults: what projects without limits of their own may have."""
+        _check_class(name)
+        values = _wanted(call, body, "quota_class_set")
+        found = await self.db.run(_update_defaults, values)
+        return {"quota_class_set": _shown_of_class(call, found)}
 
     @routes.get("/limits", policy="compute:limits:show", query=("reserved", "tenant_id"))
     async def limits(self, call: Call) -> dict[str, Any]:
@@ -159,8 +171,30 @@ def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[
     return found
 
 
-def _defaults() -> dict[str, int]:
-    return {resource.name: resource.default for resource in QUOTAS.resources}
+def _wanted(call: Call, body: QuotaClassSet, key: str) -> dict[str, Any]:
+    """Raises BodyError for a resource that the microversion does not have any more."""
+    values = given(body)
+    if late := [name for name in values if name in GONE and call.version > GONE[name]]:
+        raise BodyError([Problem(f"$.{key}", unexpected(late), "unknown")])
+    return values
+
+
+def _check_class(name: str) -> None:
+    """Raises NotFound."""
+    if name != "default":
+        raise NotFound(f"Quota class {name[:64]} could not be found.")
+
+
+def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
+    found = shown(call, values)
+    if call.version < (2, 50):
+        return {name: value for name, value in found.items() if not name.startswith("server_group")}
+    return found
+
+
+def _update_defaults(conn: Connection, values: dict[str, int]) -> dict[str, int]:
+    quota.set_limits(conn, QUOTAS, quota.EVERYBODY, values)
+    return quota.defaults(conn, QUOTAS)
 
 
 def _seen(call: Call, project_id: str) -> None:

@@ -1,24 +1,30 @@
-"""What `POST /servers/{id}/action` takes. Reference: compute.md, section 7."""
+"""Actions on the power of a server, its console and its lock. Reference: compute.md, section 7."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from attrs import frozen
 from sqlalchemy import Connection
+from zope.interface import Interface
 
-from cloudctl.compute import power, servers
+from cloudctl.compute import locks, power, servers
 from cloudctl.db import Database
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, Unreachable
-from cloudctl.drivers.interfaces import IHypervisor
-from cloudctl.errors import Conflict, NotFound, Unavailable
-from cloudctl.rest.body import MISSING, Body, Check, Missing, Range, ValueProblem, shown
+from cloudctl.drivers.interfaces import IHypervisor, IPause, ISuspend
+from cloudctl.errors import Conflict, NotFound, NotImplementedHere, Unavailable
+from cloudctl.rest.body import MISSING, Body, Check, Length, Missing, Range, ValueProblem, shown
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 PATH = "/servers/<server_id>/action"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
 # All control characters but tab and newline.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -53,6 +59,33 @@ class ConsoleOutput:
 
 
 @frozen
+class Lock:
+    locked_reason: Annotated[str, Length(1, 255)] | Missing = MISSING
+
+
+@frozen
+class ResetState:
+    state: Literal["active", "error"]
+
+
+def able(
+    hypervisor: IHypervisor, needed: type[Interface], fn: Callable[Concatenate[Connection, P], T]
+) -> Callable[Concatenate[Connection, P], T]:
+    """`fn`, which is taken back if the hypervisor lacks a capability: all other refusals come first.
+
+    Raises NotImplementedHere, and what `fn` raises.
+    """
+
+    def run(conn: Connection, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = fn(conn, *args, **kwargs)
+        if not needed.providedBy(hypervisor):
+            raise NotImplementedHere("The hypervisor does not support this action.")
+        return result
+
+    return run
+
+
+@frozen
 class ServerActions:
     routes = Routes("Server actions")
 
@@ -73,6 +106,42 @@ class ServerActions:
     async def reboot(self, call: Call, server_id: str, body: Reboot) -> None:
         """Reboot a server, gracefully or not."""
         await self.db.run(power.reboot, call, server_id, body.type == "HARD")
+
+    @routes.action(PATH, "pause", policy="compute:servers:pause")
+    async def pause(self, call: Call, server_id: str) -> None:
+        """Freeze a server in memory."""
+        await self.db.run(able(self.hypervisor, IPause, power.pause), call, server_id)
+
+    @routes.action(PATH, "unpause", policy="compute:servers:pause")
+    async def unpause(self, call: Call, server_id: str) -> None:
+        """Let a paused server go on."""
+        await self.db.run(able(self.hypervisor, IPause, power.unpause), call, server_id)
+
+    @routes.action(PATH, "suspend", policy="compute:servers:suspend")
+    async def suspend(self, call: Call, server_id: str) -> None:
+        """Freeze a server to disk."""
+        await self.db.run(able(self.hypervisor, ISuspend, power.suspend), call, server_id)
+
+    @routes.action(PATH, "resume", policy="compute:servers:suspend")
+    async def resume(self, call: Call, server_id: str) -> None:
+        """Let a suspended server go on."""
+        await self.db.run(able(self.hypervisor, ISuspend, power.resume), call, server_id)
+
+    @routes.action(PATH, "lock", policy="compute:servers:lock", body={(2, 73): Body(Lock | None)})
+    async def lock(self, call: Call, server_id: str, body: Lock | None = None) -> None:
+        """Protect a server from being changed by mistake."""
+        reason = body.locked_reason or None if body is not None else None
+        await self.db.run(locks.lock, call, server_id, reason)
+
+    @routes.action(PATH, "unlock", policy="compute:servers:lock")
+    async def unlock(self, call: Call, server_id: str) -> None:
+        """Take the lock of a server away."""
+        await self.db.run(locks.unlock, call, server_id)
+
+    @routes.action(PATH, "os-resetState", policy="compute:servers:reset_state", body=Body(ResetState))
+    async def reset_state(self, call: Call, server_id: str, body: ResetState) -> None:
+        """Declare a server active or broken."""
+        await self.db.run(locks.reset_state, call, server_id, body.state)
 
     @routes.action(
         PATH, "os-getConsoleOutput", policy="compute:servers:console_output", body=Body(ConsoleOutput), status=200

@@ -155,6 +155,8 @@ Tag = Annotated[str, Length(1, 60), Check(tag)]
 Tags = Annotated[list[Tag], Items(0, 50), Check(_tags)]
 DeviceTag = Annotated[str, Length(1, 60), Pattern(r"[^,/]*", "a tag without , and /")]
 Address = Annotated[str, Length(1, 64), Check(_any_address)]
+Address4 = Annotated[str, _address(4)]
+Address6 = Annotated[str, _address(6)]
 DiskConfig = Literal["AUTO", "MANUAL"]
 # A label up to 2.93, a full domain name after.
 Hostname = Annotated[str, Length(1, 255), Pattern(r"[A-Za-z0-9\-._]+", "a host name")]
@@ -218,8 +220,8 @@ class CreateServer:
     return_reservation_id: LooseBool | Missing = MISSING
     block_device_mapping_v2: Annotated[list[BlockDevice], Items(0, 100)] | Missing = MISSING
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
-    accessIPv4: Annotated[str, _address(4)] | Missing = MISSING
-    accessIPv6: Annotated[str, _address(6)] | Missing = MISSING
+    accessIPv4: Address4 | Missing = MISSING
+    accessIPv6: Address6 | Missing = MISSING
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
     tags: Tags | Missing = gated(((2, 52), None))
     trusted_image_certificates: TrustedCerts | Missing | None = gated(((2, 63), None))
@@ -241,8 +243,8 @@ class CreateRequest:
 @frozen
 class UpdateServer:
     name: ServerName | Missing = MISSING
-    accessIPv4: Annotated[str, _address(4)] | Missing = MISSING
-    accessIPv6: Annotated[str, _address(6)] | Missing = MISSING
+    accessIPv4: Address4 | Missing = MISSING
+    accessIPv6: Address6 | Missing = MISSING
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
     hostname: Hostname | Missing = gated(((2, 90), None))

@@ -1,4 +1,4 @@
-"""The addresses and tags of a server. Reference: compute.md, sections 8.2 and 8.3."""
+"""The addresses, tags and password of a server. Reference: compute.md, section 8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloudctl.compute.api.server_bodies import Tags, tag
 from cloudctl.compute.states import BUILDING
 from cloudctl.db import Database
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network import ports
+from cloudctl.network import devices
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -47,7 +47,7 @@ def _addresses(conn: Connection, call: Call, server_id: str) -> Addresses:
     server = servers.visible(conn, call, server_id)
     shown: Addresses = {}
     if server.vm_state != BUILDING:
-        for address in ports.addresses(conn, [server.id]).get(server.id, []):
+        for address in devices.addresses(conn, [server.id]).get(server.id, []):
             shown.setdefault(address.network_name, []).append({"addr": address.ip, "version": address.version})
     return shown
 
@@ -102,3 +102,26 @@ def _check(name: str) -> None:
         raise Invalid(f"Invalid input for field/attribute tag: {error}") from None
     if not 1 <= len(name) <= 60:
         raise Invalid(f"Invalid input for field/attribute tag: {name[:60]!r} is too long (at most 60 characters)")
+
+
+@frozen
+class ServerPassword:
+    routes = Routes("Server passwords")
+
+    db: Database
+
+    @routes.get("/servers/<server_id>/os-server-password", policy="compute:servers:show")
+    async def show(self, call: Call, server_id: str) -> dict[str, str]:
+        """Show the password that the guest has set, as it has encrypted it."""
+        row = await self.db.read(servers.visible, call, server_id)
+        return {"password": row.guest_password or ""}
+
+    @routes.delete("/servers/<server_id>/os-server-password", policy="compute:servers:password")
+    async def clear(self, call: Call, server_id: str) -> None:
+        """Forget the password that the guest has set."""
+        await self.db.run(_forget_password, call, server_id)
+
+
+def _forget_password(conn: Connection, call: Call, server_id: str) -> None:
+    row = servers.visible(conn, call, server_id)
+    servers.move(conn, row.id, call.now, {}, guest_password=None)

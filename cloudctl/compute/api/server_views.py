@@ -17,8 +17,8 @@ from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
 from cloudctl.compute.servers import host_id, instance_name
 from cloudctl.compute.states import BUILDING, WITH_PROGRESS, status
-from cloudctl.network import ports
-from cloudctl.network.ports import PortAddress
+from cloudctl.network import devices
+from cloudctl.network.devices import PortAddress
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros, zulu
@@ -52,14 +52,14 @@ def gather(conn: Connection, call: Call, rows: Sequence[Any]) -> Surroundings:
     """One query each for addresses, volumes and hosts, however many servers there are."""
     ids = [row.id for row in rows]
     admin = call.may(ADMIN_FIELDS)
-    addresses = ports.addresses(conn, ids)
+    addresses = devices.addresses(conn, ids)
     bare = [row.id for row in rows if row.id not in addresses and row.vm_state != BUILDING]
     return Surroundings(
         call=call,
         admin=admin,
         addresses=addresses,
         volumes=block_devices.of_servers(conn, ids),
-        groups=ports.groups_of_devices(conn, bare) if bare else {},
+        groups=devices.groups(conn, bare) if bare else {},
         host_statuses={row.name: hosts.status(row) for row in hosts.every(conn)}
         if admin and call.version >= (2, 16)
         else {},
@@ -168,7 +168,7 @@ def _addresses(around: Surroundings, row: Any) -> dict[str, list[View]]:
             {
                 "addr": address.ip,
                 "version": address.version,
-                "OS-EXT-IPS:type": "fixed",
+                "OS-EXT-IPS:type": "floating" if address.floating else "fixed",
                 "OS-EXT-IPS-MAC:mac_addr": address.mac,
             }
         )

@@ -13,6 +13,9 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
 
+# Where stock clients look for the services that run no servers. Those are this process: they have no host.
+INTERNAL = "internal"
+
 
 @frozen
 class AvailabilityZones:
@@ -37,9 +40,9 @@ def _zone(name: str, usable: bool, members: dict[str, Any] | None) -> dict[str, 
 
 
 def _with_hosts(conn: Connection) -> list[dict[str, Any]]:
-    zones: dict[str, dict[str, Any]] = {name: {} for name in hosts.zones(conn)}
+    usable = {INTERNAL: True, **hosts.zones(conn)}
+    zones: dict[str, dict[str, Any]] = {name: {} for name in usable}
     for host in hosts.every(conn):
         state = {"available": hosts.is_alive(host), "active": host.enabled, "updated_at": micros(host.seen_at)}
         zones[host.zone][host.name] = {"nova-compute": state}
-    usable = hosts.zones(conn)
     return [_zone(name, usable[name], members) for name, members in zones.items()]

@@ -12,20 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from attrs import evolve, frozen
 from sqlalchemy import Connection
 
 from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
 from cloudctl.compute.creation import BOOT, BOOT_WITH_VOLUMES
-from cloudctl.compute.lifecycle import storage
+from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
 from cloudctl.db.columns import utc
-from cloudctl.drivers.specs import GuestSpec, PortBinding
+from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict
-from cloudctl.network import plugging, ports
-from cloudctl.network.plugging import Wiring
+from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
@@ -101,45 +99,28 @@ def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float
 # -- spawn
 
 
-@frozen
-class Plan:
-    """All that a spawn needs. The guest's ports are without their bindings, which the driver has yet to tell."""
-
-    guest: GuestSpec
-    wirings: tuple[Wiring, ...]
-
-
 async def spawn(ctx: Context) -> Memo:
     plan = await ctx.read(planned, ctx.resource_id, ctx.drivers.image_path)
     host = plan.guest.host
-    bindings = {wiring.port.id: await plugging.hold(ctx, wiring, host) for wiring in plan.wirings}
-    plugged = tuple(evolve(port, binding=bindings[port.id]) for port in plan.guest.ports)
-    await ctx.drivers.hypervisor.ensure_defined(evolve(plan.guest, ports=plugged))
+    bindings = await defining.define(ctx, plan)
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     try:
         await ctx.commit(running, ctx.resource_id, host, bindings, bool(plan.guest.volumes), ctx.now)
     except Conflict:
-        for port_id in bindings:
-            # Takes back what the port's owner has decided otherwise meanwhile, and says so.
-            await plugging.plug(ctx, port_id, host)
+        await defining.look_again(ctx, bindings, host)
         raise
     return None
 
 
-def planned(conn: Connection, server_id: str, image_path: Any) -> Plan:
+def planned(conn: Connection, server_id: str, image_path: Any) -> defining.Plan:
     """Raises Cancelled if a delete has come meanwhile, Conflict if a port is gone."""
     server = servers.get(conn, server_id)
     if server.task_state == DELETING or server.host is None:
         raise Cancelled(f"server {server_id} is being deleted")
-    found = []
-    for row in networking.of_server(conn, server_id):
-        wiring = plugging.wiring(conn, row.port_id)
-        if wiring is None:
-            raise Conflict(f"Port {row.port_id} is gone.")
-        found.append(wiring)
-    wirings = tuple(found)
-    guest = guests.spec(conn, server, image_path, tuple(wiring.port for wiring in wirings))
-    return Plan(guest, wirings)
+    found = defining.plan(conn, server, image_path)
+    if found.gone:
+        raise Conflict(f"Port {found.gone[0]} is gone.")
+    return found
 
 
 def running(
@@ -151,9 +132,7 @@ def running(
     now: float,
 ) -> None:
     """It is ACTIVE. The guest has its password, so it is forgotten. Raises Cancelled, Conflict."""
-    for port_id, binding in bindings.items():
-        if not ports.plugged(conn, port_id, host, binding):
-            raise Conflict(f"Port {port_id} is not bound to host {host}.")
+    defining.plugged(conn, bindings, host)
     active = {"vm_state": ACTIVE, "power_state": RUNNING, "launched_at": utc(now), "admin_password": None}
     storage.step_to(conn, server_id, now, SPAWNING, None, **active)
     if has_volumes:

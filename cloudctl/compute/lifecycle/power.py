@@ -1,4 +1,4 @@
-"""Start, stop and reboot. Reference: compute-states.md, sections 3 and 4.5.
+"""Start, stop, reboot, pause and suspend. Reference: compute-states.md, sections 3 and 4.5.
 
 Each is one step that ensures an end; a failure leaves the server in the state that it had, with a fault.
 """
@@ -15,13 +15,20 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import (
     ACTIVE,
     ERROR,
+    PAUSED,
+    PAUSING,
+    POWER_PAUSED,
     POWERING_OFF,
     POWERING_ON,
     REBOOTING,
     REBOOTING_HARD,
+    RESUMING,
     RUNNING,
     SHUTDOWN,
     STOPPED,
+    SUSPENDED,
+    SUSPENDING,
+    UNPAUSING,
 )
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
@@ -48,6 +55,30 @@ async def reboot(ctx: Context) -> Memo:
     return None
 
 
+async def pause(ctx: Context) -> Memo:
+    await ctx.drivers.hypervisor.ensure_paused(ctx.resource_id)
+    await ctx.commit(settle, ctx.resource_id, ctx.now, (PAUSING,), PAUSED, POWER_PAUSED)
+    return None
+
+
+async def unpause(ctx: Context) -> Memo:
+    await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    await ctx.commit(settle, ctx.resource_id, ctx.now, (UNPAUSING,), ACTIVE, RUNNING)
+    return None
+
+
+async def suspend(ctx: Context) -> Memo:
+    await ctx.drivers.hypervisor.ensure_suspended(ctx.resource_id)
+    await ctx.commit(settle, ctx.resource_id, ctx.now, (SUSPENDING,), SUSPENDED, SHUTDOWN)
+    return None
+
+
+async def resume(ctx: Context) -> Memo:
+    await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    await ctx.commit(settle, ctx.resource_id, ctx.now, (RESUMING,), ACTIVE, RUNNING)
+    return None
+
+
 def failed(conn: Connection, task: Task, error: str) -> None:
     """Back to no task, in the state that it had."""
     servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None)
@@ -61,7 +92,7 @@ def reboot_failed(conn: Connection, task: Task, error: str) -> None:
 
 def cancelled(conn: Connection, task: Task) -> None:
     """By a delete, whose task state stays, or by an operator: then there is no task any more."""
-    doing = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD)
+    doing = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING)
     servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": doing}, task_state=None)
 
 
@@ -88,3 +119,7 @@ def _workflow(kind: str, do: Any, on_failure: Any) -> Workflow:
 
 START = _workflow(power.START, start, failed)
 REBOOT = _workflow(power.REBOOT, reboot, reboot_failed)
+PAUSE = _workflow(power.PAUSE, pause, failed)
+UNPAUSE = _workflow(power.UNPAUSE, unpause, failed)
+SUSPEND = _workflow(power.SUSPEND, suspend, failed)
+RESUME = _workflow(power.RESUME, resume, failed)

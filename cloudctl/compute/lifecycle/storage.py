@@ -101,15 +101,54 @@ async def disconnect(ctx: Context) -> Wait | None:
 def keep_for_another_host(conn: Connection, server_id: str, now: float) -> None:
     """The volumes are reserved again, without a moment in which somebody else could take them."""
     for device in block_devices.of_server(conn, server_id):
-        if device.attachment_id is None or attachments.find(conn, device.attachment_id) is None:
+        if device.attachment_id is not None and attachments.find(conn, device.attachment_id) is not None:
+            _reserve_again(conn, server_id, device, now)
+
+
+# -- servers that move
+
+
+async def join(ctx: Context, host: str) -> None:
+    """The host can use the server's volumes. May be repeated. Raises Conflict, and the driver's errors."""
+    await ctx.write(_joining, ctx.resource_id, host, ctx.now)
+    for device in await ctx.read(block_devices.of_server, ctx.resource_id):
+        if device.attachment_id is not None:
+            info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
+            await ctx.write(_joined, device, info, host, ctx.now)
+
+
+def _joining(conn: Connection, server_id: str, host: str, now: float) -> None:
+    for device in block_devices.of_server(conn, server_id):
+        attachment = attachments.find(conn, device.attachment_id) if device.attachment_id else None
+        if attachment is not None and attachment.status in (attachments.RESERVED, attachments.ATTACHING):
+            attachments.connect(conn, attachment.id, host, utc(now), device.device_name)
+
+
+def _joined(conn: Connection, device: Any, info: dict[str, Any], host: str, now: float) -> None:
+    attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
+
+
+async def leave(ctx: Context, host: str) -> None:
+    """The host has none of the server's volumes; they stay the server's. May be repeated."""
+    for device in await ctx.read(block_devices.of_server, ctx.resource_id):
+        if device.attachment_id is None:
             continue
-        attachments.finish_detach(conn, device.attachment_id, utc(now))
-        attachments.reserve(
-            conn,
-            device.volume_id,
-            server_id,
-            project_id=None,
-            now=utc(now),
-            device=device.device_name,
-            attachment_id=device.attachment_id,
-        )
+        attachment = await ctx.read(attachments.find, device.attachment_id)
+        if attachment is None or attachment.host != host:
+            continue
+        if not await ctx.read(attachments.host_is_used, device.volume_id, host, device.attachment_id):
+            await ctx.drivers.volume.disconnect(device.volume_id, host)
+        await ctx.write(_reserve_again, ctx.resource_id, device, ctx.now)
+
+
+def _reserve_again(conn: Connection, server_id: str, device: Any, now: float) -> None:
+    attachments.finish_detach(conn, device.attachment_id, utc(now))
+    attachments.reserve(
+        conn,
+        device.volume_id,
+        server_id,
+        project_id=None,
+        now=utc(now),
+        device=device.device_name,
+        attachment_id=device.attachment_id,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
@@ -13,6 +14,7 @@ from cloudctl.drivers.fake import console
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
 from cloudctl.drivers.interfaces import (
+    IGuestEvents,
     IHypervisor,
     ILiveMigrate,
     IPassword,
@@ -33,7 +35,7 @@ from cloudctl.drivers.specs import (
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached)
+INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached, IGuestEvents)
 OFF = (Power.STOPPED, Power.CRASHED)
 
 
@@ -95,6 +97,7 @@ class FakeHypervisor:
     behaviour: Behaviour
     root: Path | None
     guests: Store[Guest]
+    changed: Callable[[str], None] | None = None
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -120,6 +123,8 @@ class FakeHypervisor:
         """The guest dies by itself."""
         guest = self._guest(id)
         self._put(evolve(guest, power=Power.CRASHED, log=console.add(guest.log, console.PANIC)))
+        if self.changed is not None:
+            self.changed(id)
 
     # -- core
 
@@ -273,6 +278,10 @@ class FakeHypervisor:
             told = console.grown(volume_id, size_gib)
             if told not in guest.log:
                 self._put(evolve(guest, log=console.add(guest.log, told)))
+
+    async def watch_guests(self, changed: Callable[[str], None]) -> None:
+        async with self.behaviour.around("watch_guests"):
+            self.changed = changed
 
     # -- inside
 

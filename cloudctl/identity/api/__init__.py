@@ -9,6 +9,7 @@ from cloudctl.db import Database
 from cloudctl.identity.api.application_credentials import AccessRules, ApplicationCredentials
 from cloudctl.identity.api.assignments import RoleAssignments
 from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
+from cloudctl.identity.api.domain_config import DomainConfig
 from cloudctl.identity.api.domains import Domains
 from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoints
 from cloudctl.identity.api.federation import IdentityProviders, Mappings, Protocols, ServiceProviders
@@ -64,7 +65,8 @@ def build(
         Groups(db, users.view),
         Projects(db, options),
         ProjectTags(db),
-        Domains(db, options),
+        Domains(db),
+        DomainConfig(db, credential_keys, options),
         Roles(db),
         ImpliedRoles(db),
         Grants(db),

@@ -62,14 +62,19 @@ class RoleAssignments:
     async def list(self, call: Call) -> dict[str, Any]:
         """List role assignments"""
         wanted = assignment_list.wanted(call.query)
-        views = await self.db.read(self._list, call, wanted)
-        limit = call.query.integer("limit") or records.LIMITS.most
-        return listed(call, "role_assignments", views[:limit])
+        asked = call.query.integer("limit")
+        limit = min(asked or records.MOST, records.MOST)
+        views, more = await self.db.read(self._list, call, wanted, limit)
+        body = listed(call, "role_assignments", views)
+        if more and not asked:
+            body["truncated"] = True
+        return body
 
-    def _list(self, conn: Connection, call: Call, wanted: assignment_list.Wanted) -> Any:
-        found = assignment_list.find(conn, wanted, call.identity.domain_id)
-        names = look_up(conn, found) if wanted.include_names else Names({}, {}, {}, {})
-        return [view(call, one, names) for one in found]
+    def _list(self, conn: Connection, call: Call, wanted: assignment_list.Wanted, limit: int) -> tuple[Any, bool]:
+        found = assignment_list.find(conn, wanted, call.identity.domain_id, limit + 1)
+        shown = found[:limit]
+        names = look_up(conn, shown) if wanted.include_names else Names({}, {}, {}, {})
+        return [view(call, one, names) for one in shown], len(found) > limit
 
 
 def look_up(conn: Connection, found: Iterable[Assignment]) -> Names:

@@ -16,6 +16,7 @@ from cloudctl.identity.auth_request import (
     ByOAuth,
     ByPassword,
     ByToken,
+    ByTotp,
     DomainName,
     Method,
     ProjectName,
@@ -61,6 +62,21 @@ class PasswordBody:
 
 
 @frozen
+class TotpUserBody:
+    passcode: str
+    id: str | Missing = MISSING
+    name: str | Missing = MISSING
+    domain: DomainBody | Missing = MISSING
+    others: dict[str, Any] = extra()
+
+
+@frozen
+class TotpBody:
+    user: TotpUserBody
+    others: dict[str, Any] = extra()
+
+
+@frozen
 class ApplicationCredentialBody:
     secret: str
     id: str | Missing = MISSING
@@ -79,6 +95,7 @@ class TokenBody:
 class IdentityBody:
     methods: list[str]
     password: PasswordBody | Missing = MISSING
+    totp: TotpBody | Missing = MISSING
     application_credential: ApplicationCredentialBody | Missing = MISSING
     token: TokenBody | Missing = MISSING
     others: dict[str, Any] = extra()
@@ -137,13 +154,16 @@ def _method(identity: IdentityBody, name: str, signed: Callable[[], SignedReques
     if name == "password" and identity.password is not MISSING:
         user = identity.password.user
         return ByPassword(_user(user, f"{IDENTITY}.password.user"), user.password)
+    if name == "totp" and identity.totp is not MISSING:
+        shown = identity.totp.user
+        return ByTotp(_user(shown, f"{IDENTITY}.totp.user"), shown.passcode)
     if name == "token" and identity.token is not MISSING:
         return ByToken(identity.token.id)
     if name == "application_credential" and identity.application_credential is not MISSING:
         return _credential(identity.application_credential, f"{IDENTITY}.application_credential")
     if name == "oauth1":
         return ByOAuth(signed())
-    if name in ("password", "token", "application_credential"):
+    if name in ("password", "totp", "token", "application_credential"):
         raise Invalid(f"'{name}' is a required property @ {IDENTITY}")
     raise Unauthorized(UNAUTHENTICATED)
 
@@ -156,7 +176,7 @@ def _credential(body: ApplicationCredentialBody, path: str) -> ByApplicationCred
     return ByApplicationCredential(None, body.name, _user(body.user, f"{path}.user"), body.secret)
 
 
-def _user(body: UserBody | PasswordUserBody, path: str) -> UserName:
+def _user(body: UserBody | PasswordUserBody | TotpUserBody, path: str) -> UserName:
     if body.id is not MISSING:
         return UserName(id=body.id)
     if body.name is MISSING or body.domain is MISSING:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row
 from cloudctl.db import Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
-from cloudctl.identity import tables, users
+from cloudctl.identity import tables, totp, users
 from cloudctl.identity.api.application_credentials import check_may_manage
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Id, changes
@@ -66,8 +66,7 @@ class Credentials:
     async def create(self, call: Call, body: CreateCredential) -> dict[str, Any]:
         """Create a credential"""
         call.require(user_id=body.user_id)
-        if body.type == domain.EC2:
-            check_delegation(call, body.project_id or "")
+        check_delegation(call, body.type, body.project_id)
         arguments = (changes(body), self.keys, delegated(call), call.now, self.options.credential_limit)
         return {"credential": self.view(call, await self.db.run(domain.create, *arguments))}
 
@@ -88,8 +87,7 @@ class Credentials:
 
     def _update(self, conn: Connection, call: Call, credential_id: str, body: UpdateCredential) -> Row[Any]:
         row = self._required(conn, call, credential_id)
-        if row.type == domain.EC2:
-            check_delegation(call, row.project_id)
+        check_delegation(call, row.type, row.project_id)
         return domain.change(conn, credential_id, changes(body), self.keys)
 
     @routes.delete("/credentials/<credential_id>", policy="identity:delete_credential")
@@ -99,8 +97,7 @@ class Credentials:
 
     def _delete(self, conn: Connection, call: Call, credential_id: str) -> None:
         row = self._required(conn, call, credential_id)
-        if row.type == domain.EC2:
-            check_delegation(call, row.project_id)
+        check_delegation(call, row.type, row.project_id)
         domain.remove(conn, credential_id)
 
     def _required(self, conn: Connection, call: Call, credential_id: str) -> Row[Any]:
@@ -120,10 +117,15 @@ class Credentials:
         }
 
 
-def check_delegation(call: Call, project_id: str) -> None:
-    """A delegated token touches EC2 credentials of its own project only. Raises Forbidden."""
+def check_delegation(call: Call, type: str, project_id: str | Missing | None) -> None:
+    """A delegated token makes no new way to log in: no second factor, and no EC2 credential of another project.
+
+    Raises Forbidden.
+    """
+    if type not in (domain.EC2, totp.TYPE):
+        return
     check_may_manage(call)
-    if call.identity.application_credential_id and project_id != call.project_id:
+    if type == domain.EC2 and call.identity.application_credential_id and project_id != call.project_id:
         raise Forbidden("A token of an application credential is for its own project only.")
 
 
@@ -168,7 +170,7 @@ class Ec2Credentials:
         project_id = body.tenant_id or body.project_id
         if not project_id:
             raise Invalid("'tenant_id' is a required property")
-        check_delegation(call, project_id)
+        check_delegation(call, domain.EC2, project_id)
         limit = self.options.credential_limit
         arguments = (user_id, project_id, self.keys, delegated(call), call.now, limit)
         return {"credential": self.view(call, await self.db.run(domain.create_ec2, *arguments))}
@@ -185,7 +187,7 @@ class Ec2Credentials:
 
     def _delete(self, conn: Connection, call: Call, user_id: str, access: str) -> None:
         row = domain.get_ec2(conn, user_id, access)
-        check_delegation(call, row.project_id)
+        check_delegation(call, domain.EC2, row.project_id)
         domain.remove(conn, row.id)
 
     def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:

@@ -8,12 +8,10 @@ from attrs import frozen
 from sqlalchemy import Connection, Row
 
 from cloudctl.db import Database
-from cloudctl.errors import NotFound
 from cloudctl.identity import domains, projects, records, tables
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Immutable, ProjectTitle, changes
 from cloudctl.identity.api.projects import Tags
-from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.records import check_id
 from cloudctl.rest.body import MISSING, Body, Missing, Pattern, extra
 from cloudctl.rest.call import Call
@@ -47,9 +45,8 @@ class UpdateDomain:
 class Domains:
     routes = Routes("Domains")
 
-    def __init__(self, db: Database, options: IdentityOptions) -> None:
+    def __init__(self, db: Database) -> None:
         self.db = db
-        self.rules = options.passwords
 
     @routes.get("/domains", policy="identity:list_domains", query=tuple(domains.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
@@ -113,35 +110,6 @@ class Domains:
 
     def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
         return view(call, row, projects.tags(conn, [row.id])[row.id])
-
-    # -- configuration: domains have none of their own; the rules for passwords are those of the cloud
-
-    @routes.get("/domains/<domain_id>/config/security_compliance", policy="identity:get_domain")
-    async def security_compliance(self, call: Call, domain_id: str) -> dict[str, Any]:
-        """Show the rules for passwords"""
-        await self.show(call, domain_id)
-        return {"config": {"security_compliance": self._compliance()}}
-
-    @routes.get("/domains/<domain_id>/config/security_compliance/<option>", policy="identity:get_domain")
-    async def security_option(self, call: Call, domain_id: str, option: str) -> dict[str, Any]:
-        """Show one of the rules for passwords"""
-        await self.show(call, domain_id)
-        found = self._compliance()
-        if option not in found:
-            raise NotFound("Could not find the option in the group security_compliance.")
-        return {"config": {option: found[option]}}
-
-    def _compliance(self) -> dict[str, Any]:
-        return {
-            "password_regex": self.rules.regex or None,
-            "password_regex_description": self.rules.regex_description or None,
-        }
-
-    @routes.get("/domains/<domain_id>/config", policy="identity:get_domain_config")
-    async def config(self, call: Call, domain_id: str) -> None:
-        """Show the configuration of a domain, which has none of its own"""
-        await self.db.read(domains.get, domain_id)
-        raise NotFound(f"Could not find domain configuration for domain {domain_id[:64]}.")
 
 
 def view(call: Call, row: Row[Any], tags: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from cloudctl.identity import catalog, revocation, subject
 from cloudctl.identity.api.auth_body import AuthRequest, methods, wish
 from cloudctl.identity.api.oauth import signed_request
 from cloudctl.identity.login import Logins
+from cloudctl.identity.multi_factor import NotEnough
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import ScopeKind, Token
 from cloudctl.identity.subject import Subject
@@ -22,6 +23,7 @@ from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
+RECEIPT_HEADER = "Openstack-Auth-Receipt"
 ACCESS_RULES_HEADER = "OpenStack-Identity-Access-Rules"
 
 
@@ -45,8 +47,33 @@ class AuthTokens:
         if presented is not None:
             # Stock clients send none; one that is sent must be good.
             await self.tokens.authenticate(presented)
-        token, issued = await self.logins.login(chosen, scope)
+        try:
+            token, issued = await self.logins.login(chosen, scope, call.header(RECEIPT_HEADER) or None)
+        except NotEnough as error:
+            return self._lacking(call, error)
         return await self.reply(call, token, issued)
+
+    def _lacking(self, call: Call, error: NotEnough) -> Reply:
+        """The receipt for what was proved, and what else there is to prove."""
+        receipt, user = error.receipt.token, error.receipt.user
+        body = {
+            "receipt": {
+                "methods": list(receipt.methods),
+                "user": {
+                    "id": user.id,
+                    "name": user.name,
+                    "domain": {"id": user.domain.id, "name": user.domain.name},
+                },
+                "issued_at": formats.zulu_micros(utc(receipt.issued_at)),
+                "expires_at": formats.zulu_micros(utc(receipt.expires_at)),
+            },
+            "required_auth_methods": error.required,
+        }
+        headers = (
+            (RECEIPT_HEADER, self.logins.seal_receipt(receipt)),
+            ("WWW-Authenticate", f'Keystone uri="{call.root_url}/v3"'),
+        )
+        return Reply(body, status=401, headers=headers)
 
     @routes.head("/auth/tokens", policy="identity:check_token")
     @routes.get("/auth/tokens", policy="identity:validate_token", pure=True, query=("nocatalog", "allow_expired"))

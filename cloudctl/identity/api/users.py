@@ -16,17 +16,18 @@ from cloudctl.identity.api.groups import view as group_view
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.login import Logins
+from cloudctl.identity.multi_factor import Method
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
 from cloudctl.rest import formats
-from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Name, extra
+from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.route import Routes
 
-Methods = Annotated[list[Annotated[str, Length(1, 64)]], Items(0, 16)]
+Rule = Annotated[list[Method], Items(1, 16)]
 
 
 @frozen
@@ -39,7 +40,7 @@ class UserOptions:
     lock_password: bool | Missing | None = MISSING
     ignore_user_inactivity: bool | Missing | None = MISSING
     multi_factor_auth_enabled: bool | Missing | None = MISSING
-    multi_factor_auth_rules: Annotated[list[Methods], Items(0, 64)] | Missing | None = MISSING
+    multi_factor_auth_rules: Annotated[list[Rule], Items(0, 64)] | Missing | None = MISSING
 
 
 @frozen

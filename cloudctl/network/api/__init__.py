@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IRouters
 from cloudctl.network.api.extensions import Extensions
+from cloudctl.network.api.floating_ips import FloatingIps
 from cloudctl.network.api.networks import Networks
 from cloudctl.network.api.ports import Ports
 from cloudctl.network.api.quotas import ProjectQuotas
+from cloudctl.network.api.router_interfaces import RouterInterfaces
+from cloudctl.network.api.routers import Routers
 from cloudctl.network.api.security_group_rules import SecurityGroupRules
 from cloudctl.network.api.security_groups import SecurityGroups
 from cloudctl.network.api.subnets import Subnets
@@ -19,11 +25,12 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
 
-def build(http: Http, db: Database, options: NetworkOptions) -> ApiApp:
-    """The tree under `/networking`."""
+def build(http: Http, db: Database, driver: Any, options: NetworkOptions) -> ApiApp:
+    """The tree under `/networking`. Without routers in the driver there are none in the API, nor floating IPs."""
+    has_routers = IRouters.providedBy(driver)
     resources = (
-        Version(),
-        Extensions(),
+        Version(has_routers),
+        Extensions(has_routers),
         Networks(db, options),
         Subnets(db),
         Ports(db),
@@ -31,7 +38,8 @@ def build(http: Http, db: Database, options: NetworkOptions) -> ApiApp:
         SecurityGroupRules(db),
         ResourceTags(db),
         ProjectQuotas(db),
-        Zones(options),
+        Zones(options, has_routers),
+        *((Routers(db, options), RouterInterfaces(db), FloatingIps(db)) if has_routers else ()),
     )
     return ApiApp(
         Pipeline(http, "network", faults.NETWORK),

@@ -16,7 +16,7 @@ OFFERED = {
     "availability_zone": ("Availability Zone", "Lists the zones of networks."),
     "binding": ("Port Binding", "Tells administrators where a port is."),
     "empty-string-filtering": ("Empty String Filtering", "An empty filter finds empty values."),
-    "external-net": ("External Network", "Networks that lead out of the cloud."),
+    "external-net": ("Neutron external network", "Networks that lead out of the cloud."),
     "filter-validation": ("Filter Validation", "Filters that are not known are refused."),
     "ip-substring-filtering": ("IP Address Substring Filtering", "Finds ports by a part of an address."),
     "net-mtu": ("Network MTU", "Shows a network's MTU."),
@@ -45,28 +45,40 @@ OFFERED = {
     "standard-attr-tag": ("Standard Attribute Tags", "Tags on records."),
     "standard-attr-timestamp": ("Standard Attribute Timestamps", "When records were made and changed."),
     "stateful-security-group": ("Stateful Security Group", "Groups whose replies need rules of their own."),
+    "subnet-external-network": ("Subnet of an External Network", "Shows whether a subnet's network is external."),
     "tag-creation": ("Tag Creation", "Tags in the request that creates a record."),
+}
+# Beside these, with a network driver that has routers.
+WITH_ROUTERS = {
+    "ext-gw-mode": ("External Gateway Mode", "A router's gateway with or without source NAT."),
+    "extraroute": ("Extra Routes", "Static routes of routers."),
+    "extraroute-atomic": ("Extra Routes (atomic)", "Adds and removes some of a router's routes."),
+    "fip-port-details": ("Floating IP Port Details", "Shows the port that a floating IP leads to."),
+    "router": ("Routers", "Routers between networks, and floating IPs."),
+    "router_availability_zone": ("Router Availability Zone", "Zones that routers are asked to be in."),
 }
 UPDATED = "2026-01-01T00:00:00-00:00"
 
 
-def _view(alias: str) -> Json:
-    name, description = OFFERED[alias]
+def _view(alias: str, name: str, description: str) -> Json:
     return {"alias": alias, "name": name, "description": description, "updated": UPDATED, "links": []}
 
 
 class Extensions:
     routes = Routes("Extensions")
 
+    def __init__(self, has_routers: bool) -> None:
+        self.offered = dict(sorted((OFFERED | WITH_ROUTERS).items())) if has_routers else OFFERED
+
     @routes.get("/extensions", policy="network:extensions:list")
     async def list(self, call: Call) -> Json:
         """List the extensions that are offered."""
-        return {"extensions": [_view(alias) for alias in OFFERED]}
+        return {"extensions": [_view(alias, *words) for alias, words in self.offered.items()]}
 
     @routes.get("/extensions/<alias>", policy="network:extensions:show")
     async def show(self, call: Call, alias: str) -> Json:
         """Show an extension."""
-        if alias not in OFFERED:
+        if alias not in self.offered:
             message = f"Extension with alias {alias[:64]} does not exist"
             raise NotFound(message, type="ExtensionsNotFound")
-        return {"extension": _view(alias)}
+        return {"extension": _view(alias, *self.offered[alias])}

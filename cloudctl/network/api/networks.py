@@ -46,6 +46,7 @@ COLLECTION = lists.collection(
         "admin_state_up": lists.truths(table.c.admin_state_up),
         "shared": lists.truths(table.c.shared),
         "router:external": lists.truths(table.c.external),
+        "is_default": lists.truths(table.c.is_default),
         "port_security_enabled": lists.truths(table.c.port_security_enabled),
         "mtu": number(table.c.mtu),
         "provider:network_type": any_of(table.c.network_type),
@@ -70,6 +71,7 @@ class CreateNetwork:
     project_id: Project | Missing = MISSING
     shared: Flag = False
     external: Flag = wire("router:external", default=False)
+    is_default: Flag = False
     port_security_enabled: Flag = True
     mtu: Mtu = 0
     availability_zone_hints: Annotated[list[Text], Items(0, 10)] | Missing = MISSING
@@ -86,6 +88,7 @@ class UpdateNetwork:
     admin_state_up: Flag | Missing = MISSING
     shared: Flag | Missing = MISSING
     external: Flag | Missing = wire("router:external", default=MISSING)
+    is_default: Flag | Missing = MISSING
     port_security_enabled: Flag | Missing = MISSING
     mtu: Mtu | Missing = MISSING
 
@@ -130,6 +133,8 @@ class Networks:
             call.require("network:networks:create:shared")
         if body.external:
             call.require("network:networks:create:external")
+        if body.is_default:
+            call.require("network:networks:create:is_default")
         segment = Segment(body.network_type or "vxlan", body.physical_network, body.segmentation_id)
         if segment != Segment() or body.network_type is not None:
             call.require("network:networks:create:provider")
@@ -139,6 +144,7 @@ class Networks:
             admin_state_up=body.admin_state_up,
             shared=body.shared,
             external=body.external,
+            is_default=body.is_default,
             port_security_enabled=body.port_security_enabled,
             mtu=body.mtu,
             segment=segment,
@@ -162,7 +168,7 @@ class Networks:
         row = networks.visible(conn, call, network_id, lock=True)
         call.require(project_id=row.project_id)
         changes = given(body)
-        for name in ("shared", "external"):
+        for name in ("shared", "external", "is_default"):
             if name in changes:
                 call.require(f"network:networks:update:{name}")
         standard.check_match(call, row)
@@ -206,6 +212,8 @@ def view(row: Any, subnets: Any, tagged: Any, zone: str, provider: bool) -> Json
         "l2_adjacency": True,
         **standard_view(row, tagged),
     }
+    if row.external:
+        shown["is_default"] = row.is_default
     if provider:
         shown["provider:network_type"] = row.network_type
         shown["provider:physical_network"] = row.physical_network

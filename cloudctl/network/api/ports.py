@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from cloudctl.db import Database
 from cloudctl.errors import Invalid
-from cloudctl.network import macs, networks, port_security, ports, standard, tags
+from cloudctl.network import macs, networks, port_security, ports, router_ports, standard, tags
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
@@ -195,7 +195,8 @@ class UpdatePort:
     profile: Profile | Missing | None = wire("binding:profile", default=MISSING)
 
 
-def _requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
+def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
+    """What a body asks for as the domain takes it."""
     return tuple(FixedIpRequest(each.subnet_id, each.ip_address) for each in wanted or ())
 
 
@@ -244,6 +245,7 @@ class Ports:
         for each in wanted:
             network = networks.attachable(conn, call, each.network_id)
             _check_fields(call, network, given(each) if each.mac_address else _without(given(each), "mac_address"))
+            router_ports.check_device(conn, call, each.device_id, each.device_owner)
             owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
             everybodys = call.may("network:ports:foreign_security_groups")
             row = ports.create(conn, owner, _new(each), now, call.user_id, everybodys)
@@ -272,6 +274,9 @@ class Ports:
         _check_fields(call, network, sent)
         standard.check_match(call, row)
         changes = _changes(conn, row, sent)
+        if {"device_id", "device_owner"} & changes.keys():
+            device_id, owner = (changes.get(name, getattr(row, name)) for name in ("device_id", "device_owner"))
+            router_ports.check_device(conn, call, device_id, owner)
         if changes:
             everybodys = call.may("network:ports:foreign_security_groups")
             row = ports.change(conn, row, changes, self.db.now(conn), call.user_id, everybodys)
@@ -286,7 +291,7 @@ class Ports:
         row = ports.visible(conn, call, port_id, lock=True)
         _require_for_delete(call, row)
         standard.check_match(call, row)
-        ports.delete_by_user(conn, row, self.db.now(conn), call.user_id)
+        ports.delete_by_user(conn, row, self.db.now(conn), call.user_id, standard.sees_all(call))
 
 
 def _require_for_delete(call: Call, row: Any) -> None:
@@ -305,7 +310,7 @@ def _new(body: CreatePort) -> NewPort:
         name=body.name,
         description=body.description,
         admin_state_up=body.admin_state_up,
-        fixed_ips=None if isinstance(body.fixed_ips, Missing) else _requests(body.fixed_ips),
+        fixed_ips=None if isinstance(body.fixed_ips, Missing) else requests(body.fixed_ips),
         mac_address=body.mac_address,
         device_id=body.device_id,
         device_owner=body.device_owner,
@@ -328,7 +333,7 @@ def _changes(conn: Connection, row: Any, sent: dict[str, Any]) -> dict[str, Any]
     if "security_groups" in changes:
         changes["security_groups"] = changes["security_groups"] or []
     if "fixed_ips" in changes:
-        changes["fixed_ips"] = _requests(changes["fixed_ips"])
+        changes["fixed_ips"] = requests(changes["fixed_ips"])
     if "address_pairs" in changes:
         changes["address_pairs"] = _pairs(changes["address_pairs"])
     if "mac_address" in changes and not changes["mac_address"]:

@@ -26,6 +26,8 @@ class UpdateQuota:
     network: Value | Missing = MISSING
     subnet: Value | Missing = MISSING
     port: Value | Missing = MISSING
+    router: Value | Missing = MISSING
+    floatingip: Value | Missing = MISSING
     security_group: Value | Missing = MISSING
     security_group_rule: Value | Missing = MISSING
     force: Flag = False
@@ -44,7 +46,8 @@ class ProjectQuotas:
         return {"quotas": await self.db.read(self._list)}
 
     def _list(self, conn: Connection) -> Any:
-        query = select(quota_limits.c.project_id).where(quota_limits.c.service == QUOTAS.service).distinct()
+        own = (quota_limits.c.service == QUOTAS.service, quota_limits.c.project_id != quota.EVERYBODY)
+        query = select(quota_limits.c.project_id).where(*own).distinct()
         owners = list(conn.scalars(query.order_by(quota_limits.c.project_id)))
         return [{**quota.limits(conn, QUOTAS, owner), "project_id": owner, "tenant_id": owner} for owner in owners]
 
@@ -68,7 +71,7 @@ class ProjectQuotas:
     async def default(self, call: Call, project_id: str) -> Json:
         """Show the limits of a project that has none of its own."""
         _check_visible(call, project_id)
-        return {"quota": {resource.name: resource.default for resource in QUOTAS.resources}}
+        return {"quota": await self.db.read(quota.defaults, QUOTAS)}
 
     @routes.get("/quotas/<project_id>/details", policy="network:quotas:show")
     async def details(self, call: Call, project_id: str) -> Json:

@@ -60,7 +60,8 @@ class CreateRule:
     port_range_min: Port | None = None
     port_range_max: Port | None = None
     remote_ip_prefix: Annotated[str, Length(0, 255)] | None = None
-    remote_group_id: Id | None = None
+    # One that is no UUID is unknown, like any other.
+    remote_group_id: Annotated[str, Length(0, 255)] | None = None
     description: Text | None = None
     tenant_id: Project | Missing = MISSING
     project_id: Project | Missing = MISSING

@@ -10,10 +10,12 @@ from sqlalchemy import Connection, Table
 
 from cloudctl.db import Database
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network import networks, ports, security_groups, standard, subnets, tags
+from cloudctl.network import floating_ips, networks, ports, routers, security_groups, standard, subnets, tags
 from cloudctl.network.api.attributes import Json, Tags
+from cloudctl.network.tables import floating_ips as floating_ips_table
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import routers as routers_table
 from cloudctl.network.tables import security_group_rules as rules_table
 from cloudctl.network.tables import security_groups as groups_table
 from cloudctl.network.tables import subnets as subnets_table
@@ -34,6 +36,8 @@ TAGGED = {
     "networks": Tagged(networks_table, networks.visible),
     "subnets": Tagged(subnets_table, subnets.visible),
     "ports": Tagged(ports_table, ports.visible),
+    "routers": Tagged(routers_table, routers.visible),
+    "floatingips": Tagged(floating_ips_table, floating_ips.visible),
     "security-groups": Tagged(groups_table, security_groups.visible),
     "security-group-rules": Tagged(rules_table, security_groups.visible_rule),
 }

@@ -11,11 +11,16 @@ RESOURCES = {
     "network": "networks",
     "subnet": "subnets",
     "port": "ports",
+    "router": "routers",
+    "floatingip": "floatingips",
     "security_group": "security-groups",
     "security_group_rule": "security-group-rules",
     "quota": "quotas",
     "extension": "extensions",
 }
+
+
+WITH_ROUTERS = {"router", "floatingip"}
 
 
 class VersionList:
@@ -31,6 +36,11 @@ class VersionList:
 class Version:
     routes = Routes("Versions")
 
+    def __init__(self, has_routers: bool) -> None:
+        self.resources = {
+            name: collection for name, collection in RESOURCES.items() if has_routers or name not in WITH_ROUTERS
+        }
+
     @routes.get("/", policy=None)
     async def show(self, call: Call) -> Json:
         """List the core resources."""
@@ -41,6 +51,6 @@ class Version:
                     "collection": collection,
                     "links": [{"rel": "self", "href": f"{call.root_url}/v2.0/{collection}"}],
                 }
-                for name, collection in RESOURCES.items()
+                for name, collection in self.resources.items()
             ]
         }

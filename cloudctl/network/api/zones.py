@@ -11,14 +11,19 @@ from cloudctl.rest.route import Routes
 class Zones:
     routes = Routes("Availability zones")
 
-    def __init__(self, options: NetworkOptions) -> None:
+    def __init__(self, options: NetworkOptions, has_routers: bool) -> None:
         self.options = options
+        self.resources = ("network", "router") if has_routers else ("network",)
 
     @routes.get("/availability_zones", policy="network:availability_zones:list")
     async def list(self, call: Call) -> Json:
-        """List the zones that networks can be in."""
-        zone = {"name": self.options.availability_zone, "resource": "network", "state": "available"}
-        return {"availability_zones": [zone]}
+        """List the zones that networks and routers can be in."""
+        name = self.options.availability_zone
+        return {
+            "availability_zones": [
+                {"name": name, "resource": resource, "state": "available"} for resource in self.resources
+            ]
+        }
 
     @routes.get("/service-providers", policy="network:service_providers:list")
     async def providers(self, call: Call) -> Json:

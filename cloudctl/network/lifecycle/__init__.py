@@ -2,6 +2,7 @@
 
 from cloudctl.network.lifecycle.network import DELETE_NETWORK, ENSURE_NETWORK
 from cloudctl.network.lifecycle.port import DELETE_PORT, ENSURE_PORT
+from cloudctl.network.lifecycle.router import DELETE_ROUTER, ENSURE_ROUTER
 from cloudctl.network.lifecycle.security_group import DELETE_SECURITY_GROUP, ENSURE_SECURITY_GROUP
 from cloudctl.tasks import Workflow
 
@@ -10,6 +11,8 @@ WORKFLOWS: tuple[Workflow, ...] = (
     DELETE_NETWORK,
     ENSURE_PORT,
     DELETE_PORT,
+    ENSURE_ROUTER,
+    DELETE_ROUTER,
     ENSURE_SECURITY_GROUP,
     DELETE_SECURITY_GROUP,
 )

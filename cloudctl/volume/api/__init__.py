@@ -10,25 +10,33 @@ from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.volume.api.actions import VolumeActions
 from cloudctl.volume.api.attaching import Attaching
 from cloudctl.volume.api.attachments import Attachments
+from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, Pools, ResourceFilters, Services, Zones
 from cloudctl.volume.api.links import VERSION
 from cloudctl.volume.api.messages import Messages
 from cloudctl.volume.api.metadata import VolumeMetadata
 from cloudctl.volume.api.quotas import Limits, QuotaSets
+from cloudctl.volume.api.snapshot_metadata import SnapshotMetadata
+from cloudctl.volume.api.snapshots import Snapshots
 from cloudctl.volume.api.types import DefaultTypes, Types
+from cloudctl.volume.api.uploading import Uploading
 from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
 
 
 def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> ApiApp:
-    """`backend` is asked while a request waits only to connect hosts, and for its capacity."""
+    """`backend` is asked while a request waits only to connect hosts, for its capacity, and what it is capable of."""
     resources = (
         Volumes(db, options),
         VolumeMetadata(db),
         VolumeActions(db, options),
         Attaching(db, backend),
         Attachments(db, backend),
+        Snapshots(db, backend, options),
+        SnapshotMetadata(db),
+        Backups(db, backend, options),
+        Uploading(db, backend),
         Types(db, options),
         DefaultTypes(db),
         QuotaSets(db, options),

@@ -15,7 +15,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
 from cloudctl.volume import connections, services
-from cloudctl.volume.api import attachments, messages, volumes
+from cloudctl.volume.api import attachments, backups, messages, snapshots, volumes
 from cloudctl.volume.api.fields import HostName
 from cloudctl.volume.options import VolumeOptions
 
@@ -167,11 +167,14 @@ class Zones:
 
 # Alias → (name, description) of what is served here.
 EXTENSIONS = {
+    "backups": ("Backups", "Backups of volumes."),
     "os-admin-actions": ("AdminActions", "Statuses set by hand, deletion by force."),
     "os-availability-zone": ("AvailabilityZones", "Availability zones."),
     "os-extended-services": ("ExtendedServices", "Why a service is disabled."),
+    "os-extended-snapshot-attributes": ("ExtendedSnapshotAttributes", "Progress and project of a snapshot."),
     "os-quota-sets": ("Quotas", "Quotas of projects."),
     "os-services": ("Services", "The services of block storage."),
+    "os-snapshot-actions": ("SnapshotActions", "Statuses of snapshots, said by other services."),
     "os-types-extra-specs": ("TypesExtraSpecs", "Extra specs of volume types."),
     "os-types-manage": ("TypesManage", "Volume types made by administrators."),
     "os-used-limits": ("UsedLimits", "What a project uses, in its limits."),
@@ -208,7 +211,13 @@ def _extension(alias: str) -> dict[str, Any]:
     return {"name": name, "alias": alias, "description": description, "updated": updated, "links": []}
 
 
-FILTERS = {"volume": volumes.FILTERS, "attachment": attachments.FILTERS, "message": messages.FILTERS}
+FILTERS = {
+    "volume": volumes.FILTERS,
+    "snapshot": snapshots.FILTERS,
+    "backup": backups.FILTERS,
+    "attachment": attachments.FILTERS,
+    "message": messages.FILTERS,
+}
 
 
 class ResourceFilters:

@@ -14,6 +14,7 @@ from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Listing, Page, Paging
 from cloudctl.rest.versions import Version
+from cloudctl.volume import search
 from cloudctl.volume.api import links
 
 MOST = 1000
@@ -44,6 +45,11 @@ def always(make: Callable[[Sequence[str]], Condition]) -> Make:
 def text(column: Column[Any], **options: Any) -> By:
     """Equal to the value, or holding it."""
     return By(always(listing.equals(column)), like=always(listing.contains(column)), **options)
+
+
+def moment(column: Column[Any], **options: Any) -> By:
+    """A time; from 3.60 on comparisons, too."""
+    return By(lambda call, values: search.moment(column, call.version >= (3, 60))(values), **options)
 
 
 def sees_all(call: Call) -> bool:

@@ -14,7 +14,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cloudctl.db import Database
-from cloudctl.errors import Invalid, PreconditionFailed
+from cloudctl.errors import Invalid, NotFound, PreconditionFailed
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -24,6 +24,7 @@ from cloudctl.volume.api.fields import OneMetadatum, ReplaceMetadata
 TAGGED = (3, 15)
 
 Values = Mapping[str, str]
+Edit = Callable[[Values], Values]
 
 
 @frozen
@@ -33,6 +34,34 @@ class OneEntry:
 
 def tag(values: Values) -> str:
     return f'"{hashlib.sha256(orjson.dumps(dict(values), option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]}"'
+
+
+def matching(call: Call, edit: Edit) -> Edit:
+    """The same edit, unless the request names another state of the metadata: then PreconditionFailed."""
+    wanted = call.header("if-match") if call.version >= TAGGED else None
+
+    def checked(before: Values) -> Values:
+        if wanted is not None and wanted.strip() not in ("*", tag(before)):
+            raise PreconditionFailed("The metadata has been changed by another request.")
+        return edit(before)
+
+    return checked
+
+
+def without(key: str, unknown: NotFound) -> Edit:
+    """Drops one entry. Raises `unknown` if it is not there."""
+
+    def dropped(before: Values) -> Values:
+        if key not in before:
+            raise unknown
+        return {name: value for name, value in before.items() if name != key}
+
+    return dropped
+
+
+def reply(call: Call, values: Values) -> Reply:
+    headers = (("ETag", tag(values)),) if call.version >= TAGGED else ()
+    return Reply({"metadata": dict(values)}, headers=headers)
 
 
 class VolumeMetadata:
@@ -45,7 +74,7 @@ class VolumeMetadata:
     async def list(self, call: Call, volume_id: str) -> Reply:
         """Show the metadata of a volume."""
         row = await self.db.read(volumes.visible, call, volume_id)
-        return self._reply(call, row.metadata)
+        return reply(call, row.metadata)
 
     @routes.post("/volumes/<volume_id>/metadata", policy="volume:volumes:update", body=Body(ReplaceMetadata))
     async def merge(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Reply:
@@ -76,27 +105,10 @@ class VolumeMetadata:
     @routes.delete("/volumes/<volume_id>/metadata/<key>", policy="volume:volumes:update", status=200)
     async def delete(self, call: Call, volume_id: str, key: str) -> None:
         """Delete one entry."""
+        await self._change(call, volume_id, without(key, volumes.no_metadata(volume_id, key)))
 
-        def without(before: Values) -> Values:
-            if key not in before:
-                raise volumes.no_metadata(volume_id, key)
-            return {name: value for name, value in before.items() if name != key}
-
-        await self._change(call, volume_id, without)
-
-    async def _change(self, call: Call, volume_id: str, edit: Callable[[Values], Values]) -> Reply:
-        wanted = call.header("if-match") if call.version >= TAGGED else None
-
-        def matching(before: Values) -> Values:
-            if wanted is not None and wanted.strip() not in ("*", tag(before)):
-                raise PreconditionFailed("The metadata has been changed by another request.")
-            return edit(before)
-
+    async def _change(self, call: Call, volume_id: str, edit: Edit) -> Reply:
         def changed(conn: Connection) -> Values:
-            return volumes.change_metadata(conn, call, volume_id, matching)
+            return volumes.change_metadata(conn, call, volume_id, matching(call, edit))
 
-        return self._reply(call, await self.db.run(changed))
-
-    def _reply(self, call: Call, values: Values) -> Reply:
-        headers = (("ETag", tag(values)),) if call.version >= TAGGED else ()
-        return Reply({"metadata": dict(values)}, headers=headers)
+        return reply(call, await self.db.run(changed))

@@ -17,7 +17,7 @@ from cloudctl.volume import quotas
 from cloudctl.volume.options import VolumeOptions
 
 # Clients send these back as they got them.
-NO_COUNTERS = frozenset({"id", "tenant_id"})
+NO_COUNTERS = frozenset({"id", "tenant_id", "class_name"})
 
 Limit = Annotated[int, Loose(), Range(-1)]
 
@@ -28,10 +28,10 @@ class UpdateQuotas:
 
     sent: dict[str, Any] = extra()
 
-    def limits(self) -> dict[str, int]:
+    def limits(self, key: str = "quota_set") -> dict[str, int]:
         """Raises BodyError for a limit that is no integer from -1 on."""
         wanted = {name: value for name, value in self.sent.items() if name not in NO_COUNTERS}
-        found: dict[str, int] = structure(wanted, dict[str, Limit], "$.quota_set")
+        found: dict[str, int] = structure(wanted, dict[str, Limit], f"$.{key}")
         return found
 
 
@@ -54,8 +54,7 @@ class QuotaSets:
     async def defaults(self, call: Call, target_id: str) -> Any:
         """Show the limits of projects that have none of their own."""
         _demand_visible(call, target_id)
-        counters = await self.db.read(quotas.of_all_types, self.options)
-        found = {resource.name: resource.default for resource in counters.resources}
+        found = await self.db.read(_limits, self.options, quota.EVERYBODY)
         return {"quota_set": {"id": target_id, **found}}
 
     @routes.put("/os-quota-sets/<target_id>", policy="volume:quotas:write", body=Body(UpdateQuotas, key="quota_set"))
@@ -70,10 +69,33 @@ class QuotaSets:
         """Give a project the default limits."""
         await self.db.run(_reset, self.options, target_id)
 
+    # The one class that there is: the limits of all projects without limits of their own.
+
+    @routes.get("/os-quota-class-sets/<name>", policy="volume:quotas:classes")
+    async def show_class(self, call: Call, name: str) -> Any:
+        """Show the default limits."""
+        _demand_class(name)
+        found = await self.db.read(_limits, self.options, quota.EVERYBODY)
+        return {"quota_class_set": {"id": name, **found}}
+
+    @routes.put(
+        "/os-quota-class-sets/<name>", policy="volume:quotas:classes", body=Body(UpdateQuotas, key="quota_class_set")
+    )
+    async def update_class(self, call: Call, name: str, body: UpdateQuotas) -> Any:
+        """Set default limits."""
+        _demand_class(name)
+        wanted = body.limits("quota_class_set")
+        return {"quota_class_set": await self.db.run(quotas.set_limits, self.options, quota.EVERYBODY, wanted)}
+
 
 def _demand_visible(call: Call, project_id: str) -> None:
     if project_id != call.project_id and not call.may("volume:quotas:show_all"):
         raise NotFound("The resource could not be found.")
+
+
+def _demand_class(name: str) -> None:
+    if name != "default":
+        raise NotFound(f"Quota class {name[:64]} could not be found.")
 
 
 def _demand_storable(project_id: str) -> None:

@@ -93,6 +93,68 @@ def _attached(row: Any, sees_hosts: bool) -> Json:
     }
 
 
+def snapshot(call: Call, row: Any) -> Json:
+    """The fields that every answer has."""
+    body: Json = {
+        "id": row.id,
+        "volume_id": row.volume_id,
+        "name": row.name,
+        "description": row.description,
+        "status": row.status,
+        "size": row.size,
+        "metadata": dict(row.metadata),
+        "created_at": micros(row.created_at),
+        "updated_at": micros(row.updated_at),
+    }
+    if call.version >= (3, 14):
+        body["group_snapshot_id"] = None
+    if call.version >= (3, 41):
+        body["user_id"] = row.user_id
+    if call.version >= (3, 65):
+        body["consumes_quota"] = True
+    return body
+
+
+def snapshot_detail(call: Call, row: Any) -> Json:
+    return {
+        **snapshot(call, row),
+        "os-extended-snapshot-attributes:progress": row.progress,
+        "os-extended-snapshot-attributes:project_id": row.project_id,
+    }
+
+
+def backup_summary(call: Call, row: Any) -> Json:
+    return {"id": row.id, "name": row.name, "links": links.of(call, f"/backups/{row.id}")}
+
+
+def backup(call: Call, row: Any) -> Json:
+    body: Json = {
+        **backup_summary(call, row),
+        "description": row.description,
+        "status": row.status,
+        "size": row.size,
+        "object_count": row.object_count,
+        "availability_zone": row.availability_zone,
+        "container": row.container,
+        "created_at": micros(row.created_at),
+        "updated_at": micros(row.updated_at),
+        "data_timestamp": micros(row.data_timestamp),
+        "fail_reason": row.fail_reason,
+        "volume_id": row.volume_id,
+        "snapshot_id": row.snapshot_id,
+        "is_incremental": row.parent_id is not None,
+        "has_dependent_backups": bool(row.has_dependents),
+    }
+    admin = call.may("volume:backups:owner")
+    if call.version >= (3, 18) and admin:
+        body["os-backup-project-attr:project_id"] = row.project_id
+    if call.version >= (3, 43):
+        body["metadata"] = dict(row.metadata)
+    if call.version >= (3, 56) and admin:
+        body["user_id"] = row.user_id
+    return body
+
+
 def attachment_summary(row: Any) -> Json:
     return {"id": row.id, "status": row.status, "instance": row.server_id, "volume_id": row.volume_id}
 

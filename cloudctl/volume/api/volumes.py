@@ -15,7 +15,7 @@ from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, ex
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
-from cloudctl.volume import attachments, creation, search, states, volumes
+from cloudctl.volume import attachments, creation, search, snapshots, states, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
@@ -31,14 +31,6 @@ def _bootable(call: Call, values: Sequence[str]) -> Condition:
     return make(values)
 
 
-def _created(call: Call, values: Sequence[str]) -> Condition:
-    return search.moment(table.c.created_at, call.version >= (3, 60))(values)
-
-
-def _updated(call: Call, values: Sequence[str]) -> Condition:
-    return search.moment(table.c.updated_at, call.version >= (3, 60))(values)
-
-
 FILTERS = {
     "name": lists.text(table.c.name),
     "status": lists.text(table.c.status),
@@ -48,8 +40,8 @@ FILTERS = {
     "availability_zone": lists.text(table.c.availability_zone),
     "group_id": By(always(search.absent), since=(3, 13)),
     "size": By(always(number(table.c.size))),
-    "created_at": By(_created),
-    "updated_at": By(_updated),
+    "created_at": lists.moment(table.c.created_at),
+    "updated_at": lists.moment(table.c.updated_at),
     "glance_metadata": By(always(search.holds(table.c.image_metadata)), since=(3, 4)),
     "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
     "id": By(always(equals(table.c.id)), admin=True),
@@ -100,8 +92,6 @@ class CreateVolume:
             )
         if group_id:
             raise NotFound(f"Group {group_id} could not be found.")
-        if backup_id:
-            raise NotFound(f"Backup {backup_id} could not be found.")
         return Wish(
             size=self.size,
             name=self.name if self.name is not None else self.display_name,
@@ -112,6 +102,7 @@ class CreateVolume:
             image_id=image_id.rstrip("/").rpartition("/")[2] if image_id else None,
             snapshot_id=self.snapshot_id,
             source_volid=self.source_volid,
+            backup_id=backup_id,
             metadata=self.metadata or {},
         )
 
@@ -212,7 +203,7 @@ class Volumes:
         body={(3, 0): Body(LooseCreate), (3, 53): Body(Create)},
     )
     async def create(self, call: Call, body: Create | LooseCreate) -> Any:
-        """Make a volume, empty or from an image or another volume."""
+        """Make a volume, empty or from an image, a snapshot, a backup or another volume."""
         row = await self.db.run(creation.create, call, body.volume.wish(call), self.options)
         return {"volume": views.volume(call, row)}
 
@@ -238,11 +229,11 @@ class Volumes:
     @routes.delete("/volumes/<volume_id>", policy="volume:volumes:delete", status=202)
     async def delete(self, call: Call, volume_id: str) -> None:
         """Delete a volume."""
-        call.query.flag("cascade")
+        cascade = call.query.flag("cascade")
         force = call.version >= (3, 23) and call.query.flag("force")
         if force:
             call.require("volume:volumes:force_delete")
-        await self.db.run(delete, call, volume_id, force)
+        await self.db.run(delete, call, volume_id, force, cascade)
 
     @routes.get("/volumes/<volume_id>/encryption", policy="volume:volumes:show")
     async def encryption(self, call: Call, volume_id: str) -> Any:
@@ -279,9 +270,11 @@ def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]
     return _with_attachments(conn, call, volume_id)
 
 
-def delete(conn: Connection, call: Call, volume_id: str, force: bool) -> None:
-    """Whatever is under way with it stops first. Raises NotFound, Conflict."""
+def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:
+    """Whatever is under way with it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
     volumes.visible(conn, call, volume_id)
-    volumes.begin_delete(conn, volume_id, call.now, force)
+    volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
+    if cascade:
+        snapshots.remove_all(conn, call, volume_id, force)
     tasks.cancel_open(conn, volumes.RESOURCE, volume_id, db.now(conn))
     volumes.submit(conn, volumes.DELETE, volume_id, call)

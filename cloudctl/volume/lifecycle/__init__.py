@@ -3,9 +3,34 @@
 from __future__ import annotations
 
 from cloudctl.tasks import Workflow
+from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.lifecycle.backup_create import creation
+from cloudctl.volume.lifecycle.backup_delete import deletion
 from cloudctl.volume.lifecycle.create import CREATE
 from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
+from cloudctl.volume.lifecycle.mend import MEND
+from cloudctl.volume.lifecycle.restore import restoration
+from cloudctl.volume.lifecycle.revert import REVERT
+from cloudctl.volume.lifecycle.snapshot_create import SNAPSHOT_CREATE
+from cloudctl.volume.lifecycle.snapshot_delete import SNAPSHOT_DELETE
+from cloudctl.volume.lifecycle.upload import UPLOAD
 
-WORKFLOWS: tuple[Workflow, ...] = (CREATE, DELETE, EXTEND, DETACH)
+# Those that need nothing but the drivers.
+WORKFLOWS: tuple[Workflow, ...] = (
+    CREATE,
+    DELETE,
+    EXTEND,
+    DETACH,
+    SNAPSHOT_CREATE,
+    SNAPSHOT_DELETE,
+    REVERT,
+    UPLOAD,
+    MEND,
+)
+
+
+def workflows(archive: ArchiveThreads) -> tuple[Workflow, ...]:
+    """All of them."""
+    return (*WORKFLOWS, creation(archive), deletion(archive), restoration(archive))

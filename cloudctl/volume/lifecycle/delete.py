@@ -1,5 +1,6 @@
 """Delete: no host is connected, nothing is on the backend, the record is gone. Reference: volume-states.md, section 2.
 
+Snapshots that were to be deleted with it go first.
 It also clears up after a volume that was never made, and ends well if there is no record (any more).
 """
 
@@ -9,10 +10,10 @@ from sqlalchemy import Connection
 
 from cloudctl import db
 from cloudctl.db.columns import utc
-from cloudctl.drivers.errors import UnknownVolume
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.drivers.errors import InUse, UnknownVolume
+from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import messages, states, volumes
+from cloudctl.volume import messages, snapshots, states, volumes
 
 
 async def start(ctx: Context) -> Memo:
@@ -39,8 +40,19 @@ async def disconnect(ctx: Context) -> Memo:
     return None
 
 
+async def remove_snapshots(ctx: Context) -> Memo:
+    for row in await ctx.read(snapshots.of_volume, ctx.resource_id):
+        await ctx.drivers.volume.ensure_snapshot_absent(row.id)
+        await ctx.write(snapshots.forget, row.id)
+    return None
+
+
 async def remove(ctx: Context) -> Memo:
-    await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+    try:
+        await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+    except InUse as error:
+        # What was stopped by force (a snapshot, a backup) lets go in a moment.
+        raise Transient(str(error)) from error
     return None
 
 
@@ -62,6 +74,7 @@ DELETE = Workflow(
     (
         Step("start", start),
         Step("disconnect", disconnect),
+        Step("snapshots", remove_snapshots),
         Step("remove", remove),
         Step("forget", forget),
     ),

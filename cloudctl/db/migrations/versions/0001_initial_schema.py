@@ -208,6 +208,7 @@ def upgrade() -> None:
         sa.Column("access_hash", sa.String(length=64), nullable=True),
         sa.Column("application_credential_id", sa.String(length=64), nullable=True),
         sa.Column("trust_id", sa.String(length=64), nullable=True),
+        sa.Column("totp_step", sa.BigInteger(), nullable=True),
         sa.Column("extra", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_identity_credentials")),
@@ -218,6 +219,14 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_credentials_project_id", ["project_id"], unique=False)
         batch_op.create_index("ix_identity_credentials_user_id", ["user_id", "created_at", "id"], unique=False)
 
+    op.create_table(
+        "identity_domain_options",
+        sa.Column("domain_id", sa.String(length=64), nullable=False),
+        sa.Column("group", sa.String(length=64), nullable=False),
+        sa.Column("option", sa.String(length=64), nullable=False),
+        sa.Column("value", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("domain_id", "group", "option", name=op.f("pk_identity_domain_options")),
+    )
     op.create_table(
         "identity_endpoint_groups",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -454,7 +463,7 @@ def upgrade() -> None:
         batch_op.create_index("ix_identity_projects_domain_order", ["domain_id", "created_at", "id"], unique=False)
         batch_op.create_index("ix_identity_projects_name_key", ["name_key"], unique=False)
         batch_op.create_index("ix_identity_projects_order", ["created_at", "id"], unique=False)
-        batch_op.create_index("ix_identity_projects_parent_id", ["parent_id"], unique=False)
+        batch_op.create_index("ix_identity_projects_parent_id", ["parent_id", "id"], unique=False)
 
     op.create_table(
         "identity_protocols",
@@ -744,6 +753,34 @@ def upgrade() -> None:
         sa.UniqueConstraint("user_id", "name", name=op.f("uq_keypairs_user_id_name")),
     )
     op.create_table(
+        "migrations",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("server_id", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("source_host", sa.String(length=255), nullable=False),
+        sa.Column("dest_host", sa.String(length=255), nullable=True),
+        sa.Column("asked_host", sa.String(length=255), nullable=True),
+        sa.Column("old_flavor_id", sa.String(length=255), nullable=False),
+        sa.Column("old_flavor", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("new_flavor_id", sa.String(length=255), nullable=False),
+        sa.Column("new_flavor", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("was_stopped", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("user_id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_migrations")),
+        sa.UniqueConstraint("id", name=op.f("uq_migrations_id")),
+    )
+    with op.batch_alter_table("migrations", schema=None) as batch_op:
+        batch_op.create_index("ix_migrations_created", ["created_at", "id"], unique=False)
+        batch_op.create_index("ix_migrations_project", ["project_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_migrations_server", ["server_id", "number"], unique=False)
+        batch_op.create_index("ix_migrations_status", ["status"], unique=False)
+
+    op.create_table(
         "network_segments",
         sa.Column("network_type", sa.String(length=16), nullable=False),
         sa.Column("physical_network", sa.String(length=64), nullable=False),
@@ -778,6 +815,7 @@ def upgrade() -> None:
         sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("shared", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("external", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("is_default", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("mtu", sa.Integer(), nullable=False),
         sa.Column("availability_zone_hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
@@ -795,6 +833,13 @@ def upgrade() -> None:
             postgresql_where=sa.text("shared IS true OR external IS true"),
         )
         batch_op.create_index("ix_networks_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(
+            "uq_networks_default",
+            ["is_default"],
+            unique=True,
+            sqlite_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
+        )
 
     op.create_table(
         "quota_limits",
@@ -811,6 +856,25 @@ def upgrade() -> None:
         sa.Column("turn", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("service", "project_id", name=op.f("pk_quota_locks")),
     )
+    op.create_table(
+        "routers",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("enable_snat", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("availability_zone_hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("routes", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_routers")),
+    )
+    with op.batch_alter_table("routers", schema=None) as batch_op:
+        batch_op.create_index("ix_routers_project", ["project_id", "id"], unique=False)
+
     op.create_table(
         "schema_version",
         sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
@@ -893,6 +957,7 @@ def upgrade() -> None:
         sa.Column("public_key", sa.Text(), nullable=True),
         sa.Column("user_data", sa.Text(), nullable=True),
         sa.Column("admin_password", sa.Text(), nullable=True),
+        sa.Column("guest_password", sa.Text(), nullable=True),
         sa.Column("config_drive", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("disk_config", sa.String(length=8), nullable=False),
         sa.Column("access_ip_v4", sa.String(length=64), nullable=False),
@@ -1019,6 +1084,37 @@ def upgrade() -> None:
             sqlite_where=sa.text("parent_id IS NOT NULL"),
             postgresql_where=sa.text("parent_id IS NOT NULL"),
         )
+
+    op.create_table(
+        "volume_backups",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.String(length=64), nullable=False),
+        sa.Column("volume_id", sa.String(length=64), nullable=False),
+        sa.Column("snapshot_id", sa.String(length=64), nullable=True),
+        sa.Column("parent_id", sa.String(length=64), nullable=True),
+        sa.Column("name", sa.String(length=255), nullable=True),
+        sa.Column("description", sa.String(length=255), nullable=True),
+        sa.Column("container", sa.String(length=255), nullable=False),
+        sa.Column("availability_zone", sa.String(length=255), nullable=False),
+        sa.Column("status", sa.String(length=32), nullable=False),
+        sa.Column("fail_reason", sa.String(length=255), nullable=True),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("object_count", sa.Integer(), nullable=False),
+        sa.Column("bootable", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("image_metadata", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("metadata", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("data_timestamp", sa.DateTime(), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_volume_backups")),
+    )
+    with op.batch_alter_table("volume_backups", schema=None) as batch_op:
+        batch_op.create_index("ix_volume_backups_order", ["created_at", "id"], unique=False)
+        batch_op.create_index("ix_volume_backups_parent", ["parent_id"], unique=False)
+        batch_op.create_index("ix_volume_backups_project", ["project_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_volume_backups_project_name", ["project_id", "name"], unique=False)
+        batch_op.create_index("ix_volume_backups_volume", ["volume_id", "data_timestamp"], unique=False)
 
     op.create_table(
         "volume_messages",
@@ -1192,6 +1288,7 @@ def upgrade() -> None:
         sa.Column("host", sa.String(length=255), nullable=True),
         sa.Column("snapshot_id", sa.String(length=64), nullable=True),
         sa.Column("source_volid", sa.String(length=64), nullable=True),
+        sa.Column("backup_id", sa.String(length=64), nullable=True),
         sa.Column("image_id", sa.String(length=64), nullable=True),
         sa.Column("image_format", sa.String(length=32), nullable=True),
         sa.Column("bootable", sa.Boolean(), server_default=sa.false(), nullable=False),
@@ -1210,6 +1307,35 @@ def upgrade() -> None:
         batch_op.create_index("ix_volumes_project", ["project_id", "created_at", "id"], unique=False)
         batch_op.create_index("ix_volumes_project_name", ["project_id", "name"], unique=False)
         batch_op.create_index("ix_volumes_type", ["volume_type_id"], unique=False)
+
+    op.create_table(
+        "floating_ips",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("floating_network_id", sa.String(length=64), nullable=False),
+        sa.Column("floating_ip_address", sa.String(length=64), nullable=False),
+        sa.Column("floating_port_id", sa.String(length=64), nullable=False),
+        sa.Column("port_id", sa.String(length=64), nullable=True),
+        sa.Column("fixed_ip_address", sa.String(length=64), nullable=True),
+        sa.Column("router_id", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["floating_network_id"], ["networks.id"], name=op.f("fk_floating_ips_floating_network_id")
+        ),
+        sa.ForeignKeyConstraint(["floating_port_id"], ["ports.id"], name=op.f("fk_floating_ips_floating_port_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_floating_ips")),
+        sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id", name="uq_floating_ips_fixed"),
+    )
+    with op.batch_alter_table("floating_ips", schema=None) as batch_op:
+        batch_op.create_index("ix_floating_ips_address", ["floating_ip_address"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_floating_network_id"), ["floating_network_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_floating_port_id"), ["floating_port_id"], unique=False)
+        batch_op.create_index("ix_floating_ips_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_router_id"), ["router_id"], unique=False)
 
     op.create_table(
         "ip_allocations",
@@ -1241,6 +1367,20 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("port_security_groups", schema=None) as batch_op:
         batch_op.create_index("ix_port_security_groups_group", ["security_group_id", "port_id"], unique=False)
+
+    op.create_table(
+        "router_ports",
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("router_id", sa.String(length=64), nullable=False),
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("is_gateway", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_router_ports_port_id")),
+        sa.ForeignKeyConstraint(["router_id"], ["routers.id"], name=op.f("fk_router_ports_router_id")),
+        sa.PrimaryKeyConstraint("port_id", name=op.f("pk_router_ports")),
+    )
+    with op.batch_alter_table("router_ports", schema=None) as batch_op:
+        batch_op.create_index("ix_router_ports_network", ["network_id", "is_gateway"], unique=False)
+        batch_op.create_index("ix_router_ports_router", ["router_id", "is_gateway"], unique=False)
 
     op.create_table(
         "subnet_free_ranges",
@@ -1278,11 +1418,41 @@ def upgrade() -> None:
         batch_op.create_index("ix_volume_attachments_project", ["project_id", "created_at", "id"], unique=False)
         batch_op.create_index("ix_volume_attachments_server", ["server_id"], unique=False)
 
+    op.create_table(
+        "volume_snapshots",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.String(length=64), nullable=False),
+        sa.Column("volume_id", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=True),
+        sa.Column("description", sa.String(length=255), nullable=True),
+        sa.Column("status", sa.String(length=32), nullable=False),
+        sa.Column("progress", sa.String(length=8), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("metadata", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=True),
+        sa.ForeignKeyConstraint(["volume_id"], ["volumes.id"], name=op.f("fk_volume_snapshots_volume_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_volume_snapshots")),
+    )
+    with op.batch_alter_table("volume_snapshots", schema=None) as batch_op:
+        batch_op.create_index("ix_volume_snapshots_order", ["created_at", "id"], unique=False)
+        batch_op.create_index("ix_volume_snapshots_project", ["project_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_volume_snapshots_project_name", ["project_id", "name"], unique=False)
+        batch_op.create_index("ix_volume_snapshots_volume", ["volume_id", "created_at"], unique=False)
+
     # ### end Alembic commands ###
 
 
 def downgrade() -> None:
     # ### commands auto generated by Alembic - please adjust! ###
+    with op.batch_alter_table("volume_snapshots", schema=None) as batch_op:
+        batch_op.drop_index("ix_volume_snapshots_volume")
+        batch_op.drop_index("ix_volume_snapshots_project_name")
+        batch_op.drop_index("ix_volume_snapshots_project")
+        batch_op.drop_index("ix_volume_snapshots_order")
+
+    op.drop_table("volume_snapshots")
     with op.batch_alter_table("volume_attachments", schema=None) as batch_op:
         batch_op.drop_index("ix_volume_attachments_server")
         batch_op.drop_index("ix_volume_attachments_project")
@@ -1290,6 +1460,11 @@ def downgrade() -> None:
 
     op.drop_table("volume_attachments")
     op.drop_table("subnet_free_ranges")
+    with op.batch_alter_table("router_ports", schema=None) as batch_op:
+        batch_op.drop_index("ix_router_ports_router")
+        batch_op.drop_index("ix_router_ports_network")
+
+    op.drop_table("router_ports")
     with op.batch_alter_table("port_security_groups", schema=None) as batch_op:
         batch_op.drop_index("ix_port_security_groups_group")
 
@@ -1299,6 +1474,14 @@ def downgrade() -> None:
         batch_op.drop_index("ix_ip_allocations_ip_address")
 
     op.drop_table("ip_allocations")
+    with op.batch_alter_table("floating_ips", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_floating_ips_router_id"))
+        batch_op.drop_index("ix_floating_ips_project")
+        batch_op.drop_index(batch_op.f("ix_floating_ips_floating_port_id"))
+        batch_op.drop_index(batch_op.f("ix_floating_ips_floating_network_id"))
+        batch_op.drop_index("ix_floating_ips_address")
+
+    op.drop_table("floating_ips")
     with op.batch_alter_table("volumes", schema=None) as batch_op:
         batch_op.drop_index("ix_volumes_type")
         batch_op.drop_index("ix_volumes_project_name")
@@ -1337,6 +1520,14 @@ def downgrade() -> None:
         batch_op.drop_index("ix_volume_messages_order")
 
     op.drop_table("volume_messages")
+    with op.batch_alter_table("volume_backups", schema=None) as batch_op:
+        batch_op.drop_index("ix_volume_backups_volume")
+        batch_op.drop_index("ix_volume_backups_project_name")
+        batch_op.drop_index("ix_volume_backups_project")
+        batch_op.drop_index("ix_volume_backups_parent")
+        batch_op.drop_index("ix_volume_backups_order")
+
+    op.drop_table("volume_backups")
     with op.batch_alter_table("tasks", schema=None) as batch_op:
         batch_op.drop_index(
             "uq_tasks_child",
@@ -1400,9 +1591,18 @@ def downgrade() -> None:
 
     op.drop_table("security_groups")
     op.drop_table("schema_version")
+    with op.batch_alter_table("routers", schema=None) as batch_op:
+        batch_op.drop_index("ix_routers_project")
+
+    op.drop_table("routers")
     op.drop_table("quota_locks")
     op.drop_table("quota_limits")
     with op.batch_alter_table("networks", schema=None) as batch_op:
+        batch_op.drop_index(
+            "uq_networks_default",
+            sqlite_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
+        )
         batch_op.drop_index("ix_networks_project")
         batch_op.drop_index(
             "ix_networks_everybodys",
@@ -1419,6 +1619,13 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_network_segments_network_id"))
 
     op.drop_table("network_segments")
+    with op.batch_alter_table("migrations", schema=None) as batch_op:
+        batch_op.drop_index("ix_migrations_status")
+        batch_op.drop_index("ix_migrations_server")
+        batch_op.drop_index("ix_migrations_project")
+        batch_op.drop_index("ix_migrations_created")
+
+    op.drop_table("migrations")
     op.drop_table("keypairs")
     with op.batch_alter_table("images", schema=None) as batch_op:
         batch_op.drop_index("ix_images_visibility")
@@ -1591,6 +1798,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_identity_endpoint_groups_order")
 
     op.drop_table("identity_endpoint_groups")
+    op.drop_table("identity_domain_options")
     with op.batch_alter_table("identity_credentials", schema=None) as batch_op:
         batch_op.drop_index("ix_identity_credentials_user_id")
         batch_op.drop_index("ix_identity_credentials_project_id")

@@ -1,0 +1,191 @@
+"""Actions that give a server another size, disk, image or password. Reference: compute.md, section 7."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.compute import rebuilding, rescue, resizing, snapshots
+from cloudctl.compute.api import query, server_views, since
+from cloudctl.compute.api.server_actions import PATH, able
+from cloudctl.compute.api.server_bodies import (
+    Address4,
+    Address6,
+    DiskConfig,
+    FlavorRef,
+    Hostname,
+    ImageRef,
+    Metadata,
+    ServerName,
+    TrustedCerts,
+    UserData,
+)
+from cloudctl.compute.api.server_create import checked_hostname
+from cloudctl.compute.api.since import gated
+from cloudctl.compute.rebuilding import Rebuild
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
+from cloudctl.errors import Forbidden
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, wire
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+
+TO_HOST = "compute:servers:migrate:host"
+Password = Annotated[str, Length(0, 255)]
+
+
+@frozen
+class CreateImage:
+    name: Annotated[str, Length(1, 255, blank=False)]
+    metadata: Metadata | Missing = MISSING
+
+
+@frozen
+class Resize:
+    flavorRef: FlavorRef
+    disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
+
+
+@frozen
+class Migrate:
+    host: Annotated[str, Length(1, 255)] | Missing | None = MISSING
+
+
+@frozen
+class Rescue:
+    adminPass: Password | Missing = MISSING
+    rescue_image_ref: Annotated[ImageRef, Length(1, 2048)] | Missing = MISSING
+
+
+@frozen
+class ChangePassword:
+    adminPass: Password
+
+
+@frozen
+class RebuildServer:
+    imageRef: Annotated[ImageRef, Length(1, 2048)]
+    name: ServerName | Missing = MISSING
+    adminPass: Password | Missing = MISSING
+    metadata: Metadata | Missing = MISSING
+    # Ephemeral disks are made anew: no driver can keep them.
+    preserve_ephemeral: LooseBool | Missing = MISSING
+    disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
+    accessIPv4: Address4 | Missing = MISSING
+    accessIPv6: Address6 | Missing = MISSING
+    description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
+    key_name: Annotated[str, Length(1, 255)] | Missing | None = gated(((2, 54), None))
+    user_data: UserData | Missing | None = gated(((2, 57), None))
+    trusted_image_certificates: TrustedCerts | Missing | None = gated(((2, 63), None))
+    hostname: Hostname | Missing = gated(((2, 90), None))
+
+
+# Field of a rebuild → column of the server.
+COLUMNS = {
+    "name": "name",
+    "disk_config": "disk_config",
+    "accessIPv4": "access_ip_v4",
+    "accessIPv6": "access_ip_v6",
+    "description": "description",
+    "user_data": "user_data",
+    "trusted_image_certificates": "trusted_certs",
+    "hostname": "hostname",
+}
+
+
+def wanted(body: RebuildServer, call: Call) -> Rebuild:
+    """Raises BodyError."""
+    since.check(call.version, body, "$.rebuild")
+    if body.hostname:
+        checked_hostname(body.hostname, call.version)
+    given = {column: getattr(body, name) for name, column in COLUMNS.items() if getattr(body, name) is not MISSING}
+    if "trusted_certs" in given:
+        given["trusted_certs"] = list(given["trusted_certs"] or ())
+    if "user_data" in given:
+        given["user_data"] = given["user_data"] or None
+    return Rebuild(
+        image_id=body.imageRef,
+        password=body.adminPass or None,
+        key_name="" if body.key_name is MISSING else body.key_name or None,
+        metadata=None if body.metadata is MISSING else body.metadata,
+        changes=given,
+    )
+
+
+@frozen
+class ServerChanges:
+    routes = Routes("Server actions")
+
+    db: Database
+    hypervisor: IHypervisor
+
+    @routes.action(PATH, "createImage", policy="compute:servers:create_image", body=Body(CreateImage))
+    async def create_image(self, call: Call, server_id: str, body: CreateImage) -> Reply:
+        """Make an image of a server's root disk."""
+        make = able(self.hypervisor, ISnapshot, snapshots.create_image)
+        image_id = await self.db.run(make, call, server_id, body.name, body.metadata or {})
+        if call.version >= (2, 45):
+            return Reply({"image_id": image_id})
+        return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
+
+    @routes.action(PATH, "resize", policy="compute:servers:resize", body=Body(Resize))
+    async def resize(self, call: Call, server_id: str, body: Resize) -> None:
+        """Give a server another flavor, to be confirmed or reverted."""
+        await self.db.run(resizing.resize, call, server_id, body.flavorRef, body.disk_config or None)
+
+    @routes.action(PATH, "migrate", policy="compute:servers:migrate", body={(2, 56): Body(Migrate | None)})
+    async def migrate(self, call: Call, server_id: str, body: Migrate | None = None) -> None:
+        """Move a server to another host, to be confirmed or reverted."""
+        host = body.host or None if body is not None else None
+        if host is not None and not call.may(TO_HOST):
+            raise Forbidden(f"Policy doesn't allow {TO_HOST} to be performed.")
+        await self.db.run(resizing.migrate, call, server_id, host)
+
+    @routes.action(PATH, "confirmResize", policy="compute:servers:resize", status=204)
+    async def confirm_resize(self, call: Call, server_id: str) -> None:
+        """Keep what a resize or a move has done."""
+        await self.db.run(resizing.confirm, call, server_id)
+
+    @routes.action(PATH, "revertResize", policy="compute:servers:resize")
+    async def revert_resize(self, call: Call, server_id: str) -> None:
+        """Take back what a resize or a move has done."""
+        await self.db.run(resizing.revert, call, server_id)
+
+    @routes.action(PATH, "rebuild", policy="compute:servers:rebuild", body=Body(RebuildServer))
+    async def rebuild(self, call: Call, server_id: str, body: RebuildServer) -> Reply:
+        """Make a server's root disk anew from an image."""
+        shown = await self.db.run(_rebuild, call, server_id, wanted(body, call))
+        links = query.resource_links(call, "servers", shown["id"])
+        return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
+
+    @routes.action(PATH, "rescue", policy="compute:servers:rescue", body=Body(Rescue | None), status=200)
+    async def rescue(self, call: Call, server_id: str, body: Rescue | None) -> dict[str, str]:
+        """Run a server from another image, with its root disk beside it."""
+        asked = body or Rescue()
+        run = able(self.hypervisor, IRescue, rescue.rescue)
+        image_id = asked.rescue_image_ref or None
+        return {"adminPass": await self.db.run(run, call, server_id, asked.adminPass or None, image_id)}
+
+    @routes.action(PATH, "unrescue", policy="compute:servers:rescue")
+    async def unrescue(self, call: Call, server_id: str) -> None:
+        """Run a rescued server from its own root disk again."""
+        await self.db.run(able(self.hypervisor, IRescue, rescue.unrescue), call, server_id)
+
+    @routes.action(PATH, "changePassword", policy="compute:servers:change_password", body=Body(ChangePassword))
+    async def change_password(self, call: Call, server_id: str, body: ChangePassword) -> None:
+        """Set the admin password of a guest."""
+        await self.db.run(able(self.hypervisor, IPassword, rescue.set_password), call, server_id, body.adminPass)
+
+
+def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
+    row: Row[Any]
+    row, password = rebuilding.rebuild(conn, call, server_id, asked)
+    shown = server_views.full(server_views.gather(conn, call, [row]), row)
+    shown["adminPass"] = password
+    if call.version >= (2, 57):
+        shown["user_data"] = row.user_data
+    if call.version < (2, 75):
+        shown = {key: value for key, value in shown.items() if not key.startswith(("OS-EXT-", "OS-SRV-USG"))}
+    return shown

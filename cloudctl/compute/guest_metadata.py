@@ -1,0 +1,133 @@
+"""What a guest is told over 169.254.169.254: which server asks, and the answer to a path.
+
+Reference: compute.md, section 18. The client's address on its network is all that proves who asks: the network driver
+sees to it that no guest sends from an address that is not its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection, select, update
+
+from cloudctl.compute import guests
+from cloudctl.compute.tables import server_interfaces, servers
+from cloudctl.drivers import guest_data
+from cloudctl.drivers.guest_data import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, SEED_BYTES
+from cloudctl.drivers.specs import GuestSpec
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.network import ports
+
+PASSWORD = "password"
+PASSWORD_LIMIT = 1020  # bytes
+
+
+@frozen
+class Guest:
+    """A server, as it asks for its metadata."""
+
+    spec: GuestSpec  # without the admin password
+    password: str  # that the guest has set, encrypted by itself; "" if none
+
+
+def server_at(conn: Connection, network_id: str, address: str) -> Any:
+    """The row of the server that has this address on this network. Raises NotFound."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        raise NotFound("No server has this address.") from None
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    port_id = ports.at(conn, network_id, str(ip))
+    # Not the port's `device_id`: its owner may write there what he likes.
+    query = (
+        select(servers)
+        .join_from(server_interfaces, servers, servers.c.id == server_interfaces.c.server_id)
+        .where(server_interfaces.c.port_id == port_id, servers.c.deleted_at.is_(None))
+    )
+    row = None if port_id is None else conn.execute(query).first()
+    if row is None:
+        raise NotFound("No server has this address.")
+    return row
+
+
+def guest_at(conn: Connection, network_id: str, address: str, image_path: Callable[[str], Path]) -> Guest:
+    """Raises NotFound."""
+    row = server_at(conn, network_id, address)
+    spec = guests.described(conn, row, image_path)
+    return Guest(evolve(spec, admin_password=None), row.guest_password or "")
+
+
+def set_password(conn: Connection, network_id: str, address: str, value: bytes) -> None:
+    """A guest tells its password, encrypted, once. Raises NotFound, Invalid, Conflict."""
+    row = server_at(conn, network_id, address)
+    if len(value) > PASSWORD_LIMIT:
+        raise Invalid(f"The password is longer than {PASSWORD_LIMIT} bytes.")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise Invalid("The password is no text.") from None
+    if not text or "\0" in text:
+        raise Invalid("The password is no text.")
+    unset = servers.c.id == row.id, servers.c.guest_password.is_(None)
+    if conn.execute(update(servers).where(*unset).values(guest_password=text)).rowcount == 0:
+        raise Conflict("The password is set already.")
+
+
+# -- the trees
+
+
+def answer(guest: Guest, path: Sequence[str]) -> bytes | None:
+    """The content of a path, given as its parts without empty ones; None if there is nothing."""
+    if not path:
+        return _lines((*EC2_VERSIONS, LATEST))
+    if path[0] == "openstack":
+        return _openstack(guest, path[1:])
+    if path[0] not in (*EC2_VERSIONS, LATEST):
+        return None
+    return _ec2(guest.spec, path[1:])
+
+
+def _openstack(guest: Guest, path: Sequence[str]) -> bytes | None:
+    if not path:
+        return _lines((*OPENSTACK_VERSIONS, LATEST))
+    if path[0] not in (*OPENSTACK_VERSIONS, LATEST) or len(path) > 2:
+        return None
+    seed = base64.b64encode(secrets.token_bytes(SEED_BYTES)).decode()
+    files = {**guest_data.openstack_files(guest.spec, path[0], seed), PASSWORD: guest.password.encode()}
+    return _lines(sorted(files)) if len(path) == 1 else files.get(path[1])
+
+
+def _ec2(spec: GuestSpec, path: Sequence[str]) -> bytes | None:
+    has_data = spec.user_data is not None
+    if not path:
+        return _lines(("meta-data/", "user-data") if has_data else ("meta-data/",))
+    if path[0] == "user-data":
+        return guest_data.user_data(spec) if has_data and len(path) == 1 else None
+    if path[0] != "meta-data":
+        return None
+    found: Any = guest_data.ec2_metadata(spec)
+    for name in path[1:]:
+        if not isinstance(found, dict) or name not in found or name.startswith("_"):
+            return None
+        found = found[name]
+    if isinstance(found, dict):
+        return _lines([_entry(name, value) for name, value in sorted(found.items()) if not name.startswith("_")])
+    return _lines(found) if isinstance(found, list) else str(found).encode()
+
+
+def _entry(name: str, value: Any) -> str:
+    """A line of a directory: one that is named says its name (`0=key`), others are marked by a slash."""
+    if not isinstance(value, dict):
+        return name
+    return str(value.get("_name") or f"{name}/")
+
+
+def _lines(names: Sequence[str]) -> bytes:
+    return "\n".join(names).encode()

@@ -1,0 +1,105 @@
+"""Guests that go off by themselves: the driver tells, and they are compared at once, not at the next audit.
+
+While a task has the server in hand its state says nothing; such a server is looked at again once the task has ended.
+Reference: compute-states.md, section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from cloudctl.compute import audit
+from cloudctl.db import Database
+from cloudctl.drivers.errors import DriverError, UnknownGuest
+from cloudctl.drivers.specs import GuestState
+
+log = Logger()
+
+SOON = 0.2  # seconds: guests that go off together are compared together
+AGAIN = 2.0
+
+
+class GuestWatch(Service):
+    """`hypervisor` provides IHypervisor and IGuestEvents."""
+
+    def __init__(self, clock: IReactorTime, db: Database, hypervisor: Any) -> None:
+        self.clock = clock
+        self.db = db
+        self.hypervisor = hypervisor
+        self._suspects: set[str] = set()
+        self._next: IDelayedCall | None = None
+        self._round: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        self._begin(self._watch())
+
+    def stopService(self) -> Deferred[None] | None:
+        """Fires when the round under way has ended."""
+        super().stopService()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        return self._round
+
+    def changed(self, id: str) -> None:
+        """Compare this guest soon."""
+        self._suspects.add(id)
+        self._look_in(SOON)
+
+    async def _watch(self) -> None:
+        await self.hypervisor.watch_guests(self.changed)
+        # What went off while nobody watched.
+        self._suspects |= {guest.id for guest in await self.hypervisor.inventory()}
+
+    def _look_in(self, seconds: float) -> None:
+        if self.running and self._suspects and self._next is None and self._round is None:
+            self._next = self.clock.callLater(seconds, self._look)
+
+    def _look(self) -> None:
+        self._next = None
+        self._begin(self.look())
+
+    def _begin(self, work: Any) -> None:
+        self._round = ensureDeferred(work)
+        self._round.addErrback(lambda failure: log.failure("guests could not be compared", failure))
+        if self._round.called:
+            self._ended(None)
+        else:
+            self._round.addCallback(self._ended)
+
+    def _ended(self, _: None) -> None:
+        self._round = None
+        self._look_in(AGAIN)
+
+    async def look(self) -> None:
+        """One round. Raises what the database raises; the guests are then looked at again."""
+        suspects, self._suspects, decided = self._suspects, set(), set[str]()
+        try:
+            found = []
+            for id in sorted(suspects):
+                try:
+                    found.append(await self.hypervisor.observe(id))
+                except UnknownGuest:
+                    decided.add(id)
+                except DriverError as error:
+                    log.warn("guest {id} cannot be seen: {error}", id=id, error=error)
+            undecided = await self.db.run(_compare, found)
+            decided |= {guest.id for guest in found} - undecided
+        finally:
+            # Beside those that have been told of meanwhile.
+            self._suspects |= suspects - decided
+
+
+def _compare(conn: Connection, guests: Sequence[GuestState]) -> frozenset[str]:
+    findings, undecided = audit.compare_these(conn, guests)
+    for finding in findings:
+        log.warn("{finding.kind}: server {finding.resource_id}: {finding.message}", finding=finding)
+    return undecided

@@ -1,0 +1,96 @@
+"""Create image: the root disk as it is at one moment becomes an image. Reference: compute-states.md, section 4.11.
+
+`args`: `image_id`. The copy is written straight to where the image's data belongs; the image service then reads it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import servers, snapshots
+from cloudctl.compute.states import SNAPSHOT, SNAPSHOT_PENDING, SNAPSHOTTING, UPLOAD
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError, NotFound
+from cloudctl.image import images
+from cloudctl.tasks import Context, Step, Wait, Workflow
+from cloudctl.tasks.tables import DONE, OPEN
+from cloudctl.tasks.workflow import Memo, Task
+
+DEADLINE = 3600.0
+CHILD = "image"
+
+
+async def capture(ctx: Context) -> Memo:
+    image_id = ctx.args["image_id"]
+    await ctx.write(saving, ctx.resource_id, image_id, ctx.now)
+    path = ctx.drivers.image_path(image_id)
+    disk_format = await ctx.drivers.hypervisor.ensure_captured(ctx.resource_id, str(path))
+    await ctx.commit(captured, ctx.resource_id, image_id, disk_format, ctx.now)
+    return None
+
+
+def saving(conn: Connection, server_id: str, image_id: str, now: float) -> None:
+    """Raises NotFound if the image was deleted."""
+    images.get(conn, image_id)
+    images.move(conn, image_id, images.QUEUED, images.SAVING, utc(now))
+    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOT_PENDING}, task_state=SNAPSHOT)
+
+
+def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: float) -> None:
+    """Raises NotFound if the image was deleted meanwhile."""
+    images.get(conn, image_id)
+    images.touch(conn, image_id, utc(now), disk_format=disk_format)
+    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOT}, task_state=UPLOAD)
+
+
+async def discard(ctx: Context) -> None:
+    await ctx.commit(snapshots.discard, ctx.args["image_id"])
+
+
+async def keep(ctx: Context) -> Memo | Wait:
+    state = await ctx.child(CHILD, images.ACTIVATE, ctx.args["image_id"])
+    if state in OPEN:
+        return Wait()
+    if state != DONE:
+        raise CloudError(f"The image could not be kept: {await ctx.child_error(CHILD) or state}")
+    await ctx.commit(settle, ctx.resource_id, ctx.now)
+    return None
+
+
+async def let_go(ctx: Context) -> Wait | None:
+    return Wait(poll=1.0) if await ctx.cancel_child(CHILD) in OPEN else None
+
+
+def settle(conn: Connection, server_id: str, now: float) -> None:
+    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOTTING}, task_state=None)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    """The server goes on as it was."""
+    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None)
+    _drop_record(conn, task)
+
+
+def cancelled(conn: Connection, task: Task) -> None:
+    settle(conn, task.resource_id, db.now(conn))
+    _drop_record(conn, task)
+
+
+def _drop_record(conn: Connection, task: Task) -> None:
+    """Of an image for which no step has run, and so none was undone."""
+    try:
+        images.get(conn, task.args["image_id"])
+    except NotFound:
+        return
+    snapshots.discard(conn, task.args["image_id"])
+
+
+CREATE_IMAGE = Workflow(
+    snapshots.CREATE_IMAGE,
+    servers.RESOURCE,
+    (Step("capture", capture, discard), Step("keep", keep, let_go)),
+    deadline=DEADLINE,
+    on_failure=failed,
+    on_cancel=cancelled,
+)

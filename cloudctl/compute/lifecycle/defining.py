@@ -1,0 +1,67 @@
+"""A guest on its host, as its server's row says: what boots, rebuilds and resizes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection
+
+from cloudctl.compute import guests, networking
+from cloudctl.drivers.specs import GuestSpec, PortBinding
+from cloudctl.errors import Conflict
+from cloudctl.network import plugging, ports
+from cloudctl.network.plugging import Wiring
+from cloudctl.tasks import Context
+
+Bindings = Mapping[str, PortBinding]
+
+
+@frozen
+class Plan:
+    """All that a guest needs. Its ports are without their bindings, which the driver has yet to tell."""
+
+    guest: GuestSpec
+    wirings: tuple[Wiring, ...]
+    gone: tuple[str, ...]  # ports of the server that their owner has deleted
+
+
+def plan(conn: Connection, server: Any, image_path: Any, *, is_made: bool = False) -> Plan:
+    """`server`: the row of one that has a host. `is_made`: the guest has its disk, so its image may be gone.
+
+    Raises NotFound for an image that is needed and gone.
+    """
+    found, gone = [], []
+    for row in networking.of_server(conn, server.id):
+        wiring = plugging.wiring(conn, row.port_id)
+        if wiring is None:
+            gone.append(row.port_id)
+        else:
+            found.append(evolve(wiring, port=evolve(wiring.port, tag=row.tag)))
+    around = {wiring.network.id: wiring.network for wiring in found}
+    ports_of_guest = [wiring.port for wiring in found]
+    guest = guests.spec(conn, server, image_path, ports_of_guest, list(around.values()), is_made=is_made)
+    return Plan(guest, tuple(found), tuple(gone))
+
+
+async def define(ctx: Context, plan: Plan) -> Bindings:
+    """The guest is defined and its ports are plugged. The bindings are to be kept with `plugged`."""
+    host = plan.guest.host
+    bindings = {wiring.port.id: await plugging.hold(ctx, wiring, host) for wiring in plan.wirings}
+    ready = tuple(evolve(port, binding=bindings[port.id]) for port in plan.guest.ports)
+    await ctx.drivers.hypervisor.ensure_defined(evolve(plan.guest, ports=ready))
+    return bindings
+
+
+def plugged(conn: Connection, bindings: Bindings, host: str) -> None:
+    """Raises Conflict if a port was bound elsewhere, or deleted, meanwhile; then `look_again`."""
+    for port_id, binding in bindings.items():
+        if not ports.plugged(conn, port_id, host, binding):
+            raise Conflict(f"Port {port_id} is not bound to host {host}.")
+
+
+async def look_again(ctx: Context, port_ids: Iterable[str], host: str) -> None:
+    """Take back what a port's owner has decided otherwise. Raises Conflict, NotFound, which say so."""
+    for port_id in port_ids:
+        await plugging.plug(ctx, port_id, host)

@@ -1,0 +1,85 @@
+"""Rebuild: the guest is removed with its disk, and made anew on the same host.
+
+Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off and so stays off.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import placing, power, rebuilding, servers
+from cloudctl.compute.lifecycle import defining
+from cloudctl.compute.states import ACTIVE, ERROR, REBUILDING, RUNNING, SHUTDOWN, STOPPED
+from cloudctl.db.columns import utc
+from cloudctl.errors import Conflict
+from cloudctl.placement import claims
+from cloudctl.placement.claims import NoValidHost
+from cloudctl.placement.filters import capable, passing, suits_image
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+
+async def remove(ctx: Context) -> Memo:
+    """Only what the host can run is worth the loss of the old disk."""
+    await ctx.write(begin, ctx.resource_id, ctx.now)
+    await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    return None
+
+
+def begin(conn: Connection, server_id: str, now: float) -> None:
+    """Raises NoValidHost, Cancelled."""
+    server = servers.get(conn, server_id)
+    wish = placing.wish(conn, server, ())
+    here = [state for state in claims.host_states(conn) if state.name == server.host]
+    if not passing(here, wish, (capable, suits_image)):
+        raise NoValidHost(f"No valid host was found. Host {server.host} cannot run the image.")
+    _step_to(conn, server_id, now, REBUILDING[2])
+
+
+def _step_to(conn: Connection, server_id: str, now: float, task_state: str) -> None:
+    if not servers.move(conn, server_id, utc(now), {"task_state": REBUILDING}, task_state=task_state):
+        raise Cancelled(f"server {server_id} is not being rebuilt any more")
+
+
+async def make(ctx: Context) -> Memo:
+    server = await ctx.read(servers.get, ctx.resource_id)
+    plan = await ctx.read(defining.plan, server, ctx.drivers.image_path)
+    bindings = await defining.define(ctx, plan)
+    if not ctx.args["stopped"]:
+        await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    try:
+        await ctx.commit(made, ctx.resource_id, plan.guest.host, bindings, ctx.args["stopped"], ctx.now)
+    except Conflict:
+        await defining.look_again(ctx, bindings, plan.guest.host)
+        raise
+    return None
+
+
+def made(conn: Connection, server_id: str, host: str, bindings: defining.Bindings, stopped: bool, now: float) -> None:
+    """The guest has its password, so it is forgotten. Raises Conflict."""
+    defining.plugged(conn, bindings, host)
+    values = {"vm_state": STOPPED if stopped else ACTIVE, "power_state": SHUTDOWN if stopped else RUNNING}
+    told = {"task_state": None, "launched_at": utc(now), "admin_password": None}
+    servers.move(conn, server_id, utc(now), {"task_state": REBUILDING}, **told, **values)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    end = {"vm_state": ERROR, "task_state": None, "admin_password": None}
+    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, **end)
+
+
+def cancelled(conn: Connection, task: Task) -> None:
+    """By a delete, whose task state stays; or by an operator, and nobody knows what is left of the guest."""
+    here = {"task_state": REBUILDING}
+    servers.move(conn, task.resource_id, utc(db.now(conn)), here, task_state=None, vm_state=ERROR, admin_password=None)
+
+
+REBUILD = Workflow(
+    rebuilding.REBUILD,
+    servers.RESOURCE,
+    (Step("remove", remove), Step("make", make)),
+    deadline=power.DEADLINE * 2,
+    on_failure=failed,
+    on_cancel=cancelled,
+)

@@ -1,0 +1,270 @@
+"""Resize and cold migration, confirm and revert. Reference: compute-states.md, section 4.4.
+
+schedule (claim the new place, the migration keeps the old one) → off (the guest is stopped, the server points to the
+new place) → finish (the guest is there, and started unless it was off). What fails is undone: the server is where it
+was, as it was. `args`: `migration_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import guests, migrations, placing, power, resizing, servers
+from cloudctl.compute.lifecycle import defining, storage
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import (
+    ACTIVE,
+    ERROR,
+    RESIZE_FINISH,
+    RESIZE_MIGRATING,
+    RESIZE_PREP,
+    RESIZED,
+    RESIZING,
+    REVERTING,
+    RUNNING,
+    SHUTDOWN,
+    STOPPED,
+)
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError, Conflict
+from cloudctl.network import plugging
+from cloudctl.placement import claims
+from cloudctl.placement.claims import NoValidHost
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+NO_HOST: Mapping[str, str] = {
+    migrations.RESIZE: "No valid host found for resize",
+    migrations.COLD: "No valid host found for cold migrate",
+}
+
+
+def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
+    async def schedule(ctx: Context) -> Memo:
+        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], options, ctx.now)
+        return None
+
+    async def off(ctx: Context) -> Memo:
+        migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
+        if moves(migration):
+            await storage.leave(ctx, migration.source_host)
+        await ctx.commit(go, ctx.resource_id, migration.id, ctx.now)
+        return None
+
+    async def off_again(ctx: Context) -> Memo:
+        """Of a revert: the guest leaves the new place."""
+        migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
+        await leave(ctx, migration, migration.dest_host)
+        await ctx.commit(go_back, ctx.resource_id, migration.id, ctx.now)
+        return None
+
+    def moving(kind: str) -> Workflow:
+        steps = (Step("schedule", schedule, unschedule), Step("off", off, restore), Step("finish", finish, unfinish))
+        return _workflow(kind, steps, failed, cancelled)
+
+    revert = (Step("off", off_again), Step("finish", finish_revert))
+    return (
+        moving(resizing.RESIZE),
+        moving(resizing.MIGRATE),
+        _workflow(resizing.CONFIRM, (Step("confirm", confirm),), end_failed, None),
+        _workflow(resizing.REVERT, revert, end_failed, revert_cancelled),
+    )
+
+
+def _workflow(kind: str, steps: tuple[Step, ...], on_failure: Any, on_cancel: Any) -> Workflow:
+    deadline = power.DEADLINE * 2
+    return Workflow(kind, servers.RESOURCE, steps, deadline=deadline, on_failure=on_failure, on_cancel=on_cancel)
+
+
+def moves(migration: Any) -> bool:
+    return bool(migration.dest_host != migration.source_host)
+
+
+# -- schedule
+
+
+def place(conn: Connection, server_id: str, migration_id: str, options: ComputeOptions, now: float) -> None:
+    """Claim the new place. Raises NoValidHost, CloudError, Cancelled."""
+    server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
+    if server.image_id and 0 < migration.new_flavor["disk"] < migration.old_flavor["disk"]:
+        raise CloudError("Flavor's disk is smaller than the one that the server has; a root disk cannot shrink.")
+    stays = migration.kind == migrations.RESIZE and options.allow_resize_to_same_host
+    wish = placing.wish(conn, server, () if stays else (migration.source_host,))
+    wish = evolve(
+        wish,
+        resources=placing.resources(migration.new_flavor, bool(server.image_id)),
+        extra_specs=migration.new_flavor["extra_specs"],
+        forced=None,
+        requested=migration.asked_host,
+    )
+    claims.hand_over(conn, server_id, migration_id)
+    try:
+        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    except NoValidHost:
+        raise NoValidHost(NO_HOST[migration.kind]) from None
+    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.PRE_MIGRATING, dest_host=host.name)
+    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZE_PREP}, task_state=RESIZE_MIGRATING):
+        raise Cancelled(f"server {server_id} is not {RESIZE_PREP} any more")
+
+
+async def unschedule(ctx: Context) -> None:
+    await ctx.commit(give_back, ctx.resource_id, ctx.args["migration_id"])
+
+
+def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
+    """The server holds its old place, and only that. May be repeated."""
+    if claims.holding(conn, migration_id):
+        claims.release(conn, server_id)
+        claims.hand_over(conn, migration_id, server_id)
+
+
+# -- off
+
+
+def go(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+    """Raises Cancelled."""
+    migration = migrations.get(conn, migration_id)
+    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZING}, task_state=RESIZE_FINISH):
+        raise Cancelled(f"server {server_id} is not being resized any more")
+    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.POST_MIGRATING)
+    resizing.point(conn, migration, now, forward=True)
+
+
+async def restore(ctx: Context) -> None:
+    """The guest is where it was, as it was."""
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    await ctx.write(resizing.point, migration, ctx.now, forward=False)
+    plan, bindings = await appear(ctx, migration, migration.source_host)
+    await ctx.commit(defining.plugged, bindings, plan.guest.host)
+
+
+async def appear(ctx: Context, migration: Any, host: str) -> tuple[defining.Plan, defining.Bindings]:
+    """The guest is on this host, to which its server points already; it runs unless it was off before."""
+    if moves(migration):
+        await storage.join(ctx, host)
+    server = await ctx.read(servers.get, ctx.resource_id)
+    plan = await ctx.read(defining.plan, server, ctx.drivers.image_path, is_made=True)
+    bindings = await defining.define(ctx, plan)
+    if not migration.was_stopped:
+        await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    return plan, bindings
+
+
+async def leave(ctx: Context, migration: Any, host: str) -> None:
+    """Nothing of the guest's is left on this host but the guest, which `appear` takes away with its disk."""
+    if moves(migration):
+        for port_id in await ctx.read(guests.plugged, ctx.resource_id):
+            await plugging.unplug(ctx, port_id, host)
+        await storage.leave(ctx, host)
+
+
+# -- finish
+
+
+async def finish(ctx: Context) -> Memo:
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    plan, bindings = await appear(ctx, migration, migration.dest_host)
+    if moves(migration):
+        for port_id in bindings:
+            await plugging.unplug(ctx, port_id, migration.source_host)
+    try:
+        await ctx.commit(resized, ctx.resource_id, migration, bindings, ctx.now)
+    except Conflict:
+        await defining.look_again(ctx, bindings, plan.guest.host)
+        raise
+    return None
+
+
+def resized(conn: Connection, server_id: str, migration: Any, bindings: defining.Bindings, now: float) -> None:
+    """Raises Conflict, Cancelled."""
+    defining.plugged(conn, bindings, migration.dest_host)
+    migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.FINISHED)
+    state = {"vm_state": RESIZED, "power_state": SHUTDOWN if migration.was_stopped else RUNNING}
+    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZE_FINISH}, task_state=None, **state):
+        raise Cancelled(f"server {server_id} is not being resized any more")
+
+
+async def unfinish(ctx: Context) -> None:
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+    await leave(ctx, migration, migration.dest_host)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    """The server is as it was, with a fault."""
+    now = db.now(conn)
+    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    resizing.count_one(conn, task.resource_id, now)
+    servers.fail(conn, task.resource_id, utc(now), error, task_state=None)
+
+
+def cancelled(conn: Connection, task: Task) -> None:
+    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    now = db.now(conn)
+    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    resizing.count_one(conn, task.resource_id, now)
+    servers.move(conn, task.resource_id, utc(now), {"task_state": RESIZING}, task_state=None)
+
+
+# -- confirm and revert
+
+
+async def confirm(ctx: Context) -> Memo:
+    await ctx.commit(confirmed, ctx.resource_id, ctx.args["migration_id"], ctx.now)
+    return None
+
+
+def confirmed(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+    """The share of the old place is free; the guest itself has left it before."""
+    claims.release(conn, migration_id)
+    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.CONFIRMED)
+    server = servers.get(conn, server_id)
+    vm_state = STOPPED if server.power_state == SHUTDOWN else ACTIVE
+    servers.move(conn, server_id, utc(now), {"vm_state": RESIZED}, vm_state=vm_state)
+    resizing.count_one(conn, server_id, now)
+
+
+def go_back(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+    give_back(conn, server_id, migration_id)
+    resizing.point(conn, migrations.get(conn, migration_id), now, forward=False)
+
+
+async def finish_revert(ctx: Context) -> Memo:
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    plan, bindings = await appear(ctx, migration, migration.source_host)
+    try:
+        await ctx.commit(reverted, ctx.resource_id, migration, bindings, ctx.now)
+    except Conflict:
+        await defining.look_again(ctx, bindings, plan.guest.host)
+        raise
+    return None
+
+
+def reverted(conn: Connection, server_id: str, migration: Any, bindings: defining.Bindings, now: float) -> None:
+    """Raises Conflict."""
+    defining.plugged(conn, bindings, migration.source_host)
+    migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.REVERTED)
+    off = migration.was_stopped
+    state = {"vm_state": STOPPED if off else ACTIVE, "power_state": SHUTDOWN if off else RUNNING}
+    servers.move(conn, server_id, utc(now), {"task_state": REVERTING}, task_state=None, **state)
+    resizing.count_one(conn, server_id, now)
+
+
+def end_failed(conn: Connection, task: Task, error: str) -> None:
+    """Nobody knows where the guest is: an administrator looks. What it holds of hosts it holds until it is deleted."""
+    now = db.now(conn)
+    claims.release(conn, task.args["migration_id"])
+    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    servers.fail(conn, task.resource_id, utc(now), error, task_state=None, vm_state=ERROR)
+
+
+def revert_cancelled(conn: Connection, task: Task) -> None:
+    """By a delete, whose task state stays, or by an operator."""
+    servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": REVERTING}, task_state=None, vm_state=ERROR)

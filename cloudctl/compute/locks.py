@@ -1,0 +1,38 @@
+"""Locking servers against their own users, and an administrator's word on their state.
+
+Reference: compute-states.md, section 4.12; compute.md, section 7.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl.compute import servers
+from cloudctl.errors import Forbidden
+from cloudctl.rest.call import Call
+
+OWNER, ADMIN = "owner", "admin"
+UNLOCK_ANY = "compute:servers:unlock:any"
+
+
+def lock(conn: Connection, call: Call, server_id: str, reason: str | None) -> None:
+    """A second lock by the owner changes nothing. Raises NotFound."""
+    row = servers.visible(conn, call, server_id, lock=True)
+    own = row.project_id == call.project_id and not call.may(servers.OVER_LOCK)
+    if row.locked_by and own:
+        return
+    servers.move(conn, row.id, call.now, {}, locked_by=OWNER if own else ADMIN, locked_reason=reason)
+
+
+def unlock(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Forbidden for an administrator's lock."""
+    row = servers.visible(conn, call, server_id, lock=True)
+    if row.locked_by == ADMIN and not call.may(UNLOCK_ANY):
+        raise Forbidden(f"Policy doesn't allow {UNLOCK_ANY} to be performed.")
+    servers.move(conn, row.id, call.now, {}, locked_by=None, locked_reason=None)
+
+
+def reset_state(conn: Connection, call: Call, server_id: str, vm_state: str) -> None:
+    """The server is what the administrator says, and nothing is being done to it. Raises NotFound."""
+    row = servers.visible(conn, call, server_id, lock=True)
+    servers.move(conn, row.id, call.now, {}, vm_state=vm_state, task_state=None)

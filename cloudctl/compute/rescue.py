@@ -1,0 +1,61 @@
+"""Rescue: a server runs from another image, with its own root disk beside it; and the admin password of a guest.
+
+Reference: compute.md, section 7; compute-states.md, sections 3 and 4.10.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl.compute import power, servers
+from cloudctl.compute.creation import password as new_password
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.image import images
+from cloudctl.rest.call import Call
+
+RESCUE, UNRESCUE = "compute.server.rescue", "compute.server.unrescue"
+SET_PASSWORD = "compute.server.set_password"
+
+
+def rescue(conn: Connection, call: Call, server_id: str, password: str | None, image_id: str | None) -> str:
+    """The admin password of the rescued guest. Without `image_id` it runs from the server's own image.
+
+    Raises NotFound, Conflict, Invalid.
+    """
+    row = power.placed(servers.begin(conn, call, server_id, "rescue"))
+    if not row.image_id:
+        raise Invalid(f"Cannot rescue a volume-backed instance {row.id}")
+    if image_id:
+        _check_image(conn, call, image_id)
+    chosen = password or new_password()
+    _keep(conn, call, row, chosen)
+    power.submit(conn, call, row, RESCUE, {"image_id": image_id})
+    return chosen
+
+
+def _check_image(conn: Connection, call: Call, image_id: str) -> None:
+    try:
+        image = images.visible(conn, call, image_id)
+    except NotFound:
+        raise Invalid("Can not find requested image") from None
+    if image.status != images.ACTIVE:
+        raise Invalid(f"Image {image_id} is not active.")
+
+
+def unrescue(conn: Connection, call: Call, server_id: str) -> None:
+    """Raises NotFound, Conflict."""
+    power.submit(conn, call, power.placed(servers.begin(conn, call, server_id, "unrescue")), UNRESCUE)
+
+
+def set_password(conn: Connection, call: Call, server_id: str, password: str) -> None:
+    """Raises NotFound, Conflict."""
+    row = power.placed(servers.begin(conn, call, server_id, "changePassword"))
+    _keep(conn, call, row, password)
+    power.submit(conn, call, row, SET_PASSWORD)
+
+
+def _keep(conn: Connection, call: Call, row: Any, password: str) -> None:
+    """In the server's row until the guest has it, not in the task's: those are kept for operators to read."""
+    servers.move(conn, row.id, call.now, {}, admin_password=password)

@@ -1,0 +1,131 @@
+"""Resize and cold migration: another flavor, another host, or both. Reference: compute-states.md, section 4.4.
+
+The root disk goes along and is never shrunk: after a revert a guest has the disk that it had grown to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from cloudctl.compute import flavors, migrations, networking, power, quotas, servers
+from cloudctl.compute.creation import check_size, wanted_flavor
+from cloudctl.compute.states import STOPPED
+from cloudctl.db.columns import utc
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.image import images
+from cloudctl.network import ports
+from cloudctl.placement import hosts
+from cloudctl.rest.call import Call
+
+RESIZE = "compute.server.resize"
+MIGRATE = "compute.server.migrate"
+CONFIRM = "compute.server.confirm_resize"
+REVERT = "compute.server.revert_resize"
+
+
+def resize(conn: Connection, call: Call, server_id: str, flavor_id: str, disk_config: str | None) -> None:
+    """Raises NotFound, Conflict, Invalid, OverQuota."""
+    row = _on_a_living_host(conn, servers.begin(conn, call, server_id, "resize"))
+    flavor = wanted_flavor(conn, call, flavor_id)
+    if flavor.id == row.flavor_id:
+        raise Invalid("When resizing, instances must change flavor!")
+    if row.image_id and not flavor.disk_gib and row.flavor["disk"]:
+        raise Invalid("Cannot resize to zero disk flavor.")
+    _check_image(conn, row, flavor)
+    new = {**flavors.embedded(flavor), "ephemeral": flavor.ephemeral_gib, "swap": flavor.swap_mib}
+    more_vcpus, more_memory = new["vcpus"] - row.vcpus, new["ram"] - row.memory_mib
+    quotas.take_growth(conn, row.project_id, max(0, more_vcpus), max(0, more_memory))
+    counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
+    if disk_config is not None:
+        counted["disk_config"] = disk_config
+    servers.move(conn, row.id, call.now, {}, **counted)
+    _submit(conn, call, row, RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
+
+
+def migrate(conn: Connection, call: Call, server_id: str, host: str | None) -> None:
+    """To another host, or to this one. Raises NotFound, Conflict, Invalid."""
+    row = _on_a_living_host(conn, servers.begin(conn, call, server_id, "migrate"))
+    if host is not None and hosts.named(conn, host) is None:
+        raise Invalid(f"Compute host {host[:255]} could not be found.")
+    if host == row.host:
+        raise Invalid("The target host can't be the same one.")
+    same = {"new_flavor_id": row.flavor_id, "new_flavor": row.flavor, "asked_host": host}
+    _submit(conn, call, row, MIGRATE, migrations.COLD, **same)
+
+
+def confirm(conn: Connection, call: Call, server_id: str) -> None:
+    """The old place is given up. Raises NotFound, Conflict."""
+    row = servers.allowed(conn, call, server_id, "confirmResize", lock=True)
+    found = migrations.take(conn, row.id, call.now, migrations.CONFIRMING)
+    power.submit(conn, call, row, CONFIRM, {"migration_id": found.id})
+
+
+def revert(conn: Connection, call: Call, server_id: str) -> None:
+    """Back to the old place and flavor. Raises NotFound, Conflict."""
+    row = servers.begin(conn, call, server_id, "revertResize")
+    found = migrations.take(conn, row.id, call.now, migrations.REVERTING)
+    power.submit(conn, call, row, REVERT, {"migration_id": found.id})
+
+
+def _on_a_living_host(conn: Connection, row: Row[Any]) -> Row[Any]:
+    power.placed(row)
+    host = hosts.named(conn, row.host)
+    if host is None or not hosts.is_alive(host):
+        raise Conflict("Service is unavailable at this time.")
+    return row
+
+
+def _check_image(conn: Connection, row: Row[Any], flavor: Row[Any]) -> None:
+    if not row.image_id:
+        return
+    try:
+        image = images.get(conn, row.image_id)
+    except NotFound:
+        # The server has outlived it; its disk is what counts.
+        return
+    check_size(image, flavor.memory_mib, flavor.disk_gib)
+
+
+def _submit(conn: Connection, call: Call, row: Row[Any], kind: str, migration_kind: str, **values: Any) -> None:
+    migration_id = migrations.add(
+        conn,
+        call.now,
+        server_id=row.id,
+        kind=migration_kind,
+        source_host=row.host,
+        old_flavor_id=row.flavor_id,
+        old_flavor=row.flavor,
+        was_stopped=row.vm_state == STOPPED,
+        user_id=call.user_id,
+        project_id=row.project_id,
+        **values,
+    )
+    power.submit(conn, call, row, kind, {"migration_id": migration_id})
+
+
+# -- what the workflows write
+
+
+def point(conn: Connection, migration: Row[Any], now: float, *, forward: bool) -> None:
+    """The server and its ports are at the new place with the new flavor, or at the old ones. May be repeated."""
+    host = hosts.named(conn, migration.dest_host if forward else migration.source_host)
+    if host is None:
+        raise Conflict("Service is unavailable at this time.")
+    flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id
+    flavor = migration.new_flavor if forward else migration.old_flavor
+    servers.move(
+        conn, migration.server_id, utc(now), {}, host=host.name, zone=host.zone, flavor_id=flavor_id, flavor=flavor
+    )
+    for row in networking.of_server(conn, migration.server_id):
+        # One that its owner has deleted does not keep the server from going on.
+        if ports.find(conn, row.port_id) is not None:
+            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
+
+
+def count_one(conn: Connection, server_id: str, now: float) -> None:
+    """Only the flavor that the server has counts for the quota from now on."""
+    row = servers.find(conn, server_id)
+    if row is not None and row.deleted_at is None:
+        servers.move(conn, server_id, utc(now), {}, vcpus=row.flavor["vcpus"], memory_mib=row.flavor["ram"])

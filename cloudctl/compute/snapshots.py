@@ -1,0 +1,86 @@
+"""Images of servers. Reference: compute.md, section 7 (createImage); compute-states.md, section 4.11."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.compute import power, quotas, servers
+from cloudctl.db.columns import new_id, utc
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.image import images, properties
+from cloudctl.image.images import NewImage
+from cloudctl.rest.call import Call
+from cloudctl.tasks import queue
+
+CREATE_IMAGE = "compute.server.create_image"
+# What an image says of its own bytes, and what it does not pass on to an image of a server that was made of it.
+NOT_INHERITED = frozenset({"cache_in_nova", "bittorrent", "block_device_mapping", "bdm_v2", "root_device_name"})
+NOT_INHERITED_PREFIXES = ("img_signature", "os_glance_", "cinder_encryption_key")
+
+
+def create_image(conn: Connection, call: Call, server_id: str, name: str, metadata: Mapping[str, str]) -> str:
+    """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, OverQuota."""
+    row = power.placed(servers.begin(conn, call, server_id, "createImage"))
+    if not row.image_id:
+        raise Invalid(f"Instance {row.id} boots from a volume: it has no root disk to make an image of.")
+    quotas.check_metadata(conn, row.project_id, len(metadata))
+    image_id = images.create(conn, _new(conn, call, row, name, metadata), call.now)
+    power.submit(conn, call, row, CREATE_IMAGE, {"image_id": image_id})
+    return image_id
+
+
+def _new(conn: Connection, call: Call, row: Any, name: str, metadata: Mapping[str, str]) -> NewImage:
+    of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
+    try:
+        base: Any = images.get(conn, row.image_id)
+    except NotFound:
+        # The server has outlived its image.
+        base = None
+    inherited = {
+        key: value
+        for key, value in of_base.items()
+        if key not in NOT_INHERITED and not key.startswith(NOT_INHERITED_PREFIXES)
+    }
+    return NewImage(
+        owner=row.project_id,
+        name=name,
+        id=new_id(),
+        visibility=images.PRIVATE,
+        container_format="bare",
+        # What it will be is known once the disk is copied.
+        disk_format=base.disk_format if base is not None else None,
+        min_disk=row.flavor["disk"],
+        min_ram=base.min_ram if base is not None else 0,
+        properties={
+            **inherited,
+            "image_type": "snapshot",
+            "instance_uuid": row.id,
+            "user_id": call.user_id,
+            "owner_id": row.project_id,
+            "image_location": "snapshot",
+            "image_state": "available",
+            "base_image_ref": row.image_id,
+            "boot_roles": ",".join(sorted(call.identity.roles)),
+            **metadata,
+        },
+    )
+
+
+def discard(conn: Connection, image_id: str) -> None:
+    """The image does not come about: nothing is left of it, nor of what was written for it. May be repeated."""
+    now = db.now(conn)
+    try:
+        image = images.get(conn, image_id, lock=True)
+    except NotFound:
+        # Deleted by its user, perhaps before the file was written.
+        queue.submit_once(conn, images.DELETE, image_id, resource_type=images.RESOURCE, now=now)
+        return
+    if image.protected:
+        # By its user, in the meantime: it stays, as an image without data.
+        images.move(conn, image_id, images.SAVING, images.QUEUED, utc(now))
+        return
+    images.remove(conn, image, now)

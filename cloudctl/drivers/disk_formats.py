@@ -1,0 +1,104 @@
+"""Files with disks in them: what QEMU calls their formats, and which ones may be given to it at all.
+
+An image comes from a user. Some formats let it name other files, which QEMU would open with this process's rights: a
+qcow2 its backing file or its data file, a VMDK its parent or its extents. So the start of the file is looked at before
+QEMU sees it, and QEMU is always told the format, never asked to guess it: what is raw to us could be a qcow2 by its
+bytes. Sources: QEMU's docs/interop/qcow2.rst, VMware's «Virtual Disk Format 5.0».
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.specs import ImageSource
+
+QEMU_FORMATS: Mapping[str, str] = {
+    "raw": "raw",
+    "iso": "raw",
+    "ami": "raw",
+    "ari": "raw",
+    "aki": "raw",
+    "qcow2": "qcow2",
+    "vdi": "vdi",
+    "vhd": "vpc",
+    "vhdx": "vhdx",
+    "vmdk": "vmdk",
+}
+"""Disk format of an image → format of QEMU. The others cannot be read."""
+
+HEAD = 1 << 17  # bytes of a file that are looked at; descriptors of VMDK are in there
+SECTOR = 512
+
+QCOW2_MAGIC = b"QFI\xfb"
+EXTERNAL_DATA = 1 << 2  # among qcow2's incompatible features
+VMDK_MAGIC = b"KDMV"
+
+
+@frozen
+class Qcow2Header:
+    """What the first bytes of a qcow2 say."""
+
+    size_bytes: int
+    backing_file: bool
+    data_file: bool
+
+
+def qcow2_header(head: bytes) -> Qcow2Header:
+    """Raises ValueError if this is not the start of a qcow2 of version 2 or 3."""
+    if len(head) < 72 or not head.startswith(QCOW2_MAGIC):
+        raise ValueError("it does not begin as a qcow2")
+    version, backing_offset = struct.unpack_from(">IQ", head, 4)
+    if version not in (2, 3) or (version == 3 and len(head) < 104):
+        raise ValueError(f"it is no qcow2 of version 2 or 3, but {version}")
+    (size_bytes,) = struct.unpack_from(">Q", head, 24)
+    features = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
+    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA))
+
+
+def objection(format: str, head: bytes) -> str | None:
+    """Why a user's file of this QEMU format must not be opened; None if it may be. `head`: its first `HEAD` bytes."""
+    if format == "qcow2":
+        try:
+            header = qcow2_header(head)
+        except ValueError as error:
+            return str(error)
+        return "it refers to another file" if header.backing_file or header.data_file else None
+    if format == "vmdk":
+        return _vmdk_objection(head)
+    return None
+
+
+def _vmdk_objection(head: bytes) -> str | None:
+    if len(head) < SECTOR or not head.startswith(VMDK_MAGIC):
+        return "it is no sparse VMDK of one file"
+    capacity, _grain, descriptor, length = struct.unpack_from("<4Q", head, 12)
+    if not capacity:
+        # Then QEMU takes the extents from the descriptor, and these can be any files.
+        return "it refers to another file"
+    if (descriptor + length) * SECTOR > len(head):
+        return "its descriptor is not at its start"
+    text = head[: (descriptor + length) * SECTOR].lower()
+    return "it refers to another file" if b"parentfilenamehint" in text else None
+
+
+def format_of(image: ImageSource) -> str:
+    """What QEMU calls the format of the image's file, once it is safe to open.
+
+    Reads the start of the file. Raises Unfit: no such format, not readable, or it refers to other files.
+    """
+    format = QEMU_FORMATS.get(image.disk_format)
+    if format is None or image.path is None:
+        raise Unfit(f"image {image.id} is {image.disk_format!r}; disks are made from {', '.join(QEMU_FORMATS)}")
+    try:
+        with Path(image.path).open("rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise Unfit(f"image {image.id} cannot be read: {error.strerror}") from error
+    if reason := objection(format, head):
+        raise Unfit(f"image {image.id} cannot be used as {image.disk_format}: {reason}")
+    return format

@@ -1,0 +1,33 @@
+"""Locks by key, for drivers: two calls for the same object take turns, calls for different ones do not wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from attrs import define, field
+from twisted.internet.defer import DeferredLock
+
+
+@define(eq=False)
+class Locks:
+    """A lock is made when it is first wanted, and forgotten when nobody holds it or waits for it."""
+
+    _locks: dict[tuple[str, ...], DeferredLock] = field(factory=dict)
+
+    @asynccontextmanager
+    async def hold(self, *key: str) -> AsyncIterator[None]:
+        """Wait for the lock of this key and have it meanwhile. It cannot be taken twice by the same call."""
+        lock = self._locks.setdefault(key, DeferredLock())
+        await lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+            if not lock.locked:
+                self._locks.pop(key, None)
+
+    @property
+    def held(self) -> frozenset[tuple[str, ...]]:
+        """The keys that somebody holds."""
+        return frozenset(self._locks)

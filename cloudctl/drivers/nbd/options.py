@@ -1,0 +1,58 @@
+"""What an operator can set: the table `[driver.volume.nbd]` of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+from attrs.validators import ge, gt
+
+
+def endpoint(text: str) -> tuple[str, str]:
+    """Host and port of "192.0.2.1:10809" or "[2001:db8::1]:10809". Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is no address:port")
+    return host, port
+
+
+def _is_endpoint(_instance: object, _attribute: object, value: str) -> None:
+    if value:
+        endpoint(value)
+
+
+@frozen
+class Config:
+    """`[driver.volume.nbd]`"""
+
+    # Where the volumes are kept, of one cloud only. Empty: in the driver's own state directory.
+    directory: str = ""
+    # Where hosts reach the daemon: "address:port" of this machine. Whoever reaches it can use every connected volume,
+    # so it must be a network of the hosts only. Empty: a UNIX socket, for hosts that are all on this machine.
+    listen: str = field(default="", validator=_is_endpoint)
+    # Where sockets and the process id live. The paths of sockets are limited to 107 bytes, so it must be short.
+    runtime_dir: Path = Path("/run/cloudctl")
+    # How many times the size of the file system may be promised. Volumes take up room only as they are written.
+    overcommit: float = field(default=20.0, validator=ge(1.0))
+    # Seconds until a copy of a volume or an image is given up.
+    copy_timeout: float = field(default=3600.0, validator=gt(0))
+    # Seconds until an answer of the daemon is given up.
+    answer_timeout: float = field(default=20.0, validator=gt(0))
+    # Seconds between attempts to start a daemon that has ended, as long as they fail.
+    retry_seconds: float = field(default=2.0, validator=gt(0))
+    # Write what would be changed to the log, and change nothing.
+    dry_run: bool = False
+
+
+def server(listen: str, socket: Path) -> Mapping[str, Any]:
+    """The daemon's address as QEMU's SocketAddress."""
+    if not listen:
+        return {"type": "unix", "path": str(socket)}
+    host, port = endpoint(listen)
+    return {"type": "inet", "host": host, "port": port}

@@ -1,0 +1,26 @@
+"""Bandwidth limits as rules of `table bridge`, which sees a port's frames one by one: what is too much is dropped.
+
+nftables always lets through at once what the rate allows in a second; a burst is what may come on top of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.specs import BandwidthLimit
+
+BYTES = 125  # of 1000 bits
+
+
+def rules(limits: Iterable[BandwidthLimit]) -> dict[str, list[str]]:
+    """By direction, as the guest sees it: for the start of the chain of what comes from it, or goes to it."""
+    found: dict[str, list[str]] = {"egress": [], "ingress": []}
+    for limit in limits:
+        if limit.direction not in found or limit.max_kbps <= 0 or limit.max_burst_kbit < 0:
+            raise Unfit(f"no bandwidth limit: {limit}")
+        rate = limit.max_kbps * BYTES
+        more = limit.max_burst_kbit * BYTES - rate
+        burst = f" burst {more} bytes" if more > 0 else ""
+        found[limit.direction].append(f"limit rate over {rate} bytes/second{burst} drop")
+    return found

@@ -1,0 +1,66 @@
+"""What an operator can set: the table `[driver.network.netns]` of the configuration."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv4Network
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+from attrs import field, frozen
+
+from cloudctl.drivers.netns.names import LINK_NAME_LIMIT, SHORT
+
+PREFIX_LIMIT = LINK_NAME_LIMIT - SHORT - 1
+
+
+def _prefix(_instance: object, _attribute: object, value: str) -> None:
+    if not re.fullmatch(rf"[a-z][a-z0-9]{{0,{PREFIX_LIMIT - 1}}}", value):
+        raise ValueError(f"{value!r} is not 1 to {PREFIX_LIMIT} of a-z and 0-9, a letter first")
+
+
+def _names(pattern: str, what: str) -> Any:
+    def check(_instance: object, _attribute: object, value: dict[str, str]) -> None:
+        if wrong := [name for name in value.values() if not re.fullmatch(pattern, name)]:
+            raise ValueError(f"no {what}: {', '.join(map(repr, wrong))}")
+
+    return check
+
+
+def _ipv4_network(_instance: object, _attribute: object, value: str) -> None:
+    try:
+        IPv4Network(value)
+    except (AddressValueError, ValueError) as error:
+        raise ValueError(f"{value!r} is no IPv4 network: {error}") from None
+
+
+def _positive(_instance: object, _attribute: object, value: int) -> None:
+    if value <= 0:
+        raise ValueError(f"{value} is not positive")
+
+
+@frozen
+class Config:
+    """`[driver.network.netns]`"""
+
+    # Host → its network namespace; "" is this machine's own. The same as the hypervisor driver's. A namespace that is
+    # missing is made. The first host carries DHCP, metadata and routers. Empty: this machine under its own name.
+    hosts: dict[str, str] = field(factory=dict, validator=_names(r"[A-Za-z0-9._-]{0,64}", "network namespace"))
+    # Physical network → the bridge that leads there, on every host that has ports of it. It is never made or removed.
+    physical_networks: dict[str, str] = field(
+        factory=dict, validator=_names(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LINK_NAME_LIMIT - 1}}}", "bridge")
+    )
+    # Where several hosts have their addresses for VXLAN, in the order of `hosts`.
+    underlay: str = field(default="198.18.0.0/24", validator=_ipv4_network)
+    lease_seconds: int = field(default=86400, validator=_positive)  # of addresses given by DHCP
+    # What dnsmasq reads, for as long as the machine is up. Readable by all, since dnsmasq drops its privileges.
+    runtime_dir: Path = Path("/run/cloudctl")
+    # Of the names of all links, namespaces and tables. Several clouds on one machine need different ones.
+    prefix: str = field(default="cc", validator=_prefix)
+    dry_run: bool = False  # write to the log what would be changed, and change nothing
+
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """Host → network namespace."""
+        return self.hosts or {gethostname(): ""}

@@ -1,0 +1,347 @@
+"""The network driver `netns`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from ipaddress import IPv4Network
+from typing import Any
+
+from attrs import define, evolve, field
+from twisted.logger import Logger
+from twisted.web.resource import IResource
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import DriverError, InUse, UnknownHost, UnknownNetwork, UnknownPort, Unusable
+from cloudctl.drivers.interfaces import IGuestMetadata, INetworkBackend, IRouters, ISecurityGroups
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.netns import flows, links, rules, spoofing, underlay
+from cloudctl.drivers.netns.config import Config
+from cloudctl.drivers.netns.dnsmasq import Dnsmasq
+from cloudctl.drivers.netns.hosts import Host
+from cloudctl.drivers.netns.kernel import Kernel
+from cloudctl.drivers.netns.metadata import MetadataService
+from cloudctl.drivers.netns.names import Names, read
+from cloudctl.drivers.netns.records import Network, Port, Records, free_index, records
+from cloudctl.drivers.netns.routers import Routers
+from cloudctl.drivers.netns.underlay import Underlay
+from cloudctl.drivers.programs import Programs, require
+from cloudctl.drivers.specs import (
+    DriverResources,
+    NetworkInventory,
+    NetworkSpec,
+    PortBinding,
+    PortSpec,
+    PortState,
+    RouterSpec,
+    SecurityGroupSpec,
+)
+
+__all__ = ["Config", "NetnsBackend", "create"]
+
+PROGRAMS = ("ip", "bridge", "nft", "conntrack", "sysctl", "dnsmasq")
+
+_log = Logger()
+
+
+def create(config: Config, resources: DriverResources) -> NetnsBackend:
+    names = Names(config.prefix)
+    kernel = Kernel(Programs(resources.reactor, resources.clock, config.dry_run))
+    namespaces = config.namespaces
+    addresses = underlay.addresses(config.underlay, namespaces)
+    # A dry run must leave no wish behind that a later real one would fulfil.
+    held = records(None if config.dry_run else resources.state_dir)
+    joined = Underlay(kernel, names, namespaces, IPv4Network(config.underlay), addresses)
+    hosts = {
+        name: Host(name, namespace, kernel, names, held, addresses, config.physical_networks, joined.ensure)
+        for name, namespace in namespaces.items()
+    }
+    first = next(iter(hosts.values()))
+    return NetnsBackend(
+        config=config,
+        resources=resources,
+        kernel=kernel,
+        names=names,
+        records=held,
+        hosts=hosts,
+        dnsmasq=Dnsmasq(kernel, resources.clock, config.runtime_dir / config.prefix, config.lease_seconds),
+        routers=Routers(kernel, names, held, first),
+        metadata=MetadataService(resources.reactor),
+    )
+
+
+@implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
+@define(eq=False)
+class NetnsBackend:
+    """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""
+
+    config: Config
+    resources: DriverResources
+    kernel: Kernel
+    names: Names
+    records: Records
+    hosts: dict[str, Host]
+    dnsmasq: Dnsmasq
+    routers: Routers
+    metadata: MetadataService
+    _fulfilled: dict[str, NetworkSpec] = field(factory=dict)  # networks, by this process
+    _restored: bool = False
+    _locks: Locks = field(factory=Locks)
+
+    async def check(self) -> None:
+        require(*PROGRAMS)
+        if self.resources.reactor is None:
+            raise Unusable("it runs programs, which needs a reactor")
+        if self.config.dry_run:
+            return
+        if os.geteuid() != 0:
+            raise Unusable("it changes the kernel's networks, which only root may")
+        if not os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
+            raise Unusable(
+                "the kernel module br_netfilter is not loaded; security groups need it: modprobe br_netfilter"
+            )
+        try:
+            self.config.runtime_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unusable(f"cannot write its runtime_dir {self.config.runtime_dir}: {error.strerror}") from error
+
+    async def close(self) -> None:
+        await self.metadata.close()
+
+    # -- what there is
+
+    async def inventory(self) -> NetworkInventory:
+        await self._restore()
+        namespaces = self.kernel.namespaces()
+        return NetworkInventory(
+            networks=tuple(self.names.networks_among(namespaces)),
+            ports=tuple(await self._ports()),
+            routers=tuple(self.names.routers_among(namespaces)),
+            security_groups=tuple(sorted(self.records.groups.rows)),
+        )
+
+    async def observe_port(self, id: str) -> PortState:
+        await self._restore()
+        for port in await self._ports():
+            if port.id == id:
+                return port
+        raise UnknownPort(id)
+
+    async def _ports(self) -> list[PortState]:
+        """As the kernel has them, sorted by id."""
+        seen: dict[str, dict[str, bool]] = {}
+        networks: dict[str, str] = {}
+        for host in self.hosts.values():
+            found = await host.links()
+            for id, up in links.plugged(self.names, found).items():
+                seen.setdefault(id, {})[host.name] = up
+                networks[id] = self._network_of(id, found)
+        return [
+            PortState(id, networks[id], tuple(sorted(where)), up=any(where.values()))
+            for id, where in sorted(seen.items())
+        ]
+
+    def _network_of(self, port_id: str, found: links.Found) -> str:
+        port = self.records.ports.get(port_id)
+        if port is not None:
+            return port.spec.network_id
+        # Not ours to know any more: its bridge says it, unless that is the operator's.
+        master = found[self.names.tap(port_id)].master or ""
+        return read(found[master].alias) if master in found else ""
+
+    # -- networks
+
+    async def ensure_network(self, spec: NetworkSpec) -> None:
+        await self._restore()
+        self.routers.host.segment(spec)  # raises Unfit
+        self.dnsmasq.arguments(spec)
+        async with self._locks.hold("network", spec.id):
+            kept = self.records.networks.get(spec.id)
+            index = kept.index if kept else free_index(each.index for each in self.records.networks.values())
+            self.records.networks.put(spec.id, Network(spec, index))
+            if not self._is_fulfilled(spec):
+                await self._fulfil(spec)
+        if kept is not None and kept.spec.subnets != spec.subnets:
+            for router in self.records.routers.values():
+                if router.gateway is not None and router.gateway.network_id == spec.id:
+                    await self.ensure_router(router)
+
+    def _is_fulfilled(self, spec: NetworkSpec) -> bool:
+        """Compute asks for the network of each port that it plugs: that must cost nothing."""
+        there = self.kernel.has_namespace(self.names.network_namespace(spec.id))
+        return there and self._fulfilled.get(spec.id) == spec and self.dnsmasq.runs(spec)
+
+    async def _fulfil(self, spec: NetworkSpec) -> None:
+        namespace = self.names.network_namespace(spec.id)
+        if not self.kernel.has_namespace(namespace):
+            # What listens is in one of the same name that somebody took away.
+            await self.metadata.ensure_absent(spec.id)
+            await self.kernel.ensure_namespace(namespace)
+        for host in self._hosts_of(spec.id):
+            await host.ensure(spec.id)
+        if self.routers.host.segment(spec).served:
+            await self.kernel.batch(namespace, links.service_lines(spec))
+            await self.dnsmasq.ensure(spec, namespace, [port.spec for port in self.records.ports_of(spec.id)])
+            self._listen(spec)
+        self._fulfilled[spec.id] = spec
+
+    def _hosts_of(self, network_id: str) -> list[Host]:
+        having = self.records.hosts_of(network_id)
+        return [host for host in self.hosts.values() if host.carries_namespaces or host.name in having]
+
+    async def ensure_network_absent(self, id: str) -> None:
+        await self._restore()
+        async with self._locks.hold("network", id):
+            if self.records.ports_of(id):
+                raise InUse(f"network {id} has ports")
+            if any(id == leg.network_id for router in self.records.routers.values() for leg in _legs(router)):
+                raise InUse(f"network {id} has routers")
+            self._fulfilled.pop(id, None)
+            self.records.networks.delete(id)
+            await self.metadata.ensure_absent(id)
+            await self.dnsmasq.ensure_absent(id)
+            for host in self.hosts.values():
+                await host.ensure_links_absent([self.names.service(id), self.names.tunnel(id), self.names.bridge(id)])
+            await self.kernel.remove_namespace(self.names.network_namespace(id))
+
+    # -- ports
+
+    async def ensure_port(self, port: PortSpec, host: str) -> PortBinding:
+        await self._restore()
+        where = self.hosts.get(host)
+        if where is None:
+            raise UnknownHost(host)
+        rules.check_port(port)
+        async with self._locks.hold("port", port.id):
+            network = self.records.networks.get(port.network_id)
+            if network is None:
+                raise UnknownNetwork(port.network_id)
+            kept = self.records.ports.get(port.id)
+            index = kept.index if kept else free_index(each.index for each in self.records.ports.values())
+            hosts = tuple(sorted({host, *(kept.hosts if kept else ())}))
+            self.records.ports.put(port.id, Port(evolve(port, binding=None), hosts, index))
+            await self.dnsmasq.ensure_port(port, network.spec, self.names.network_namespace(port.network_id))
+            await self._ensure_hosts(port.network_id, port.id)
+            if kept is not None and flows.port_narrowed(kept.spec, port):
+                await self._forget_flows(kept.spec)
+        details = {"tap": self.names.tap(port.id), "namespace": where.namespace}
+        return {"vif_type": "tap", "vif_details": details}
+
+    async def _ensure_hosts(self, *ids: str) -> None:
+        """All hosts: a port's addresses are in the rules of every host with a group that lets them in.
+
+        Raises what kept these networks and ports from being made.
+        """
+        for host in self.hosts.values():
+            await host.ensure(*ids)
+
+    async def _forget_flows(self, *ports: PortSpec) -> None:
+        """Connections of these ports, as they were."""
+        lines = [
+            line
+            for port in ports
+            for line in flows.forget_lines(flows.zones(self.records, port), spoofing.addresses(port))
+        ]
+        for host in self.hosts.values():
+            await host.forget_flows(lines)
+
+    async def ensure_port_absent(self, id: str, host: str | None = None) -> None:
+        await self._restore()
+        if host is not None and host not in self.hosts:
+            return
+        async with self._locks.hold("port", id):
+            kept = self.records.ports.get(id)
+            if kept is not None:
+                left = tuple(each for each in kept.hosts if host not in (None, each))
+                if left:
+                    self.records.ports.put(id, evolve(kept, hosts=left))
+                else:
+                    self.records.ports.delete(id)
+                    namespace = self.names.network_namespace(kept.spec.network_id)
+                    await self.dnsmasq.ensure_port_absent(id, kept.spec.network_id, namespace)
+            for each in self.hosts.values():
+                leaves = host in (None, each.name)
+                await each.ensure_links_absent([self.names.tap(id)] if leaves else [])
+            if kept is not None and self.records.ports.get(id) is None:
+                # Its addresses may be another's soon.
+                await self._forget_flows(kept.spec)
+
+    # -- routers
+
+    async def ensure_router(self, spec: RouterSpec) -> None:
+        await self._restore()
+        async with self._locks.hold("router", spec.id):
+            self.routers.check(spec)
+            self.records.routers.put(spec.id, spec)
+            await self.routers.ensure(spec)
+
+    async def ensure_router_absent(self, id: str) -> None:
+        await self._restore()
+        async with self._locks.hold("router", id):
+            self.records.routers.delete(id)
+            await self.routers.ensure_absent(id)
+
+    # -- security groups
+
+    async def ensure_security_group(self, spec: SecurityGroupSpec) -> None:
+        await self._restore()
+        rules.check_group(spec)
+        kept = self.records.groups.get(spec.id)
+        self.records.groups.put(spec.id, spec)
+        ports = self.records.ports_in(spec.id)
+        # Also if nothing has changed: the answer to an earlier call may have been lost half way.
+        if ports:
+            await self._ensure_hosts()
+        if kept is not None and flows.group_narrowed(kept, spec):
+            await self._forget_flows(*(port.spec for port in ports))
+
+    async def ensure_security_group_absent(self, id: str) -> None:
+        await self._restore()
+        if self.records.ports_in(id):
+            raise InUse(f"security group {id} has ports")
+        self.records.groups.delete(id)
+
+    # -- metadata
+
+    async def serve_guest_metadata(self, site_of: Callable[[str], IResource]) -> None:
+        self.metadata.site_of = site_of
+        await self._restore()
+        for network in self.records.networks.values():
+            self._listen(network.spec)
+
+    def _listen(self, spec: NetworkSpec) -> None:
+        namespace = self.names.network_namespace(spec.id)
+        served = self.routers.host.segment(spec).served and self.kernel.has_namespace(namespace)
+        if served and not self.config.dry_run:
+            self.metadata.ensure(spec.id, namespace)
+
+    # -- after a start
+
+    async def _restore(self) -> None:
+        """Once: what was wanted before this process began is there again, whatever became of it meanwhile.
+
+        What cannot be made is left to the next call for it, which raises the reason.
+        """
+        async with self._locks.hold("restore"):
+            if not self._restored:
+                await self._restore_all()
+                self._restored = True
+
+    async def _restore_all(self) -> None:
+        self.records.load()
+        for network in self.records.networks.values():
+            await self.kernel.ensure_namespace(self.names.network_namespace(network.spec.id))
+        for kept in self.records.networks.values():
+            await self._attempt("network", kept.spec.id, self._fulfil, kept.spec)
+        for router in self.records.routers.values():
+            await self._attempt("router", router.id, self.routers.ensure, router)
+
+    async def _attempt(self, kind: str, id: str, ensure: Callable[[Any], Any], spec: Any) -> None:
+        try:
+            await ensure(spec)
+        except DriverError as error:
+            _log.error("cannot restore {kind} {id}: {error}", kind=kind, id=id, error=error)
+
+
+def _legs(router: RouterSpec) -> list[Any]:
+    return [*router.interfaces, *((router.gateway,) if router.gateway else ())]

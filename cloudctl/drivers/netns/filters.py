@@ -1,0 +1,91 @@
+"""Security groups as rules of `table inet`: a chain for each group and direction, and one for each port that uses them.
+
+A chain decides alone: `accept` ends its direction, and what no group accepts is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.netns.checked import network
+from cloudctl.drivers.netns.names import METADATA_ADDRESS
+from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
+
+ICMP, ICMPV6 = 1, 58
+PROTOCOLS = {
+    "ah": 51, "dccp": 33, "egp": 8, "esp": 50, "gre": 47, "icmp": ICMP, "icmpv6": ICMPV6, "igmp": 2, "ipip": 4,
+    "ipv6-encap": 41, "ipv6-frag": 44, "ipv6-icmp": ICMPV6, "ipv6-nonxt": 59, "ipv6-opts": 60, "ipv6-route": 43,
+    "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
+}  # fmt: skip
+ANY = (None, "", "any", "ip", "hopopt", "0")
+WITH_PORTS = {PROTOCOLS[name] for name in ("tcp", "udp", "sctp", "dccp", "udplite")}
+
+# What every port may do whatever its groups say: ask for its address, and find its neighbours.
+ALWAYS = {
+    "egress": [
+        "udp sport 68 udp dport 67 accept",
+        "udp sport 546 udp dport 547 accept",
+        "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, 143 } accept",
+    ],
+    "ingress": [
+        f"ip saddr {METADATA_ADDRESS} udp sport 67 udp dport 68 accept",
+        "udp sport 547 udp dport 546 accept",
+        "icmpv6 type { mld-listener-query, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept",
+    ],
+}
+# Answers to what was accepted once. Packets that conntrack cannot make sense of belong to nothing.
+STATEFUL = ["ct state established,related accept", "ct state invalid drop"]
+
+
+def port_rules(direction: str, jumps: Iterable[str], stateful: bool) -> list[str]:
+    """Of one port; `jumps` lead to the chains of its groups."""
+    return [*ALWAYS[direction], *(STATEFUL if stateful else ()), *jumps, "drop"]
+
+
+def group_rules(group: SecurityGroupSpec, direction: str, members: Callable[[str], str]) -> list[str]:
+    """Of one group; `members` gives the name of a remote group's set, without its «_v4» or «_v6». Raises Unfit."""
+    return [f"{_matches(rule, members)} accept" for rule in group.rules if rule.direction == direction]
+
+
+def _matches(rule: SecurityGroupRule, members: Callable[[str], str]) -> str:
+    version = 6 if rule.ethertype.lower() == "ipv6" else 4
+    words = [f"meta nfproto ipv{version}"]
+    family, side = ("ip6" if version == 6 else "ip"), ("saddr" if rule.direction == "ingress" else "daddr")
+    if rule.remote_group_id is not None:
+        words.append(f"{family} {side} @{members(rule.remote_group_id)}_v{version}")
+    elif rule.remote_prefix is not None:
+        prefix = network(rule.remote_prefix)
+        if prefix.version != version:
+            raise Unfit(f"{rule.remote_prefix} is not of {rule.ethertype}")
+        if prefix.prefixlen:
+            words.append(f"{family} {side} {prefix}")
+    number = protocol(rule.protocol, version)
+    if number is not None:
+        words += [f"meta l4proto {number}", *_within(rule, number)]
+    return " ".join(words)
+
+
+def protocol(name: str | None, version: int) -> int | None:
+    """Its number; None for any. `icmp` is that of the IP version. Raises Unfit."""
+    if name in ANY:
+        return None
+    assert name is not None, "None is any"
+    number = int(name) if name.isdecimal() else PROTOCOLS.get(name.lower())
+    if number is None or number > 255:
+        raise Unfit(f"{name!r} is no protocol")
+    return ICMPV6 if number == ICMP and version == 6 else number
+
+
+def _within(rule: SecurityGroupRule, number: int) -> list[str]:
+    """Of ports; of ICMP, whose type and code stand in their places."""
+    low, high = rule.port_range_min, rule.port_range_max
+    if number in (ICMP, ICMPV6):
+        name = "icmp" if number == ICMP else "icmpv6"
+        words = [] if low is None else [f"{name} type {low}"]
+        return words if high is None or low is None else [*words, f"{name} code {high}"]
+    if number not in WITH_PORTS or (low is None and high is None):
+        return []
+    low = 0 if low is None else low
+    high = low if high is None else high
+    return [f"th dport {low}" if low == high else f"th dport {low}-{high}"]

@@ -1,0 +1,52 @@
+"""Connections that conntrack remembers. Those that a rule once let in go on without it, so when rules become narrower
+the connections are forgotten: whichever the new rules let through is taken up again by its next packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cloudctl.drivers.netns.checked import networks_of
+from cloudctl.drivers.netns.records import Records
+from cloudctl.drivers.netns.spoofing import addresses
+from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
+
+
+def port_narrowed(old: PortSpec, new: PortSpec | None) -> bool:
+    """Something that could reach the port, or be reached by it, may not any more; None: the port is gone."""
+    if new is None or (new.port_security and not old.port_security):
+        return True
+    lost_addresses = set(addresses(old)) - set(addresses(new))
+    return bool(lost_addresses or set(old.security_groups) - set(new.security_groups))
+
+
+def group_narrowed(old: SecurityGroupSpec, new: SecurityGroupSpec) -> bool:
+    return bool(set(old.rules) - set(new.rules))
+
+
+def zones(records: Records, port: PortSpec) -> set[int]:
+    """Where connections of the port are tracked: in its own network's zone, and, since the port counts as a member of
+    its groups, in those of all ports with rules for members.
+    """
+    referring = {
+        group.id
+        for group in records.groups.rows.values()
+        if any(rule.remote_group_id in port.security_groups for rule in group.rules)
+    }
+    networks = {port.network_id}
+    for each in records.ports.rows.values():
+        if not referring.isdisjoint(each.spec.security_groups):
+            networks.add(each.spec.network_id)
+    return {records.networks.rows[id].index for id in networks if id in records.networks.rows}
+
+
+def forget_lines(zones: Iterable[int], of: Iterable[str]) -> list[str]:
+    """For `conntrack -R -`: all connections from and to these addresses and CIDRs."""
+    known = list(of)
+    return [
+        f"-D -f ipv{version} -w {zone} {side} {each}"
+        for zone in sorted(zones)
+        for version in (4, 6)
+        for each in networks_of(known, version)
+        for side in ("-s", "-d")
+    ]

@@ -1,0 +1,226 @@
+"""One host: its links and its rules follow from the records, whichever of them has changed.
+
+A turn looks at what is there and does what is missing: one `ip -batch -` and one `nft -f -` for all changes since the
+last. Calls that come while a turn runs share the next one, so many ports at once take few turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.netns import links, rules, spoofing
+from cloudctl.drivers.netns.kernel import Kernel
+from cloudctl.drivers.netns.links import Found, Segment
+from cloudctl.drivers.netns.names import Names
+from cloudctl.drivers.netns.records import Network, Records
+from cloudctl.drivers.netns.rules import FilteredPort, HostRules
+from cloudctl.drivers.programs import ProgramFailed
+from cloudctl.drivers.specs import NetworkSpec
+
+
+@define(eq=False)
+class Turns:
+    """Runs `work` at least once after each call, never twice at the same time."""
+
+    work: Callable[[], Awaitable[None]]
+    _waiting: list[Deferred[None]] = field(factory=list)
+    _runs: bool = False
+
+    def next(self) -> Deferred[None]:
+        """Ends with the first turn that began after this call, and fails as it does."""
+        waiter: Deferred[None] = Deferred()
+        self._waiting.append(waiter)
+        if not self._runs:
+            self._runs = True
+            Deferred.fromCoroutine(self._run())
+        return waiter
+
+    async def _run(self) -> None:
+        while self._waiting:
+            served, self._waiting = self._waiting, []
+            failure = None
+            try:
+                await self.work()
+            except Exception:  # whatever it is, it belongs to those who wait for this turn
+                failure = Failure()
+            # Whoever is answered now may come again at once.
+            last = not self._waiting
+            if last:
+                self._runs = False
+            for waiter in served:
+                if failure is None:
+                    waiter.callback(None)
+                else:
+                    waiter.errback(failure)
+            if last:
+                return
+
+
+@define(eq=False)
+class Host:
+    """A host of this machine, in its network namespace."""
+
+    name: str
+    namespace: str
+    kernel: Kernel
+    names: Names
+    records: Records
+    hosts: Mapping[str, str | None]  # address of each for VXLAN; the first carries the networks' namespaces
+    physical: Mapping[str, str]
+    prepare: Callable[[], Awaitable[None]]  # all hosts
+    turns: Turns = field(init=False)
+    _departing: set[str] = field(factory=set)  # names of links
+    _failed: dict[str, DriverError] = field(factory=dict)  # networks and ports that could not be made here, by id
+    _flooded: set[str] = field(factory=set)  # networks whose tunnels are known to reach all hosts
+    _rules: str = ""  # as this process has applied them
+
+    def __attrs_post_init__(self) -> None:
+        self.turns = Turns(self._turn)
+
+    @property
+    def carries_namespaces(self) -> bool:
+        return self.name == next(iter(self.hosts))
+
+    def segment(self, spec: NetworkSpec) -> Segment:
+        """Raises Unfit."""
+        return links.segment(self.names, spec, self.name, self.hosts, self.physical)
+
+    async def ensure(self, *ids: str) -> None:
+        """The host is as the records say. Raises what kept these networks and ports from it, and ProgramFailed."""
+        await self.turns.next()
+        for id in ids:
+            if id in self._failed:
+                raise self._failed[id]
+
+    async def ensure_links_absent(self, names: list[str]) -> None:
+        self._departing.update(names)
+        await self.turns.next()
+
+    async def forget_flows(self, lines: list[str]) -> None:
+        """See `flows.forget_lines`."""
+        await self.kernel.forget(self.namespace, lines)
+
+    async def links(self) -> Found:
+        return await self.kernel.links(self.namespace)
+
+    async def _turn(self) -> None:
+        await self.prepare()
+        found = await self.links()
+        departing, self._departing = self._departing, set()
+        try:
+            if await self._remove(found, departing):
+                found = await self.links()
+        except DriverError:
+            self._departing |= departing
+            raise
+        wanted = self._wanted()
+        # A port must never be up without its rules: they come before its link, and go after it.
+        await self._ensure_rules(wanted)
+        await self._ensure_links(found, wanted)
+
+    async def _remove(self, found: Found, departing: set[str]) -> bool:
+        """Whether there was anything to remove."""
+        lines = [f"link del dev {name}" for name in sorted(departing) if name in found]
+        for network in self.records.networks.values():
+            if not self._has(network):
+                lines += links.segment_removal(self.names, found, network.spec.id)
+                self._flooded.discard(network.spec.id)
+        await self.kernel.batch(self.namespace, lines)
+        return bool(lines)
+
+    def _has(self, network: Network) -> bool:
+        """The network is on this host: a port of it is, or its namespace."""
+        id = network.spec.id
+        if self.carries_namespaces and self.kernel.has_namespace(self.names.network_namespace(id)):
+            return True
+        return self.name in self.records.hosts_of(id)
+
+    def _wanted(self) -> dict[str, Segment]:
+        self._failed.clear()
+        wanted = {}
+        for network in filter(self._has, self.records.networks.values()):
+            try:
+                wanted[network.spec.id] = self.segment(network.spec)
+            except DriverError as error:
+                self._failed[network.spec.id] = error
+        return wanted
+
+    async def _ensure_rules(self, wanted: Mapping[str, Segment]) -> None:
+        if self.records.networks.rows:
+            text = rules.ruleset(self.names.prefix, self._host_rules(wanted))
+        else:
+            # Nothing of ours is left that they could be for.
+            text = rules.removal(self.names.prefix)
+        if text == self._rules:
+            return
+        self._rules = ""
+        await self.kernel.rules(self.namespace, text)
+        self._rules = text
+
+    def _host_rules(self, wanted: Mapping[str, Segment]) -> HostRules:
+        records = self.records
+        members: dict[str, list[str]] = {}
+        for port in records.ports.values():
+            for group in port.spec.security_groups:
+                members.setdefault(group, []).extend(spoofing.addresses(port.spec))
+        return HostRules(
+            zones={each.bridge: records.networks.rows[id].index for id, each in wanted.items()},
+            ports=[
+                FilteredPort(self.names.tap(port.spec.id), port.index, port.spec)
+                for port in records.ports_on(self.name)
+            ],
+            groups=records.groups.rows,
+            members=members,
+        )
+
+    async def _ensure_links(self, found: Found, wanted: Mapping[str, Segment]) -> None:
+        plans = {id: self._segment_plan(found, id, segment) for id, segment in wanted.items()}
+        for port in self.records.ports_on(self.name):
+            segment_of = wanted.get(port.spec.network_id)
+            if segment_of is not None and port.spec.network_id not in self._failed:
+                plans[port.spec.id] = links.port_lines(self.names, found, segment_of, port.spec)
+        try:
+            await self.kernel.batch(self.namespace, [line for plan in plans.values() for line in plan])
+        except ProgramFailed:
+            # Something is in somebody's way. The others shall not suffer from it.
+            await self._ensure_each(wanted)
+        await self._ensure_floods(found, wanted)
+
+    async def _ensure_each(self, wanted: Mapping[str, Segment]) -> None:
+        """As a whole plan, but one by one: each from what is there at its turn."""
+        for id, segment in wanted.items():
+            await self._attempt(id, self._segment_plan(await self.links(), id, segment))
+        for port in self.records.ports_on(self.name):
+            segment_of = wanted.get(port.spec.network_id)
+            if segment_of is not None:
+                plan = links.port_lines(self.names, await self.links(), segment_of, port.spec)
+                await self._attempt(port.spec.id, plan)
+
+    async def _attempt(self, id: str, plan: list[str]) -> None:
+        try:
+            await self.kernel.batch(self.namespace, plan)
+        except ProgramFailed as error:
+            self._failed[id] = error
+
+    def _segment_plan(self, found: Found, id: str, segment: Segment) -> list[str]:
+        try:
+            return links.segment_lines(self.names, found, segment)
+        except DriverError as error:
+            self._failed[id] = error
+            return []
+
+    async def _ensure_floods(self, found: Found, wanted: Mapping[str, Segment]) -> None:
+        new = {
+            id: links.flood_lines(self.names, segment)
+            for id, segment in wanted.items()
+            if segment.tunnel_to
+            and id not in self._failed
+            and (id not in self._flooded or self.names.tunnel(id) not in found)
+        }
+        await self.kernel.batch(self.namespace, [line for each in new.values() for line in each], "bridge")
+        self._flooded.update(new)

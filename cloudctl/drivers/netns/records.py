@@ -1,0 +1,140 @@
+"""What is wanted, kept on disk: after a restart, or a reboot of the machine, everything is made again from it.
+
+One process has a state directory, so what is on disk is read once. A file is written beside its place and renamed: a
+process that is killed leaves the old record or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import orjson
+from attrs import define, field, frozen
+from cattrs import Converter
+
+from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.netns.names import written
+from cloudctl.drivers.specs import NetworkSpec, PortSpec, RouterSpec, SecurityGroupSpec
+
+T = TypeVar("T")
+
+converter = Converter()
+
+INDEX_LIMIT = 65535  # what fits into half a packet mark, and into a conntrack zone
+
+
+@frozen
+class Network:
+    spec: NetworkSpec
+    index: int  # of its conntrack zone, on all hosts
+
+
+@frozen
+class Port:
+    spec: PortSpec
+    hosts: tuple[str, ...]  # sorted
+    index: int  # in packet marks, on all hosts
+
+
+@define(eq=False)
+class Table(Generic[T]):
+    """Records of one type by id, in `path` if there is one."""
+
+    cls: type[T]
+    path: Path | None
+    rows: dict[str, T] = field(factory=dict)
+
+    def load(self) -> None:
+        """Raises DriverError, which names the file, if one is damaged."""
+        if self.path is None or not self.path.is_dir():
+            return
+        for file in self.path.glob("*.json"):
+            try:
+                id, record = orjson.loads(file.read_bytes())
+                self.rows[id] = converter.structure(record, self.cls)
+            except Exception as error:  # whatever is wrong with the file, its name is what the operator needs
+                raise DriverError(f"{file} is damaged: {error}") from error
+
+    def get(self, id: str) -> T | None:
+        return self.rows.get(id)
+
+    def values(self) -> list[T]:
+        """All, sorted by id."""
+        return [self.rows[id] for id in sorted(self.rows)]
+
+    def put(self, id: str, record: T) -> None:
+        if self.rows.get(id) == record:
+            return
+        if self.path is not None:
+            write(self._file(self.path, id), orjson.dumps([id, converter.unstructure(record)]))
+        self.rows[id] = record
+
+    def delete(self, id: str) -> None:
+        if self.path is not None:
+            self._file(self.path, id).unlink(missing_ok=True)
+        self.rows.pop(id, None)
+
+    def _file(self, path: Path, id: str) -> Path:
+        return path / f"{written(id)}.json"
+
+
+@define(eq=False)
+class Records:
+    """Everything that one driver holds."""
+
+    networks: Table[Network]
+    ports: Table[Port]
+    routers: Table[RouterSpec]
+    groups: Table[SecurityGroupSpec]
+
+    def load(self) -> None:
+        for table in (self.networks, self.ports, self.routers, self.groups):
+            table.load()
+
+    def ports_of(self, network_id: str) -> list[Port]:
+        return [port for port in self.ports.values() if port.spec.network_id == network_id]
+
+    def ports_on(self, host: str) -> list[Port]:
+        return [port for port in self.ports.values() if host in port.hosts]
+
+    def ports_in(self, group_id: str) -> list[Port]:
+        return [port for port in self.ports.values() if group_id in port.spec.security_groups]
+
+    def hosts_of(self, network_id: str) -> set[str]:
+        """Where ports of the network are."""
+        return {host for port in self.ports_of(network_id) for host in port.hosts}
+
+
+def records(root: Path | None) -> Records:
+    """Those below `root`, not yet loaded; None: of this process only."""
+
+    def table(cls: type[T], name: str) -> Table[T]:
+        return Table(cls, None if root is None else root / name)
+
+    return Records(
+        networks=table(Network, "networks"),
+        ports=table(Port, "ports"),
+        routers=table(RouterSpec, "routers"),
+        groups=table(SecurityGroupSpec, "security-groups"),
+    )
+
+
+def free_index(taken: Iterable[int]) -> int:
+    """The smallest number from 1 on that is not taken. Raises NoCapacity."""
+    used = set(taken)
+    index = next(number for number in range(1, INDEX_LIMIT + 2) if number not in used)
+    if index > INDEX_LIMIT:
+        raise NoCapacity(f"this driver can hold {INDEX_LIMIT} networks and as many ports")
+    return index
+
+
+def write(file: Path, data: bytes) -> None:
+    """The file, readable by all, holds `data`, or what it held before."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # dnsmasq, too, leaves files alone that begin with a dot.
+    beside = file.with_name(f".{file.name}.{os.getpid()}.new")
+    beside.write_bytes(data)
+    beside.replace(file)

@@ -1,0 +1,80 @@
+"""Routers in the kernel: each a namespace on the host that carries them."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from cloudctl.drivers.errors import UnknownNetwork
+from cloudctl.drivers.netns import inside, routing
+from cloudctl.drivers.netns.hosts import Host
+from cloudctl.drivers.netns.kernel import Kernel
+from cloudctl.drivers.netns.names import Names
+from cloudctl.drivers.netns.records import Records
+from cloudctl.drivers.netns.routing import Leg
+from cloudctl.drivers.specs import RouterInterface, RouterSpec
+
+
+@define(eq=False)
+class Routers:
+    kernel: Kernel
+    names: Names
+    records: Records
+    host: Host
+    _announced: dict[str, set[tuple[str, str, str]]] = field(factory=dict)  # by router
+
+    def legs(self, spec: RouterSpec) -> list[Leg]:
+        """Raises UnknownNetwork, and Unfit for an address that is none."""
+        found = [self._leg(each) for each in spec.interfaces]
+        return found if spec.gateway is None else [*found, self._leg(spec.gateway, gateway=True)]
+
+    def check(self, spec: RouterSpec) -> None:
+        """Raises Unfit and UnknownNetwork, before anything is changed."""
+        legs = self.legs(spec)
+        routing.inner_lines(self.names, spec, legs, [])
+        routing.route_lines(self.names, spec, legs, [], [])
+        routing.ruleset(self.names.prefix, self.names, spec, legs)
+
+    async def ensure(self, spec: RouterSpec) -> None:
+        """Raises UnknownNetwork, Unfit, ProgramFailed."""
+        legs = self.legs(spec)
+        namespace = self.names.router_namespace(spec.id)
+        if not self.kernel.has_namespace(namespace):
+            await self.kernel.ensure_namespace(namespace)
+            self._announced.pop(spec.id, None)
+        await self.kernel.sysctl(namespace, *routing.SYSCTLS)
+        # NAT first: what arrives at a floating address is for its server, at no moment for the router itself.
+        await self.kernel.rules(namespace, routing.ruleset(self.names.prefix, self.names, spec, legs))
+        lines = routing.outer_lines(self.names, await self.host.links(), namespace, legs)
+        await self.kernel.batch(self.host.namespace, lines)
+        found = await self.kernel.show(namespace, "address", "show")
+        await self.kernel.batch(namespace, routing.inner_lines(self.names, spec, legs, found))
+        routes = await self.kernel.show(namespace, "route", "show", "table", "all", "proto", "static")
+        rules = await self.kernel.show(namespace, "rule", "show")
+        await self.kernel.batch(namespace, routing.route_lines(self.names, spec, legs, routes, rules))
+        self._announce(spec, namespace, legs)
+
+    async def ensure_absent(self, id: str) -> None:
+        namespace = self.names.router_namespace(id)
+        # The ends in the bridges would go with the namespace, but some time later.
+        inner = await self.kernel.show(namespace, "link", "show")
+        lines = [f"link del dev {row['ifname']}" for row in inner if self.names.is_inner(row.get("ifname", ""))]
+        await self.kernel.batch(namespace, lines)
+        await self.kernel.remove_namespace(namespace)
+        self._announced.pop(id, None)
+
+    def _leg(self, spec: RouterInterface, gateway: bool = False) -> Leg:
+        network = self.records.networks.get(spec.network_id)
+        if network is None:
+            raise UnknownNetwork(spec.network_id)
+        bridge = self.host.segment(network.spec).bridge
+        return Leg(spec, network.spec, bridge, network.index, gateway)
+
+    def _announce(self, spec: RouterSpec, namespace: str, legs: list[Leg]) -> None:
+        """Neighbours learn of addresses that are new here: another router may have had them."""
+        if self.kernel.programs.dry_run or not spec.admin_state_up:
+            return
+        claims = set(routing.announced(spec, legs, self.names))
+        new = claims - self._announced.get(spec.id, set())
+        if new:
+            inside.announce(namespace, sorted(new))
+        self._announced[spec.id] = claims

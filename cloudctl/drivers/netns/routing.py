@@ -1,0 +1,198 @@
+"""A router's namespace: lines of `ip -batch -` for its interfaces, addresses and routes, and its nftables rules.
+
+All functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address, ip_interface
+from typing import Any
+
+from attrs import frozen
+
+from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network, plain
+from cloudctl.drivers.netns.links import Found, in_bridge
+from cloudctl.drivers.netns.names import METADATA_ADDRESS, Names
+from cloudctl.drivers.netns.rules import chain, replaced
+from cloudctl.drivers.specs import NetworkSpec, RouterInterface, RouterSpec
+
+SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+@frozen
+class Leg:
+    """A router's interface, with what it needs to know of the network there."""
+
+    spec: RouterInterface
+    network: NetworkSpec
+    bridge: str
+    index: int  # of the network
+    gateway: bool = False
+
+
+def inner_links(names: Names, legs: Iterable[Leg]) -> dict[str, Leg]:
+    return {names.router_inner(leg.spec.port_id): leg for leg in legs}
+
+
+def outer_lines(names: Names, found: Found, namespace: str, legs: Iterable[Leg]) -> list[str]:
+    """On the host: a pair for each interface, one end in the network's bridge, one in the router's namespace."""
+    lines = []
+    for leg in legs:
+        port_id = leg.spec.port_id
+        outer, inner = names.router_outer(port_id), names.router_inner(port_id)
+        if outer not in found:
+            peer = f"name {inner} address {mac(leg.spec.mac)} netns {namespace}"
+            lines.append(f"link add name {outer} type veth peer {peer}")
+        lines += in_bridge(found, outer, leg.bridge, mtu(leg.network.mtu), port_id)
+    return lines
+
+
+def inner_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], found: Rows) -> list[str]:
+    """In the namespace: interfaces with their addresses, floating ones too. `found` is of `ip -j address show`.
+
+    Interfaces that are not wanted any more are taken away.
+    """
+    wanted = inner_links(names, legs)
+    present = _addresses(found)
+    lines = ["link set dev lo up"]
+    lines += [f"link del dev {name}" for name in sorted(present) if names.is_inner(name) and name not in wanted]
+    state = "up" if router.admin_state_up else "down"
+    for name, leg in wanted.items():
+        lines.append(f"link set dev {name} address {mac(leg.spec.mac)} mtu {mtu(leg.network.mtu)} {state}")
+        own, there = _of_leg(router, leg), present.get(name, set())
+        lines += [f"address del {each} dev {name}" for each in sorted(there - set(own))]
+        lines += [f"address add {each} dev {name}{_no_waiting(each)}" for each in own if each not in there]
+    return lines
+
+
+def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: Rows, rules: Rows) -> list[str]:
+    """The default routes through the gateway, the router's own routes, and metadata for guests that ask here.
+
+    `routes` is of `ip -j route show table all proto static`, `rules` of `ip -j rule show`. What is ours and not
+    wanted any more is taken away. Nothing for a router that is down.
+    """
+    if not router.admin_state_up:
+        return []
+    wanted_routes, wanted_rules = _wanted_routes(names, router, legs)
+    present = {_route(row) for row in routes}
+    lines = [f"route del {each} proto static" for each in sorted(present - wanted_routes)]
+    lines += [f"route replace {each} proto static" for each in sorted(wanted_routes)]
+    ours = {f"iif {row['iif']} to {row['dst']} lookup {row['table']}" for row in rules if "iif" in row and "dst" in row}
+    lines += [f"rule del {each}" for each in sorted(ours - wanted_rules)]
+    return lines + [f"rule add {each}" for each in sorted(wanted_rules - ours)]
+
+
+def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
+    """NAT of the router, in place of what it was. Floating addresses win over the gateway's own."""
+    gateway = next((leg for leg in legs if leg.gateway), None)
+    arriving: list[str] = []
+    leaving: list[str] = []
+    if gateway is not None:
+        outside = names.router_inner(gateway.spec.port_id)
+        pairs = sorted((address(each.floating_address), address(each.fixed_address)) for each in router.floating_ips)
+        if pairs:
+            arriving.append(
+                f"dnat to ip daddr map {{ {', '.join(f'{public} : {private}' for public, private in pairs)} }}"
+            )
+            back = f"snat to ip saddr map {{ {', '.join(f'{private} : {public}' for public, private in pairs)} }}"
+            # The second: to a floating address whose server is inside, too. Its answer, too, must come through here.
+            leaving += [f'oifname "{outside}" {back}', f"ct status dnat {back}"]
+        own = _first_ipv4(gateway.spec)
+        if own is not None:
+            if router.enable_snat:
+                leaving.append(f'oifname "{outside}" snat to {own}')
+            leaving.append(f'iifname != "{outside}" oifname != "{outside}" ct status dnat snat to {own}')
+    lines = chain("arriving", arriving, "type nat hook prerouting priority -100")
+    lines += chain("leaving", leaving, "type nat hook postrouting priority 100")
+    return "\n".join(replaced("ip", name, lines)) + "\n"
+
+
+def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tuple[str, str, str]]:
+    """Interface, MAC and IPv4 address of all that the router answers for."""
+    return [
+        (name, mac(leg.spec.mac), str(ip_interface(each).ip))
+        for name, leg in inner_links(names, legs).items()
+        for each in _of_leg(router, leg)
+        if ip_interface(each).version == 4
+    ]
+
+
+def _of_leg(router: RouterSpec, leg: Leg) -> list[str]:
+    own = [interface(each) for each in leg.spec.addresses]
+    if leg.gateway:
+        own += [f"{address(each.floating_address)}/32" for each in router.floating_ips]
+    return own
+
+
+def _addresses(rows: Rows) -> dict[str, set[str]]:
+    """By interface; link-local ones are the kernel's."""
+    return {
+        row["ifname"]: {
+            f"{each['local']}/{each['prefixlen']}" for each in row.get("addr_info", ()) if each.get("scope") != "link"
+        }
+        for row in rows
+        if "ifname" in row
+    }
+
+
+def _first_ipv4(leg: RouterInterface) -> str | None:
+    return next((str(own.ip) for own in map(ip_interface, leg.addresses) if own.version == 4), None)
+
+
+def _no_waiting(own: str) -> str:
+    """IPv6 addresses are used at once: that nobody else has them is the cloud's affair."""
+    return " nodad" if ip_interface(own).version == 6 else ""
+
+
+def _wanted_routes(names: Names, router: RouterSpec, legs: Iterable[Leg]) -> tuple[set[str], set[str]]:
+    wanted = inner_links(names, legs)
+    routes, rules, seen = set(), set(), set()
+    for name, leg in wanted.items():
+        if leg.gateway:
+            routes |= {f"default via {via} dev {name}" for via in _gateways(leg)}
+            continue
+        table = METADATA_TABLE + leg.index
+        rules.add(f"iif {name} to {METADATA_ADDRESS} lookup {table}")
+        if leg.index not in seen:
+            # Of two interfaces in one network either will do, but the table has one route.
+            routes.add(f"{METADATA_ADDRESS} dev {name} table {table}")
+        seen.add(leg.index)
+    for each in router.routes:
+        link = _towards(wanted, each.nexthop)
+        # A next hop may be out of reach until an interface is added.
+        if link is not None:
+            routes.add(f"{_written(each.destination)} via {address(each.nexthop)} dev {link}")
+    return routes, rules
+
+
+def _gateways(leg: Leg) -> list[str]:
+    """Of the subnets in which the leg has an address."""
+    own = [ip_interface(each).ip for each in leg.spec.addresses]
+    subnets = [each for each in leg.network.subnets if any(ip in network(each.cidr) for ip in own)]
+    return [address(each.gateway_ip) for each in subnets if each.gateway_ip is not None]
+
+
+def _towards(wanted: Mapping[str, Leg], nexthop: str) -> str | None:
+    hop = ip_address(address(nexthop))
+    return next(
+        (name for name, leg in wanted.items() if any(hop in ip_interface(own).network for own in leg.spec.addresses)),
+        None,
+    )
+
+
+def _route(row: Mapping[str, Any]) -> str:
+    words = [row["dst"]]
+    words += [f"via {row['gateway']}"] if "gateway" in row else []
+    words += [f"dev {row['dev']}"] if "dev" in row else []
+    words += [f"table {row['table']}"] if "table" in row and row["table"] != "main" else []
+    return " ".join(words)
+
+
+def _written(destination: str) -> str:
+    """As `ip` shows it: the default route, and single addresses, have no prefix length."""
+    found = network(destination)
+    return plain(found) if found.prefixlen else "default"

@@ -1,0 +1,130 @@
+"""The nftables rules of a host: who may send as whom, and what security groups let through.
+
+The kernel cannot track connections in the bridge family, so this takes two tables. `table bridge` sees frames with
+their real interfaces: it drops what a port may not send as, and marks what is left with the index of the port that it
+came from (lower half of the mark) and of the port that it goes to (upper half). Then br_netfilter shows the packets
+to `table inet`, with their bridge as their interface: there connections are tracked, in a zone for each network since
+addresses may overlap, and the two chains of the two ports decide. See `spoofing` for the first, `filters` for the
+second; this module puts the whole together, which replaces what was there in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import frozen
+
+from cloudctl.drivers.netns import bandwidth, filters, spoofing
+from cloudctl.drivers.netns.checked import networks_of
+from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
+
+BRIDGE_SYSCTLS = ("net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1")
+
+
+@frozen
+class FilteredPort:
+    tap: str
+    index: int
+    spec: PortSpec
+
+
+@frozen
+class HostRules:
+    """Everything that the rules of one host follow from."""
+
+    zones: Mapping[str, int]  # bridge → conntrack zone
+    ports: Sequence[FilteredPort]
+    groups: Mapping[str, SecurityGroupSpec]  # at least those of the ports
+    members: Mapping[str, Iterable[str]]  # group → addresses and CIDRs of all ports in it, on any host
+
+
+def ruleset(name: str, host: HostRules) -> str:
+    """The tables `name` of both families; nothing is left of what they held. Raises Unfit."""
+    return "\n".join([*replaced("bridge", name, _frames(host)), *replaced("inet", name, _packets(host))]) + "\n"
+
+
+def check_port(port: PortSpec) -> None:
+    """Raises Unfit for an address, or a limit, that cannot be."""
+    spoofing.rules(port, 1)
+    bandwidth.rules(port.limits)
+
+
+def check_group(group: SecurityGroupSpec) -> None:
+    """Raises Unfit for a rule that cannot be."""
+    for direction in ("egress", "ingress"):
+        filters.group_rules(group, direction, lambda remote: remote)
+
+
+def removal(name: str) -> str:
+    return "".join(f"table {family} {name} {{}}\ndelete table {family} {name}\n" for family in ("bridge", "inet"))
+
+
+def replaced(family: str, name: str, body: Iterable[str]) -> list[str]:
+    """The table holds this and nothing else. It is declared first, since what is not there cannot be deleted."""
+    return [
+        f"table {family} {name} {{}}",
+        f"delete table {family} {name}",
+        f"table {family} {name} {{",
+        *(f"  {line}" for line in body),
+        "}",
+    ]
+
+
+def chain(name: str, rules: Iterable[str], hook: str | None = None) -> list[str]:
+    """A chain; `hook` is «type … hook … priority …», for one that the kernel calls itself."""
+    head = [] if hook is None else [f"{hook}; policy accept;"]
+    return [f"chain {name} {{", *(f"  {line}" for line in (*head, *rules)), "}"]
+
+
+def choice(key: str, chains: Mapping[str, str]) -> list[str]:
+    """A rule that jumps to the chain for the value of `key`; none for no values."""
+    return [f"{key} vmap {{ {', '.join(f'{value} : jump {to}' for value, to in chains.items())} }}"] if chains else []
+
+
+def _frames(host: HostRules) -> list[str]:
+    came = {f'"{port.tap}"': f"from{port.index}" for port in host.ports}
+    goes = {f'"{port.tap}"': f"to{port.index}" for port in host.ports}
+    lines = chain("frames_in", choice("iifname", came), "type filter hook prerouting priority -310")
+    # Before br_netfilter's own hook, which shows the packet to `table inet`.
+    lines += chain("frames_out", choice("oifname", goes), "type filter hook forward priority -10")
+    for port in host.ports:
+        limits = bandwidth.rules(port.spec.limits)
+        lines += chain(f"from{port.index}", [*limits["egress"], *spoofing.rules(port.spec, port.index)])
+        mark = [f"meta mark set meta mark | {port.index << 16:#x}"] if port.spec.port_security else []
+        lines += chain(f"to{port.index}", [*limits["ingress"], *mark])
+    return lines
+
+
+def _packets(host: HostRules) -> list[str]:
+    secured = [port for port in host.ports if port.spec.port_security]
+    groups = sorted({id for port in secured for id in port.spec.security_groups if id in host.groups})
+    numbers = {id: number for number, id in enumerate(groups)}
+    remotes = sorted({rule.remote_group_id for id in groups for rule in host.groups[id].rules if rule.remote_group_id})
+    sets = {id: number for number, id in enumerate(remotes)}
+    lines = []
+    for id, number in sets.items():
+        for version in (4, 6):
+            lines += _members(f"members{number}_v{version}", version, host.members.get(id, ()))
+    zones = [f'iifname "{bridge}" ct zone set {zone}' for bridge, zone in sorted(host.zones.items())]
+    lines += chain("zones", zones, "type filter hook prerouting priority -300")
+    # Two chains that the kernel calls in turn: `accept` in the first hands the packet to the second.
+    for direction, half, priority in (("egress", 0xFFFF, 0), ("ingress", 0xFFFF0000, 1)):
+        shift = 0 if direction == "egress" else 16
+        chains = {f"{port.index << shift:#x}": f"{direction}{port.index}" for port in secured}
+        hook = f"type filter hook forward priority {priority}"
+        lines += chain(direction, choice(f"meta mark & {half:#x}", chains), hook)
+        for id, number in numbers.items():
+            rules = filters.group_rules(host.groups[id], direction, lambda remote: f"members{sets[remote]}")
+            lines += chain(f"{direction}_group{number}", rules)
+        for port in secured:
+            mine = [id for id in port.spec.security_groups if id in numbers]
+            jumps = [f"jump {direction}_group{numbers[id]}" for id in mine]
+            stateful = all(host.groups[id].stateful for id in mine)
+            lines += chain(f"{direction}{port.index}", filters.port_rules(direction, jumps, stateful))
+    return lines
+
+
+def _members(name: str, version: int, addresses: Iterable[str]) -> list[str]:
+    found = networks_of(addresses, version)
+    elements = [f"  elements = {{ {', '.join(found)} }}"] if found else []
+    return [f"set {name} {{", f"  type ipv{version}_addr; flags interval; auto-merge;", *elements, "}"]

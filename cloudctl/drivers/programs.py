@@ -1,0 +1,172 @@
+"""The one way by which drivers run programs: a fixed list, arguments as a list, never a shell.
+
+Drivers of real hosts run as root. What they may start is `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
+fixed environment and a time limit, and its arguments are what the driver says: no word is ever split or expanded.
+With `dry_run` what would change something is written to the log and not started; what only reads is run all the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from shutil import which
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ProcessDone, ProcessExitedAlready
+from twisted.internet.interfaces import IReactorProcess, IReactorTime
+from twisted.internet.protocol import ProcessProtocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
+
+PROGRAMS: Mapping[str, str] = {
+    "ip": "iproute2",
+    "bridge": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "conntrack": "conntrack",
+    "sysctl": "procps",
+    "dnsmasq": "dnsmasq-base",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "qemu-storage-daemon": "qemu-system-common",
+    "genisoimage": "genisoimage",
+}
+"""Every program that a driver may run, and the Debian package that has it."""
+
+SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
+TIMEOUT_SECONDS = 60.0
+MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
+
+_log = Logger()
+
+
+class ProgramFailed(DriverError):
+    """A program ended with a code other than 0. The message holds the end of what it wrote to stderr."""
+
+    def __init__(self, name: str, code: int | None, complaint: str) -> None:
+        super().__init__(f"{name} failed ({'killed' if code is None else code}): {complaint}")
+        self.name = name
+        self.code = code
+        self.complaint = complaint
+
+
+class ProgramTimedOut(Unreachable):
+    """A program did not end in time and was killed. What it did is unknown; ensure-steps run it again."""
+
+
+def require(*names: str) -> None:
+    """Raise Unusable, with the Debian packages to install, unless all of these programs are there."""
+    missing = {PROGRAMS[name] for name in names if which(name, path=SEARCH_PATH) is None}
+    if missing:
+        raise Unusable(f"programs are missing; install the Debian packages {', '.join(sorted(missing))}")
+
+
+@frozen
+class Programs:
+    """Runs the programs of `PROGRAMS` on a reactor."""
+
+    reactor: IReactorProcess
+    clock: IReactorTime
+    dry_run: bool = False
+
+    async def read(
+        self,
+        name: str,
+        *arguments: str,
+        stdin: bytes = b"",
+        namespace: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> bytes:
+        """Run a program that changes nothing; its stdout. In a named network namespace, if one is given.
+
+        Raises ProgramFailed, ProgramTimedOut, and Unusable if the program is not installed.
+        """
+        return await self._run(_command(name, arguments, namespace), stdin, timeout)
+
+    async def change(
+        self,
+        name: str,
+        *arguments: str,
+        stdin: bytes = b"",
+        namespace: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> bytes:
+        """Run a program that changes something; its stdout, which a dry run leaves empty. Raises as `read`."""
+        command = _command(name, arguments, namespace)
+        if self.dry_run:
+            _log.info("would run {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
+            return b""
+        _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
+        return await self._run(command, stdin, timeout)
+
+    async def _run(self, command: Sequence[str], stdin: bytes, timeout: float) -> bytes:
+        executable = which(command[0], path=SEARCH_PATH)
+        if executable is None:
+            require(command[0])
+            raise AssertionError("a program cannot be both missing and installed")
+        running = _Running(command[0], stdin)
+        # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
+        process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], ENVIRONMENT)
+        limit = self.clock.callLater(timeout, running.kill, process)
+        try:
+            return await running.ended
+        finally:
+            if limit.active():
+                limit.cancel()
+
+
+class _Running(ProcessProtocol):
+    """One program, from its start until it has ended and its output is read."""
+
+    def __init__(self, name: str, stdin: bytes) -> None:
+        self.name = name
+        self.stdin = stdin
+        self.ended: Deferred[bytes] = Deferred()
+        self._stdout: list[bytes] = []
+        self._stderr = b""
+        self._timed_out = False
+
+    def connectionMade(self) -> None:
+        if self.stdin:
+            self.transport.write(self.stdin)  # type: ignore[union-attr]  # set by spawnProcess before this call
+        self.transport.closeStdin()  # type: ignore[union-attr]  # as above
+
+    def outReceived(self, data: bytes) -> None:
+        self._stdout.append(data)
+
+    def errReceived(self, data: bytes) -> None:
+        self._stderr = (self._stderr + data)[-MESSAGE_LIMIT:]
+
+    def kill(self, process: Any) -> None:
+        self._timed_out = True
+        try:
+            process.signalProcess("KILL")
+        except ProcessExitedAlready:
+            # A child of it still holds its pipes: nobody waits for those.
+            process.loseConnection()
+
+    def processEnded(self, reason: Failure) -> None:
+        complaint = self._stderr.decode("utf-8", "replace").strip()
+        if self._timed_out:
+            self.ended.errback(Failure(ProgramTimedOut(f"{self.name} did not end in time: {complaint}")))
+        elif reason.check(ProcessDone):
+            self.ended.callback(b"".join(self._stdout))
+        else:
+            code = getattr(reason.value, "exitCode", None)
+            self.ended.errback(Failure(ProgramFailed(self.name, code, complaint)))
+
+
+def _command(name: str, arguments: Sequence[str], namespace: str | None) -> list[str]:
+    if name not in PROGRAMS:
+        raise ValueError(f"drivers may not run {name!r}")
+    command = [name, *arguments]
+    return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
+
+
+def _indented(stdin: bytes) -> str:
+    return "".join(f"\n    {line}" for line in stdin.decode("utf-8", "replace").splitlines())

@@ -1,0 +1,133 @@
+"""qemu-img: what is done to the files of volumes while nobody else has them open.
+
+Snapshots inside a file do not change, so they can be read while the file is open elsewhere (`-U`). Whatever else meets
+an open file raises Locked: QEMU's own locks tell it. Source: the manual page qemu-img(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from attrs import frozen
+
+from cloudctl.drivers.disk_formats import format_of, qcow2_header
+from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
+from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.qcow2.records import GIB
+from cloudctl.drivers.specs import ImageSource
+
+NO_ROOM = "No space left on device"
+LOCKED = "Is another process using the image"
+HEADER = 104  # bytes
+
+
+class Locked(Busy):
+    """Another process has the file open."""
+
+
+@frozen
+class Images:
+    programs: Programs
+    copy_timeout: float  # seconds
+
+    async def create(self, path: Path, size_gib: int) -> None:
+        """Raises NoCapacity."""
+        await self._change("create", "-q", "-f", "qcow2", str(path), str(size_gib * GIB))
+
+    async def virtual_size(self, image: ImageSource) -> tuple[str, int]:
+        """QEMU's format of a user's image, and the bytes of the disk in it. Raises Unfit."""
+        format = format_of(image)
+        try:
+            found = await self._read("info", "-f", format, "--output=json", str(image.path))
+        except ProgramFailed as error:
+            raise Unfit(f"image {image.id} cannot be read as {image.disk_format}") from error
+        return format, int(orjson.loads(found)["virtual-size"])
+
+    async def convert(self, source: Path, format: str, target: Path) -> None:
+        """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
+        with readable(source):
+            await self._copy("-f", format, "-O", "qcow2", str(source), str(target))
+
+    async def extract(self, source: Path, name: str, target: Path, format: str) -> None:
+        """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
+        now, with zeros at the end. Raises NoCapacity."""
+        await self._copy("-U", "-l", f"snapshot.name={name}", "-f", "qcow2", "-O", format, str(source), str(target))
+
+    async def refill(self, source: Path, format: str, target: Path, size_gib: int) -> None:
+        """The qcow2 `target` holds what the file holds, then zeros. Its snapshots keep what they hold.
+
+        Raises NoCapacity, Unfit, Locked.
+        """
+        # Shrinking is the quick way to let go of everything; a disk of 0 bytes is refused.
+        await self._change("resize", "-q", "-f", "qcow2", "--shrink", str(target), "512")
+        await self.resize(target, size_gib)
+        with readable(source):
+            await self._copy("-n", "--target-is-zero", "-f", format, "-O", "qcow2", str(source), str(target))
+
+    async def resize(self, path: Path, size_gib: int) -> None:
+        """The caller knows that nothing is lost. Raises NoCapacity, Locked."""
+        await self._change("resize", "-q", "-f", "qcow2", "--shrink", str(path), str(size_gib * GIB))
+
+    async def take(self, path: Path, name: str) -> None:
+        """A snapshot inside the file; there is none of this name. Raises NoCapacity, Locked."""
+        await self._change("snapshot", "-q", "-c", name, str(path))
+
+    async def drop(self, path: Path, name: str) -> None:
+        """Without this snapshot, which is there. Raises Locked."""
+        await self._change("snapshot", "-q", "-d", name, str(path), timeout=self.copy_timeout)
+
+    async def go_back(self, path: Path, name: str) -> None:
+        """The file holds what the snapshot inside it holds, and has its size. Raises NoCapacity, Locked."""
+        await self._change("snapshot", "-q", "-a", name, str(path), timeout=self.copy_timeout)
+
+    async def names(self, path: Path) -> frozenset[str]:
+        """Of the snapshots inside the file."""
+        found: dict[str, Any] = orjson.loads(await self._read("info", "-U", "-f", "qcow2", "--output=json", str(path)))
+        return frozenset(each["name"] for each in found.get("snapshots", ()))
+
+    async def _read(self, *arguments: str) -> bytes:
+        return await self.programs.read("qemu-img", *arguments)
+
+    async def _copy(self, *arguments: str) -> None:
+        # Writeback: qemu-img flushes at its end, so that the fsync(2) after it is short.
+        await self._change("convert", "-q", "-t", "writeback", *arguments, timeout=self.copy_timeout)
+
+    async def _change(self, *arguments: str, timeout: float = 60.0) -> None:
+        with explained():
+            await self.programs.change("qemu-img", *arguments, timeout=timeout)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What qemu-img complains of, as the errors of drivers."""
+    try:
+        yield
+    except ProgramFailed as error:
+        if NO_ROOM in error.complaint:
+            raise NoCapacity("the file system of the volumes is full") from error
+        if LOCKED in error.complaint:
+            raise Locked("another process has the volume open") from error
+        raise
+
+
+@contextmanager
+def readable(source: Path) -> Iterator[None]:
+    """A user's file that fails while it is read is Unfit."""
+    try:
+        yield
+    except ProgramFailed as error:
+        raise Unfit(f"{source.name} cannot be read") from error
+
+
+def size_bytes(path: Path) -> int:
+    """Of the disk in a qcow2 of ours. Raises DriverError for a damaged one."""
+    with path.open("rb") as file:
+        head = file.read(HEADER)
+    try:
+        return qcow2_header(head).size_bytes
+    except ValueError as error:
+        raise DriverError(f"{path} is damaged: {error}") from error

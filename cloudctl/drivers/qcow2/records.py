@@ -1,0 +1,250 @@
+"""What is kept of volumes and snapshots, and where it lies.
+
+    DIRECTORY/volumes/<id>/disk.qcow2    the content, with its snapshots inside
+                           volume.json   its record
+              snapshots/<id>.json        the record of a snapshot
+              new/<name>/                volumes that are being made; nobody looks there
+
+A volume is made in `new/` and renamed as a whole, so that it has its content and its record from its first moment. A
+record is written beside its place, brought to the disk and renamed. One process at a time uses a directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import orjson
+from attrs import frozen
+from cattrs import Converter
+from cattrs.errors import BaseValidationError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unusable
+from cloudctl.drivers.specs import SnapshotState, VolumeState
+
+T = TypeVar("T")
+
+DISK = "disk.qcow2"
+RECORD = "volume.json"
+GIB = 1 << 30
+
+_converter = Converter()
+_log = Logger()
+
+
+@frozen
+class Volume:
+    """The wish. The file may lag behind: `moments` and `undo` say what was begun before it was done."""
+
+    id: str
+    size_gib: int
+    hosts: tuple[str, ...] = ()  # that may use it, sorted
+    moments: tuple[str, ...] = ()  # names of snapshots inside the file that may be left over
+    undo: str | None = None  # the one that holds the content as it should be: what came after is half done
+
+    @property
+    def state(self) -> VolumeState:
+        return VolumeState(self.id, self.size_gib, self.hosts)
+
+
+@frozen
+class Snapshot:
+    id: str
+    volume_id: str
+    size_gib: int
+
+    @property
+    def state(self) -> SnapshotState:
+        return SnapshotState(self.id, self.volume_id, self.size_gib)
+
+
+def written(id: str) -> str:
+    """An id as a file name, and as the name of a snapshot inside a file."""
+    return quote(id, safe="").replace(".", "%2E")
+
+
+@frozen
+class Records:
+    """All volumes and snapshots below a directory."""
+
+    root: Path  # absolute
+    reactor: Any
+    dry_run: bool = False
+
+    # -- paths
+
+    def directory(self, id: str) -> Path:
+        return self.root / "volumes" / written(id)
+
+    def disk(self, id: str) -> Path:
+        return self.directory(id) / DISK
+
+    # -- reading
+
+    def volume(self, id: str) -> Volume | None:
+        return _read(self.directory(id) / RECORD, Volume)
+
+    def volumes(self) -> list[Volume]:
+        """All, sorted by id."""
+        found = (_read(file, Volume) for file in (self.root / "volumes").glob(f"*/{RECORD}"))
+        return sorted((each for each in found if each is not None), key=lambda each: each.id)
+
+    def snapshot(self, id: str) -> Snapshot | None:
+        return _read(self._snapshot_file(id), Snapshot)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All, sorted by id."""
+        found = (_read(file, Snapshot) for file in (self.root / "snapshots").glob("*.json"))
+        return sorted((each for each in found if each is not None), key=lambda each: each.id)
+
+    def room(self) -> tuple[float, float]:
+        """GiB of the file system, and those that are free."""
+        # A dry run does not make the directory.
+        found = os.statvfs(next(each for each in (self.root, *self.root.parents) if each.exists()))
+        return found.f_blocks * found.f_frsize / GIB, found.f_bavail * found.f_frsize / GIB
+
+    # -- changing
+
+    def open(self) -> None:
+        """Make the directories, drop what an earlier process left half made. Blocks. Raises Unusable."""
+        if self.dry_run:
+            return
+        try:
+            for name in ("volumes", "snapshots", "new"):
+                (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            for left in (self.root / "new").iterdir():
+                # A program of the process before may still be at it; then the next start drops it.
+                shutil.rmtree(left, ignore_errors=True)
+        except OSError as error:
+            raise Unusable(f"cannot keep volumes in {self.root}: {error}") from error
+        if not os.access(self.root / "volumes", os.W_OK | os.X_OK):
+            raise Unusable(f"cannot keep volumes in {self.root}: it is not writable")
+
+    @contextmanager
+    def new(self) -> Iterator[Path]:
+        """An empty directory for a volume; gone at the end, unless it was published."""
+        place = self.root / "new" / uuid4().hex
+        if not self.dry_run:
+            with room_for("a volume"):
+                place.mkdir(mode=0o700)
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    async def publish(self, place: Path, volume: Volume) -> None:
+        """What is in `place` is the volume from now on. Raises NoCapacity."""
+        await self._change(f"publish volume {volume.id}", _publish, place, self.directory(volume.id), _written(volume))
+
+    async def put(self, volume: Volume) -> None:
+        """Raises NoCapacity."""
+        await self._change(f"record {volume}", _write, self.directory(volume.id) / RECORD, _written(volume))
+
+    async def put_snapshot(self, snapshot: Snapshot) -> None:
+        """Raises NoCapacity."""
+        await self._change(f"record {snapshot}", _write, self._snapshot_file(snapshot.id), _written(snapshot))
+
+    async def drop_snapshot(self, id: str) -> None:
+        await self._change(f"forget snapshot {id}", _unlink, self._snapshot_file(id))
+
+    async def drop(self, id: str) -> None:
+        """The volume and its content are gone; at once under its id, then from the disk."""
+        doomed = self.root / "new" / uuid4().hex
+        await self._change(f"remove volume {id}", _remove, self.directory(id), doomed)
+
+    async def deliver(self, beside: Path, target: Path, size_bytes: int) -> None:
+        """The file `beside`, cut to so many bytes, is on the disk and called `target`. Raises NoCapacity."""
+        await self._change(f"deliver {target}", _deliver, beside, target, size_bytes)
+
+    def _snapshot_file(self, id: str) -> Path:
+        return self.root / "snapshots" / f"{written(id)}.json"
+
+    async def _change(self, what: str, function: Callable[..., None], *args: Any) -> None:
+        """In a thread, since fsync(2) may take its time."""
+        if self.dry_run:
+            _log.info("would {what}", what=what)
+            return
+        with room_for(what):
+            await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """A full file system is NoCapacity."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise NoCapacity(f"cannot {what}: {error.strerror}") from error
+        raise
+
+
+def _read(file: Path, cls: type[T]) -> T | None:
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return _converter.structure(orjson.loads(data), cls)
+    except (orjson.JSONDecodeError, BaseValidationError, TypeError) as error:
+        raise DriverError(f"{file} is damaged: {error}") from error
+
+
+def _written(record: Volume | Snapshot) -> bytes:
+    return orjson.dumps(_converter.unstructure(record))
+
+
+# In a thread:
+
+
+def _write(file: Path, data: bytes) -> None:
+    beside = file.with_suffix(".new")
+    with beside.open("wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+    beside.replace(file)
+    _sync(file.parent)
+
+
+def _publish(place: Path, directory: Path, data: bytes) -> None:
+    _sync(place / DISK)
+    _write(place / RECORD, data)
+    # A directory is not replaced by a rename, unless it is empty: a volume that is there stays as it is.
+    place.rename(directory)
+    _sync(directory.parent)
+
+
+def _remove(directory: Path, doomed: Path) -> None:
+    directory.rename(doomed)
+    _sync(directory.parent)
+    shutil.rmtree(doomed)
+
+
+def _unlink(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    _sync(file.parent)
+
+
+def _deliver(beside: Path, target: Path, size_bytes: int) -> None:
+    os.truncate(beside, size_bytes)
+    _sync(beside)
+    beside.replace(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

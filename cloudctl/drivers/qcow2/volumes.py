@@ -1,0 +1,386 @@
+"""Volumes in qcow2 files, whoever serves them.
+
+A snapshot is one inside the file: taken in an instant, at any size, by whoever has the file open. Whatever is made from
+a volume or a snapshot is a full copy, so nothing ever depends on anything else. A copy reads a snapshot, never the file
+as it is just now, so it shows one moment and holds nobody up.
+
+Before a step that a crash could leave half done, the record says so (`moments`, `undo`); `_settle` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from attrs import define, evolve, field, frozen
+from twisted.internet.defer import ensureDeferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import (
+    Busy,
+    DriverError,
+    InUse,
+    NoCapacity,
+    Unfit,
+    UnknownSnapshot,
+    UnknownVolume,
+    Unreachable,
+)
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.qcow2.disks import Disks
+from cloudctl.drivers.qcow2.images import Images, Locked, size_bytes
+from cloudctl.drivers.qcow2.records import DISK, GIB, Records, Snapshot, Volume, written
+from cloudctl.drivers.specs import (
+    Capacity,
+    ConnectionInfo,
+    ImageSource,
+    SnapshotSpec,
+    SnapshotState,
+    VolumeSpec,
+    VolumeState,
+)
+
+LOOK_SECONDS = 0.005
+
+_log = Logger()
+
+
+@frozen
+class Source:
+    """What a copy is made from: a file, or a snapshot inside a file."""
+
+    path: Path
+    format: str
+    size_bytes: int
+    volume_id: str | None = None
+    moment: str | None = None  # with `volume_id`: name of the snapshot inside the file of that volume
+
+
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData)
+@define(eq=False)
+class FileVolumes:
+    """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume."""
+
+    records: Records
+    images: Images
+    disks: Disks
+    overcommit: float
+    locks: Locks = field(factory=Locks)
+    _reading: set[str] = field(factory=set)  # moments that copies of this process read
+
+    async def check(self) -> None:
+        await self.disks.check()
+        self.records.open()
+
+    async def close(self) -> None:
+        await self.disks.close()
+
+    # -- core
+
+    async def capacity(self) -> Capacity:
+        total, free = self.records.room()
+        allocated = sum(volume.size_gib for volume in self.records.volumes())
+        return Capacity(
+            int(total),
+            int(free),
+            allocated,
+            thin=True,
+            multiattach=self.disks.multiattach,
+            storage_protocol=self.disks.protocol,
+        )
+
+    async def inventory(self) -> tuple[VolumeState, ...]:
+        return tuple(volume.state for volume in self.records.volumes())
+
+    async def observe(self, id: str) -> VolumeState:
+        return self._volume(id).state
+
+    async def ensure_created(self, spec: VolumeSpec) -> None:
+        async with self.locks.hold("life", spec.id):
+            if self.records.volume(spec.id) is not None:
+                return
+            async with self._source(spec) as source:
+                if source is not None and source.size_bytes > spec.size_gib * GIB:
+                    least = -(-source.size_bytes // GIB)
+                    raise Unfit(f"volume {spec.id} of {spec.size_gib} GiB is smaller than its source of {least} GiB")
+                self._demand_room(spec.size_gib)
+                with self.records.new() as place:
+                    await self._fill(place / DISK, source, spec.size_gib)
+                    await self.records.publish(place, Volume(spec.id, spec.size_gib))
+
+    async def ensure_extended(self, id: str, size_gib: int) -> None:
+        async with self._settled(id) as volume:
+            if size_gib < volume.size_gib:
+                raise Unfit(f"volume {id} of {volume.size_gib} GiB cannot shrink to {size_gib} GiB")
+            if size_gib == volume.size_gib:
+                return
+            self._demand_room(size_gib - volume.size_gib)
+            try:
+                await self.disks.resize(volume, size_gib)
+            except Locked:
+                # The guest's QEMU has it: the hypervisor grows it there, or `_settle` later.
+                if not volume.hosts:
+                    raise
+            await self.records.put(evolve(volume, size_gib=size_gib))
+
+    async def ensure_absent(self, id: str) -> None:
+        async with self.locks.hold("life", id), self.locks.hold("volume", id):
+            volume = self.records.volume(id)
+            if volume is None:
+                return
+            demand_free(volume)
+            if any(each.volume_id == id for each in self.records.snapshots()):
+                raise InUse(f"volume {id} has snapshots")
+            if self._reading.intersection(volume.moments):
+                raise Busy(f"volume {id} is being copied")
+            await self.disks.serve(volume)
+            await self.records.drop(id)
+
+    async def connect(self, id: str, host: str) -> ConnectionInfo:
+        async with self._settled(id) as volume:
+            changed = evolve(volume, hosts=tuple(sorted({*volume.hosts, host})))
+            if changed != volume:
+                await self.records.put(changed)
+            try:
+                await self.disks.serve(changed)
+            except DriverError:
+                if changed != volume:
+                    await self.records.put(volume)
+                raise
+            return self.disks.connection(changed, host)
+
+    async def disconnect(self, id: str, host: str) -> None:
+        async with self.locks.hold("volume", id):
+            volume = self.records.volume(id)
+            if volume is None:
+                return
+            changed = evolve(volume, hosts=tuple(each for each in volume.hosts if each != host))
+            if changed != volume:
+                await self.records.put(changed)
+            await self.disks.serve(changed)
+            await self._settle(changed)
+
+    # -- snapshots
+
+    async def snapshots(self) -> tuple[SnapshotState, ...]:
+        return tuple(snapshot.state for snapshot in self.records.snapshots())
+
+    async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
+        async with self.locks.hold("snapshot", spec.id):
+            if self.records.snapshot(spec.id) is not None:
+                return
+            async with self._settled(spec.volume_id) as volume:
+                await self._take(volume, written(spec.id))
+                await self.records.put_snapshot(Snapshot(spec.id, volume.id, volume.size_gib))
+                await self.records.put(volume)
+
+    async def ensure_snapshot_absent(self, id: str) -> None:
+        async with self.locks.hold("snapshot", id):
+            snapshot = self.records.snapshot(id)
+            if snapshot is None:
+                return
+            async with self._settled(snapshot.volume_id) as volume:
+                left = evolve(volume, moments=(*volume.moments, written(id)))
+                await self.records.put(left)
+                await self.records.drop_snapshot(id)
+                await self._settle(left)
+
+    async def ensure_reverted(self, id: str, snapshot_id: str) -> None:
+        async with self.locks.hold("snapshot", snapshot_id), self._settled(id) as volume:
+            snapshot = self._snapshot(snapshot_id)
+            if snapshot.volume_id != id:
+                raise Unfit(f"snapshot {snapshot_id} is of volume {snapshot.volume_id}, not of {id}")
+            demand_free(volume)
+            await self.images.go_back(self.records.disk(id), written(snapshot_id))
+            # It has the size now that it had then.
+            await self.images.resize(self.records.disk(id), volume.size_gib)
+
+    # -- content
+
+    async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
+        """A sparse raw file. Raises InUse, too: the guest's QEMU has the volume open and no snapshot is given."""
+        async with self._moment(id) if snapshot_id is None else self._frozen(snapshot_id, of=id) as source:
+            target = Path(path)
+            beside = target.with_name(f"{target.name}.new")
+            async with self.locks.hold("file", str(target)):
+                beside.unlink(missing_ok=True)
+                try:
+                    await self._extract(source, beside, "raw")
+                    await self.records.deliver(beside, target, source.size_bytes)
+                finally:
+                    beside.unlink(missing_ok=True)
+        return "raw"
+
+    async def ensure_imported(self, id: str, image: ImageSource) -> None:
+        async with self._settled(id) as volume:
+            demand_free(volume)
+            source = await self._image(image)
+            if source.size_bytes > volume.size_gib * GIB:
+                raise Unfit(f"volume {id} of {volume.size_gib} GiB is smaller than image {image.id}")
+            before = f"before-{uuid4().hex}"
+            begun = evolve(await self._take(volume, before), undo=before)
+            await self.records.put(begun)
+            try:
+                await self.images.refill(source.path, source.format, self.records.disk(id), volume.size_gib)
+            except DriverError:
+                await self._settle(begun)
+                raise
+            done = evolve(begun, undo=None)
+            await self.records.put(done)
+            await self._settle(done)
+
+    # -- inside: what a copy is made from
+
+    @asynccontextmanager
+    async def _source(self, spec: VolumeSpec) -> AsyncIterator[Source | None]:
+        if spec.snapshot_id is not None:
+            async with self._frozen(spec.snapshot_id) as source:
+                yield source
+        elif spec.volume_id is not None:
+            async with self._moment(spec.volume_id) as source:
+                yield source
+        elif spec.image is not None and spec.image.path is not None:
+            yield await self._image(spec.image)
+        else:
+            yield None
+
+    async def _image(self, image: ImageSource) -> Source:
+        format, size = await self.images.virtual_size(image)
+        return Source(Path(str(image.path)), format, size)
+
+    @asynccontextmanager
+    async def _frozen(self, snapshot_id: str, of: str | None = None) -> AsyncIterator[Source]:
+        """A snapshot, which stays there meanwhile."""
+        if of is not None:
+            self._volume(of)
+        async with self.locks.hold("snapshot", snapshot_id):
+            snapshot = self._snapshot(snapshot_id)
+            if of not in (None, snapshot.volume_id):
+                raise UnknownSnapshot(snapshot_id)
+            disk = self.records.disk(snapshot.volume_id)
+            yield Source(disk, "qcow2", snapshot.size_gib * GIB, snapshot.volume_id, written(snapshot_id))
+
+    @asynccontextmanager
+    async def _moment(self, id: str) -> AsyncIterator[Source]:
+        """The volume as it is now, whatever happens to it meanwhile. Raises InUse for one that cannot be frozen."""
+        name = f"copy-{uuid4().hex}"
+        self._reading.add(name)
+        try:
+            async with self._settled(id) as volume:
+                await self._take(volume, name)
+            yield Source(self.records.disk(id), "qcow2", volume.size_gib * GIB, id, name)
+        finally:
+            self._reading.discard(name)
+            async with self.locks.hold("volume", id):
+                left = self.records.volume(id)
+                if left is not None:
+                    await self._settle(left)
+
+    async def _fill(self, disk: Path, source: Source | None, size_gib: int) -> None:
+        if source is None:
+            await self.images.create(disk, size_gib)
+            return
+        if source.moment is None:
+            await self.images.convert(source.path, source.format, disk)
+        else:
+            await self._extract(source, disk, "qcow2")
+        await self.images.resize(disk, size_gib)
+
+    async def _extract(self, source: Source, target: Path, format: str) -> None:
+        """Copy a snapshot into a new file.
+
+        Its blocks do not change, but the table of all snapshots does with each that is taken or dropped. So the
+        volume is locked until qemu-img has read that: it makes its target after it has opened its source.
+        """
+        assert source.volume_id is not None and source.moment is not None
+        async with self.locks.hold("volume", source.volume_id):
+            copied = ensureDeferred(self.images.extract(source.path, source.moment, target, format))
+            while not copied.called and not target.exists():
+                await deferLater(self.images.programs.clock, LOOK_SECONDS)
+        await copied
+
+    # -- inside: one volume
+
+    @asynccontextmanager
+    async def _settled(self, id: str) -> AsyncIterator[Volume]:
+        """The volume, with its lock, and with nothing left half done. Raises UnknownVolume."""
+        async with self.locks.hold("volume", id):
+            yield await self._settle(self._volume(id))
+
+    async def _settle(self, volume: Volume) -> Volume:
+        """Finish or take back what was begun; of an open file, what can wait does."""
+        disk = self.records.disk(volume.id)
+        there = await self.images.names(disk) if volume.moments or volume.undo else frozenset()
+        if volume.undo is not None:
+            if volume.undo in there:
+                await self.images.go_back(disk, volume.undo)
+            volume = evolve(volume, undo=None)
+            await self.records.put(volume)
+        left = []
+        for name in volume.moments:
+            if name in self._reading or not await self._dropped(volume, name, there):
+                left.append(name)
+        if tuple(left) != volume.moments:
+            volume = evolve(volume, moments=tuple(left))
+            await self.records.put(volume)
+        if size_bytes(disk) < volume.size_gib * GIB:
+            try:
+                await self.disks.resize(volume, volume.size_gib)
+            except (Busy, Unreachable) as error:
+                _log.info("volume {id} is resized later: {error}", id=volume.id, error=error)
+        return volume
+
+    async def _dropped(self, volume: Volume, name: str, there: frozenset[str]) -> bool:
+        """Whether no snapshot of this name is left over; one that has a record is wanted."""
+        kept = {written(each.id) for each in self.records.snapshots() if each.volume_id == volume.id}
+        if name in there and name not in kept:
+            try:
+                await self.disks.drop(volume, name)
+            except (Busy, Unreachable) as error:
+                _log.info(
+                    "snapshot {name} of volume {id} is dropped later: {error}", name=name, id=volume.id, error=error
+                )
+                return False
+        return True
+
+    async def _take(self, volume: Volume, name: str) -> Volume:
+        """The volume with a new snapshot inside it, and a record that says it may be left over."""
+        taken = evolve(volume, moments=(*volume.moments, name))
+        await self.records.put(taken)
+        try:
+            await self.disks.take(volume, name)
+        except Locked as error:
+            if volume.hosts:
+                raise InUse(f"volume {volume.id} is open in a guest that runs; stop it or detach the volume") from error
+            raise
+        return taken
+
+    def _volume(self, id: str) -> Volume:
+        volume = self.records.volume(id)
+        if volume is None:
+            raise UnknownVolume(id)
+        return volume
+
+    def _snapshot(self, id: str) -> Snapshot:
+        snapshot = self.records.snapshot(id)
+        if snapshot is None:
+            raise UnknownSnapshot(id)
+        return snapshot
+
+    def _demand_room(self, size_gib: int) -> None:
+        total, _free = self.records.room()
+        promised = sum(volume.size_gib for volume in self.records.volumes())
+        if promised + size_gib > total * self.overcommit:
+            left = max(0, int(total * self.overcommit) - promised)
+            raise NoCapacity(f"{size_gib} GiB wanted, {left} GiB left to promise")
+
+
+def demand_free(volume: Volume) -> None:
+    """Raises InUse while a host may use the volume."""
+    if volume.hosts:
+        raise InUse(f"volume {volume.id} is connected to {', '.join(volume.hosts)}")

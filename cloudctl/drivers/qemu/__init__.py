@@ -1,0 +1,1 @@
+"""Guests as QEMU processes on this machine, one process a guest."""

@@ -1,0 +1,125 @@
+"""The command line of a guest's QEMU process. Pure.
+
+Source: QEMU's document «Invocation» (qemu-system-x86_64(1)).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from cloudctl.drivers.qemu import devices, slots
+from cloudctl.drivers.qemu.devices import Disk, Nic
+from cloudctl.drivers.qemu.options import FIXED_SLOTS, Config
+from cloudctl.drivers.qemu.records import Files, Record
+from cloudctl.drivers.specs import ImageSource
+
+PROGRAM = "qemu-system-x86_64"
+# It forks and begins a session to become a daemon, so those cannot be denied.
+SANDBOX = "on,obsolete=deny,resourcecontrol=deny"
+# What cloud-init looks for to know that there is a metadata service.
+PRODUCT = "OpenStack Compute"
+
+
+@frozen
+class Kernel:
+    """Files of the guest's own that are booted directly."""
+
+    kernel: str
+    ramdisk: str | None
+    arguments: str
+
+
+def arguments(config: Config, record: Record, files: Files, kernel: Kernel | None, incoming: bool = False) -> list[str]:
+    """What follows the program's name. `incoming`: it waits for the memory of a suspended guest. Raises Unfit."""
+    spec = record.spec
+    words = ["-name", spec.id, *_identity(spec.id), "-accel", _accelerator(config)]
+    words += ["-machine", config.machine, "-cpu", config.cpu_model, "-m", str(spec.memory_mib)]
+    words += ["-smp", f"{spec.vcpus},sockets={spec.vcpus},cores=1,threads=1"]
+    words += ["-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX, "-rtc", "base=utc"]
+    # A guest that powers itself off stays to be seen as such; a process that is gone has crashed.
+    words += ["-no-shutdown", "-boot", "strict=on", "-daemonize", "-pidfile", str(files.pid)]
+    words += ["-qmp", f"unix:{_escaped(files.qmp)},server=on,wait=off"]
+    words += ["-chardev", f"socket,id=serial,path={_escaped(files.serial)},server=on,wait=off,{_log(files)}"]
+    words += ["-serial", "chardev:serial"]
+    words += ["-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
+    for slot in range(FIXED_SLOTS + config.slots):
+        # Without I/O ports, of which there are enough for some fifteen only; virtio devices need none.
+        port = {"driver": "pcie-root-port", "id": devices.bus(slot), "chassis": slot + 1, "io-reserve": 0}
+        words += ["-device", _json(port)]
+    for disk in disks(record, files):
+        # QEMU boots a kernel by a ROM that is first already.
+        device = disk.device if kernel is None else {k: v for k, v in disk.device.items() if k != "bootindex"}
+        words += ["-blockdev", _json(disk.block), "-device", _json(device)]
+    for nic in nics(record):
+        words += ["-netdev", _json(nic.backend), "-device", _json(nic.device)]
+    if kernel is not None:
+        words += ["-kernel", kernel.kernel, "-append", kernel.arguments]
+        words += ["-initrd", kernel.ramdisk] if kernel.ramdisk is not None else []
+    return [*words, "-incoming", "defer"] if incoming else words
+
+
+def disks(record: Record, files: Files) -> Iterator[Disk]:
+    """Root disk, ephemeral, swap, config drive, volumes: in this order the guest's kernel finds them."""
+    spec = record.spec
+    if record.rescued:
+        yield devices.file_disk("rescue", files.rescue, slots.ROOT, format="qcow2", boot=0)
+    if spec.image is not None:
+        slot, boot = (slots.OLD_ROOT, None) if record.rescued else (slots.ROOT, 0)
+        yield devices.file_disk("root", files.root, slot, format="qcow2", boot=boot)
+    if spec.ephemeral_gib:
+        yield devices.file_disk("ephemeral", files.ephemeral, slots.EPHEMERAL, format="qcow2")
+    if spec.swap_mib:
+        yield devices.file_disk("swap", files.swap, slots.SWAP, format="raw")
+    if spec.config_drive:
+        yield devices.file_disk("config", files.config_drive, slots.CONFIG_DRIVE, format="raw", read_only=True)
+    for each in spec.volumes:
+        slot, boot = record.slots[slots.volume(each.volume_id)], each.boot_index
+        if record.rescued:
+            slot, boot = slots.OLD_ROOT if slot == slots.ROOT else slot, None
+        yield devices.volume_disk(evolve(each, boot_index=boot if spec.image is None else None), slot)
+
+
+def nics(record: Record) -> Iterator[Nic]:
+    for each in record.spec.ports:
+        yield devices.nic(each, record.slots[slots.port(each.id)])
+
+
+def boot_image(record: Record) -> ImageSource | None:
+    """The image that the guest starts from now."""
+    return record.rescue_image or record.spec.image if record.rescued else record.spec.image
+
+
+def kernel_arguments(config: Config, image: ImageSource) -> str:
+    return image.properties.get("os_command_line") or config.kernel_arguments
+
+
+def _identity(id: str) -> list[str]:
+    words = ["-smbios", f"type=1,manufacturer=cloudctl,product={PRODUCT},serial={_escaped(id)}"]
+    try:
+        return ["-uuid", str(UUID(id)), *words]
+    except ValueError:
+        return words
+
+
+def _accelerator(config: Config) -> str:
+    if config.accelerator == "tcg":
+        return f"tcg,thread=multi,tb-size={config.translation_cache_mib}"
+    return config.accelerator
+
+
+def _log(files: Files) -> str:
+    return f"logfile={_escaped(files.console)},logappend=on"
+
+
+def _escaped(value: object) -> str:
+    """A value among others that commas divide."""
+    return str(value).replace(",", ",,")
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value)

@@ -1,0 +1,40 @@
+"""The log of a serial console: QEMU appends to it, here it is read and kept short."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def tail(path: Path, lines: int | None, kept: int) -> str:
+    """The last `lines` lines (None: all) of the last `kept` bytes."""
+    text = _end(path, kept).decode("utf-8", "replace").replace("\r\n", "\n")
+    if lines is None:
+        return text
+    return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
+
+
+def shorten(path: Path, kept: int) -> None:
+    """Keep the last `kept` bytes of a log that has grown to twice as many.
+
+    QEMU always writes at the end, wherever that is; what it writes between the two calls comes before the rest.
+    """
+    try:
+        if os.stat(path).st_size <= 2 * kept:
+            return
+    except FileNotFoundError:
+        return
+    rest = _end(path, kept)
+    with path.open("ab") as file:
+        file.truncate(0)
+        file.write(rest)
+
+
+def _end(path: Path, kept: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - kept))
+            return file.read(kept)
+    except FileNotFoundError:
+        return b""

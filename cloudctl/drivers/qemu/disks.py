@@ -1,0 +1,237 @@
+"""The files that a guest's disks are: a qcow2 over a converted image that all guests of that image share.
+
+An image is converted once. Everything appears whole: it is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from attrs import define, field
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cloudctl.drivers import guest_data
+from cloudctl.drivers.disk_formats import format_of, qcow2_header
+from cloudctl.drivers.errors import NoCapacity, Unfit
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.qemu.records import Files
+from cloudctl.drivers.specs import GuestSpec, ImageSource
+
+_log = Logger()
+
+GIB, MIB = 1 << 30, 1 << 20
+COPY_SECONDS = 1800.0
+HEADER = 512  # bytes in which the size of a qcow2 is
+LABEL = "config-2"  # by which a guest knows its config drive
+
+
+@define(eq=False)
+class Disks:
+    """Makes the files of guests. Not for two calls for one guest at a time."""
+
+    programs: Programs
+    reactor: Any
+    cache: Path
+    keep_seconds: float
+    _converting: Locks = field(factory=Locks)
+    _pinned: Counter[str] = field(factory=Counter)
+
+    async def ensure(self, spec: GuestSpec, files: Files) -> None:
+        """All disks of a guest that is off, as large as `spec` says. Raises Unfit, NoCapacity."""
+        if not self.programs.dry_run:
+            files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if spec.image is not None:
+            await self.ensure_overlay(spec.image, files.root, spec.disk_gib)
+            await self.ensure_kernel(spec.image, files)
+        await self._ensure_ephemeral(files.ephemeral, spec.ephemeral_gib)
+        await self.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
+
+    async def ensure_overlay(self, image: ImageSource, target: Path, size_gib: int) -> None:
+        """`target` is a disk over the image, or stays what it is; it is grown to `size_gib` (0: the image's size).
+
+        Raises Unfit for an image that cannot be read or is larger than that.
+        """
+        wished = size_gib * GIB
+        if target.exists():
+            if wished > self.size(target):
+                await self._run("qemu-img", "resize", "-q", "-f", "qcow2", str(target), str(wished))
+            return
+        base = await self.converted(image)
+        size = self.size(base)
+        if wished and size > wished:
+            raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {size_gib}")
+        with self._whole(target) as beside:
+            over = ("-F", "qcow2", "-b", str(base))
+            await self._run("qemu-img", "create", "-q", "-f", "qcow2", *over, str(beside), str(max(wished, size)))
+
+    async def converted(self, image: ImageSource) -> Path:
+        """The image as a qcow2 in the cache. Raises Unfit, NoCapacity."""
+        target = self.cache / f"{quote(image.id, safe='')}.qcow2"
+        async with self._converting.hold(image.id):
+            if not target.exists():
+                await self._convert(image, target)
+            if not self.programs.dry_run:
+                os.utime(target)
+        return target
+
+    async def _convert(self, image: ImageSource, target: Path) -> None:
+        format = format_of(image)
+        assert image.path is not None
+        if not self.programs.dry_run:
+            self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._whole(target) as beside:
+            try:
+                await self._run("qemu-img", "convert", "-q", "-f", format, "-O", "qcow2", image.path, str(beside))
+            except ProgramFailed as error:
+                raise Unfit(f"image {image.id} cannot be read as {format}: {error.complaint}") from error
+
+    async def ensure_kernel(self, image: ImageSource, files: Files) -> None:
+        """Kernel and ramdisk of the image are the guest's own: it can start when the images are deleted."""
+        for source, name in ((image.kernel_path, "kernel"), (image.ramdisk_path, "ramdisk")):
+            if source is not None and not (target := kernel_file(files, image, name)).exists():
+                try:
+                    await self.in_thread(adopt, Path(source), target)
+                except FileNotFoundError as error:
+                    raise Unfit(f"the {name} of image {image.id} is not there") from error
+
+    async def _ensure_ephemeral(self, target: Path, size_gib: int) -> None:
+        size = size_gib * GIB
+        if not size:
+            target.unlink(missing_ok=True)
+        elif not target.exists():
+            with self._whole(target) as beside:
+                await self.create(beside, size)
+        elif self.size(target) < size:
+            await self._run("qemu-img", "resize", "-q", "-f", "qcow2", str(target), str(size))
+
+    async def make_config_drive(self, spec: GuestSpec, files: Files) -> None:
+        """What the guest may know of itself, as a small disk."""
+        with TemporaryDirectory(prefix="config-", dir=None if self.programs.dry_run else files.directory) as directory:
+            await self.in_thread(write_tree, Path(directory, "tree"), guest_data.files(spec))
+            with self._whole(files.config_drive) as beside:
+                await self._run(
+                    "genisoimage", "-quiet", "-o", str(beside), "-ldots", "-allow-lowercase", "-allow-multidot", "-l",
+                    "-joliet", "-rational-rock", "-volid", LABEL, "-publisher", "cloudctl", f"{directory}/tree",
+                )  # fmt: skip
+
+    async def copy(self, source: Path, target: Path) -> None:
+        """A complete qcow2 that needs no other file. The source is in nobody's use."""
+        await self._run("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "qcow2", str(source), str(target))
+
+    async def create(self, target: Path, size: int) -> None:
+        """An empty qcow2 of so many bytes."""
+        await self._run("qemu-img", "create", "-q", "-f", "qcow2", str(target), str(size))
+
+    async def remove(self, files: Files) -> None:
+        """All files of a guest."""
+        if self.programs.dry_run:
+            _log.info("would remove {directory}", directory=files.directory)
+            return
+        await self.in_thread(shutil.rmtree, files.directory, True)
+        for path in (files.pid, files.qmp, files.serial):
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def pinned(self, *images: ImageSource | None) -> Iterator[None]:
+        """Meanwhile these images stay in the cache, though no record names them yet."""
+        ids = [image.id for image in images if image is not None]
+        self._pinned.update(ids)
+        try:
+            yield
+        finally:
+            self._pinned.subtract(ids)
+
+    def sweep(self, used: Iterable[str]) -> None:
+        """Drop what no guest of these image ids uses, and what has lain unused for long enough."""
+        kept = {f"{quote(id, safe='')}.qcow2" for id in (*used, *+self._pinned)}
+        oldest = time.time() - self.keep_seconds
+        for file in self.cache.glob("*.qcow2"):
+            if file.name not in kept and file.stat().st_mtime < oldest:
+                file.unlink(missing_ok=True)
+
+    async def in_thread(self, function: Callable[..., None], *args: Any) -> None:
+        """For changes of files that take longer than the reactor may wait."""
+        if self.programs.dry_run:
+            _log.info("would {function} {path}", function=function.__name__, path=args[0])
+        else:
+            await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
+
+    def size(self, path: Path) -> int:
+        """Bytes of a qcow2 of ours, as its guest sees it; it may be in use."""
+        if self.programs.dry_run and not path.exists():
+            return 0
+        with path.open("rb") as file:
+            return qcow2_header(file.read(HEADER)).size_bytes
+
+    @contextmanager
+    def _whole(self, target: Path) -> Iterator[Path]:
+        """A path beside `target` to make it at; it takes its place when all has gone well."""
+        beside = target.with_name(f"{target.name}.new")
+        try:
+            yield beside
+            if not self.programs.dry_run:
+                beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    async def _run(self, *command: str) -> None:
+        try:
+            await self.programs.change(*command, timeout=COPY_SECONDS)
+        except ProgramFailed as error:
+            if "No space left on device" in error.complaint:
+                raise NoCapacity(f"no room for a disk: {error.complaint}") from error
+            raise
+
+
+def kernel_file(files: Files, image: ImageSource, name: str) -> Path:
+    """`name`: kernel or ramdisk. Of a rescue image it is another one."""
+    return files.directory / f"{name}-{quote(image.id, safe='')}"
+
+
+def adopt(source: Path, target: Path) -> None:
+    beside = target.with_name(f"{target.name}.new")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(source, beside)
+    except OSError:
+        # Another file system.
+        shutil.copyfile(source, beside)
+    beside.replace(target)
+
+
+def write_tree(directory: Path, files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+def ensure_swap(target: Path, size: int) -> None:
+    """A swap area of so many bytes, with the header that mkswap(8) would write; none of 0 bytes."""
+    if not size:
+        target.unlink(missing_ok=True)
+        return
+    if target.exists() and target.stat().st_size == size:
+        return
+    page = 4096
+    header = (1).to_bytes(4, "little") + (size // page - 1).to_bytes(4, "little") + bytes(4) + uuid4().bytes
+    beside = target.with_name(f"{target.name}.new")
+    with beside.open("wb") as file:
+        file.truncate(size)
+        file.seek(1024)
+        file.write(header)
+        file.seek(page - 10)
+        file.write(b"SWAPSPACE2")
+    beside.replace(target)

@@ -1,0 +1,436 @@
+"""The hypervisor driver `qemu`: one QEMU process a guest, which outlives this process and is found again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import define, evolve, field
+from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume, Unreachable, Unusable
+from cloudctl.drivers.interfaces import (
+    IGuestEvents,
+    IHypervisor,
+    IPause,
+    IRescue,
+    IResizeAttached,
+    ISnapshot,
+    ISuspend,
+)
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.programs import Programs, require
+from cloudctl.drivers.qemu import capture, command, console, devices, host, plugging, processes, slots
+from cloudctl.drivers.qemu.disks import GIB, Disks
+from cloudctl.drivers.qemu.machines import OFF, Machines
+from cloudctl.drivers.qemu.monitors import Monitors
+from cloudctl.drivers.qemu.options import Config
+from cloudctl.drivers.qemu.qmp import Refused
+from cloudctl.drivers.qemu.records import Files, Record, Records
+from cloudctl.drivers.specs import (
+    DriverResources,
+    GuestSpec,
+    GuestState,
+    HostInventory,
+    ImageSource,
+    PortSpec,
+    Power,
+    VolumeConnection,
+)
+
+INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents)
+TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
+
+_log = Logger()
+
+__all__ = ["INTERFACES", "Config", "Qemu", "create"]
+
+
+def create(config: Config, resources: DriverResources) -> Qemu:
+    state_dir = (resources.state_dir or Path()).absolute()
+    programs = Programs(resources.reactor, resources.clock, config.dry_run)
+    records = Records(state_dir, config.runtime_dir.absolute(), {} if config.dry_run else None)
+    disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds)
+    monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
+    machines = Machines(config, resources.clock, programs, records, monitors, disks)
+    return Qemu(config, resources, machines)
+
+
+@implementer(*INTERFACES)
+@define(eq=False)
+class Qemu:
+    config: Config
+    resources: DriverResources
+    machines: Machines
+    _locks: Locks = field(factory=Locks)  # one call for a guest at a time
+    _version: int | None = None
+    _tidying: LoopingCall | None = None
+
+    @property
+    def records(self) -> Records:
+        return self.machines.records
+
+    @property
+    def monitors(self) -> Monitors:
+        return self.machines.monitors
+
+    @property
+    def disks(self) -> Disks:
+        return self.machines.disks
+
+    async def check(self) -> None:
+        require(command.PROGRAM, "qemu-img", "genisoimage", *(["ip"] if any(self.config.namespaces.values()) else []))
+        if self.resources.state_dir is None or self.resources.reactor is None:
+            raise Unusable("it needs a state directory and a reactor: not for a cloud in memory")
+        if os.geteuid() != 0:
+            raise Unusable("it plugs guests into network interfaces, for which it must run as root")
+        if self.config.accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            raise Unusable('/dev/kvm cannot be opened; accelerator = "tcg" does without')
+        for directory in (self.records.directory, self.records.runtime_dir):
+            try:
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise Unusable(f"{directory} cannot be made: {error.strerror}") from error
+
+    async def close(self) -> None:
+        if self._tidying is not None and self._tidying.running:
+            self._tidying.stop()
+        self.monitors.close()
+
+    # -- what is
+
+    async def hosts(self) -> tuple[HostInventory, ...]:
+        if self._version is None:
+            told = await self.machines.programs.read(command.PROGRAM, "--version")
+            self._version = host.version_number(told.decode())
+        config = self.config
+        return tuple(
+            HostInventory(
+                name,
+                "QEMU",
+                config.vcpus or os.cpu_count() or 1,
+                config.memory_mib or host.memory_mib(),
+                config.disk_gib or host.disk_gib(self.records.directory),
+                self._version,
+                "127.0.0.1",
+                host.cpu_info(),
+            )
+            for name in sorted(config.namespaces)
+        )
+
+    async def inventory(self) -> tuple[GuestState, ...]:
+        found = [(record, self.records.files(id)) for id in self.records.ids() if (record := self.records.get(id))]
+        states: list[GuestState | None] = await gatherResults(
+            [ensureDeferred(self._state(record, files)) for record, files in found if self._has(record.spec.host)],
+            consumeErrors=True,
+        )
+        return tuple(state for state in states if state is not None)
+
+    async def observe(self, id: str) -> GuestState:
+        state = await self._state(*self._guest(id))
+        if state is None:
+            raise UnknownGuest(id)
+        return state
+
+    async def _state(self, record: Record, files: Files) -> GuestState | None:
+        """None: it has been deleted meanwhile."""
+        spec = record.spec
+        volume_ids = [each.volume_id for each in spec.volumes]
+        port_ids = [each.id for each in spec.ports]
+        try:
+            power = await self.machines.power(record, files)
+            if processes.find(files.pid) is not None:
+                has = await plugging.plugged(await self.monitors.get(spec.id, files))
+                volume_ids = [id for id in volume_ids if slots.volume(id) in has]
+                port_ids = [id for id in port_ids if slots.port(id) in has]
+        except Unreachable:
+            if processes.find(files.pid) is None:
+                # It ended this moment.
+                now = self.records.get(spec.id)
+                return None if now is None else await self._state(now, files)
+            # It hangs. That there is a process is all that can be seen.
+            power = Power.RUNNING
+        return GuestState(
+            id=spec.id,
+            host=spec.host,
+            power=power,
+            vcpus=spec.vcpus,
+            memory_mib=spec.memory_mib,
+            volume_ids=tuple(sorted(volume_ids)),
+            port_ids=tuple(sorted(port_ids)),
+            rescued=record.rescued,
+        )
+
+    async def console_output(self, id: str, lines: int | None = None) -> str:
+        _, files = self._guest(id)
+        return console.tail(files.console, lines, self.config.console_kib << 10)
+
+    async def watch_guests(self, changed: Callable[[str], None]) -> None:
+        self.monitors.changed = changed
+        self._keep_consoles_short()
+        await self.inventory()  # which connects to every guest that runs
+
+    # -- defined and gone
+
+    async def ensure_defined(self, spec: GuestSpec) -> None:
+        if not self._has(spec.host):
+            raise UnknownHost(spec.host)
+        async with self._locks.hold(spec.id):
+            record, files = self.records.get(spec.id), self.records.files(spec.id)
+            if record is None:
+                await self._define(Record(spec), files)
+                return
+            power = await self.machines.power(record, files)
+            if power in OFF:
+                record = await self.machines.reaped(record, files, power)
+                await self._define(evolve(record, spec=spec), files)
+            elif shape(record.spec) != shape(spec):
+                raise InvalidPower(f"guest {spec.id} is {power.value}; its size and host can change once it is off")
+            elif power is Power.SUSPENDED and plugs(record.spec) != plugs(spec):
+                raise InvalidPower(f"guest {spec.id} is suspended; its devices can change once it runs or is off")
+            else:
+                await self._replug(record, spec, files)
+
+    async def _define(self, record: Record, files: Files) -> None:
+        """Of a guest that is off. The record comes last: a guest that is there has its disks."""
+        spec = record.spec
+        record = self._with(record, spec)
+        # What cannot be plugged is refused now.
+        for _ in (*command.disks(record, files), *command.nics(record)):
+            pass
+        with self.disks.pinned(spec.image):
+            await self.disks.ensure(spec, files)
+            self.records.put(record)
+
+    async def _replug(self, record: Record, spec: GuestSpec, files: Files) -> None:
+        """Of a guest that is on: what it has not, then what it shall not have."""
+        for connection in spec.volumes:
+            record = await self._plug_volume(record, files, connection)
+        for port in spec.ports:
+            record = await self._plug_port(record, files, port)
+        for gone in {each.volume_id for each in record.spec.volumes} - {each.volume_id for each in spec.volumes}:
+            record = await self._unplug_volume(record, files, gone)
+        for gone in {each.id for each in record.spec.ports} - {each.id for each in spec.ports}:
+            record = await self._unplug_port(record, files, gone)
+        self.records.put(evolve(record, spec=spec))
+
+    async def ensure_absent(self, id: str) -> None:
+        async with self._locks.hold(id):
+            files = self.records.files(id)
+            await self.machines.end_process(id, files)
+            # The record goes first: what is left by a crash is no guest any more.
+            self.records.remove(id)
+            await self.disks.remove(files)
+        records = [record for other in self.records.ids() if (record := self.records.get(other))]
+        self.disks.sweep(image.id for record in records for image in (record.spec.image, record.rescue_image) if image)
+
+    # -- power
+
+    async def ensure_running(self, id: str) -> None:
+        async with self._locks.hold(id):
+            await self._start(*self._guest(id))
+
+    async def ensure_stopped(self, id: str, timeout: float = 60.0) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            await self.machines.stop(record, files, timeout)
+
+    async def ensure_rebooted(self, id: str, token: str, hard: bool = False) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if record.reboot_token != token:
+                record = evolve(record, reboot_token=token, reboot_done=False)
+                self.records.put(record)
+            if not record.reboot_done:
+                record = await self.machines.stop(record, files, 0 if hard else self.config.soft_reboot_timeout)
+                record = evolve(record, reboot_done=True)
+                self.records.put(record)
+            await self._start(record, files)
+
+    async def _start(self, record: Record, files: Files) -> Record:
+        record = await self.machines.start(record, files)
+        self._keep_consoles_short()
+        return record
+
+    def _keep_consoles_short(self) -> None:
+        if self._tidying is None:
+            self._tidying = LoopingCall(self._shorten_consoles)
+            self._tidying.clock = self.resources.clock
+            self._tidying.start(TIDY_SECONDS)
+
+    def _shorten_consoles(self) -> None:
+        for id in self.records.ids():
+            try:
+                console.shorten(self.records.files(id).console, self.config.console_kib << 10)
+            except OSError as error:
+                _log.warn("the console log of guest {id} was not shortened: {error}", id=id, error=error)
+
+    async def ensure_paused(self, id: str) -> None:
+        async with self._locks.hold(id):
+            await self.machines.pause(*self._guest(id))
+
+    async def ensure_suspended(self, id: str) -> None:
+        async with self._locks.hold(id):
+            await self.machines.suspend(*self._guest(id))
+
+    async def ensure_rescued(self, id: str, image: ImageSource | None, password: str) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if not record.rescued:
+                source = image or record.spec.image
+                if source is None:
+                    raise Unfit(f"guest {id} boots from a volume; an image must be named that it is rescued with")
+                record = await self.machines.end(record, files)
+                files.rescue.unlink(missing_ok=True)
+                with self.disks.pinned(source):
+                    await self.disks.ensure_overlay(source, files.rescue, 0)
+                    await self.disks.ensure_kernel(source, files)
+                    spec = evolve(record.spec, admin_password=password)
+                    record = evolve(record, spec=spec, rescued=True, rescue_image=image)
+                    self.records.put(record)
+            await self._start(record, files)
+
+    async def ensure_unrescued(self, id: str) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if record.rescued:
+                record = await self.machines.end(record, files)
+                record = evolve(record, rescued=False, rescue_image=None)
+                self.records.put(record)
+                files.rescue.unlink(missing_ok=True)
+                await self._start(record, files)
+
+    # -- disks
+
+    async def ensure_captured(self, id: str, path: str) -> str:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if record.spec.image is None:
+                raise Unfit(f"guest {id} has no root disk of its own: it boots from a volume")
+            beside = Path(path + ".new")
+            try:
+                if processes.find(files.pid) is None:
+                    await self.disks.copy(files.root, beside)
+                else:
+                    monitor = await self.monitors.get(id, files)
+                    await self.disks.create(beside, self.disks.size(files.root))
+                    clock, limit = self.resources.clock, self.config.copy_timeout
+                    await capture.backup(monitor, clock, slots.node("root"), beside, limit)
+                if not self.config.dry_run:
+                    beside.replace(path)
+            finally:
+                beside.unlink(missing_ok=True)
+            return "qcow2"
+
+    async def ensure_volume_attached(self, id: str, connection: VolumeConnection) -> None:
+        async with self._locks.hold(id):
+            await self._plug_volume(*await self._changeable(id), connection)
+
+    async def ensure_volume_detached(self, id: str, volume_id: str) -> None:
+        async with self._locks.hold(id):
+            if self.records.get(id) is not None:
+                await self._unplug_volume(*await self._changeable(id), volume_id)
+
+    async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if all(each.volume_id != volume_id for each in record.spec.volumes):
+                raise UnknownVolume(volume_id)
+            if processes.find(files.pid) is not None:
+                monitor = await self.monitors.get(id, files)
+                await plugging.grow(monitor, slots.volume(volume_id), size_gib * GIB)
+
+    async def _plug_volume(self, record: Record, files: Files, connection: VolumeConnection) -> Record:
+        others = [each for each in record.spec.volumes if each.volume_id != connection.volume_id]
+        wished = self._with(record, evolve(record.spec, volumes=(*others, connection)))
+        name = slots.volume(connection.volume_id)
+        disk = devices.volume_disk(connection, wished.slots[name])
+        # Noted first: should the answer be lost, detaching it finds the device.
+        self.records.put(wished)
+        if processes.find(files.pid) is not None:
+            try:
+                await plugging.plug_disk(await self.monitors.get(record.spec.id, files), disk)
+            except Refused:
+                self.records.put(record)
+                raise
+        return wished
+
+    async def _unplug_volume(self, record: Record, files: Files, volume_id: str) -> Record:
+        if processes.find(files.pid) is not None:
+            monitor = await self.monitors.get(record.spec.id, files)
+            await plugging.unplug_disk(monitor, slots.volume(volume_id), self.config.unplug_timeout)
+        kept = tuple(each for each in record.spec.volumes if each.volume_id != volume_id)
+        record = self._with(record, evolve(record.spec, volumes=kept))
+        self.records.put(record)
+        return record
+
+    # -- ports
+
+    async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
+        async with self._locks.hold(id):
+            await self._plug_port(*await self._changeable(id), port)
+
+    async def ensure_port_detached(self, id: str, port_id: str) -> None:
+        async with self._locks.hold(id):
+            if self.records.get(id) is not None:
+                await self._unplug_port(*await self._changeable(id), port_id)
+
+    async def _plug_port(self, record: Record, files: Files, port: PortSpec) -> Record:
+        others = [each for each in record.spec.ports if each.id != port.id]
+        wished = self._with(record, evolve(record.spec, ports=(*others, port)))
+        nic = devices.nic(port, wished.slots[slots.port(port.id)])
+        self.records.put(wished)
+        if processes.find(files.pid) is not None:
+            try:
+                await plugging.plug_nic(await self.monitors.get(record.spec.id, files), nic)
+            except Refused:
+                self.records.put(record)
+                raise
+        return wished
+
+    async def _unplug_port(self, record: Record, files: Files, port_id: str) -> Record:
+        if processes.find(files.pid) is not None:
+            monitor = await self.monitors.get(record.spec.id, files)
+            await plugging.unplug_nic(monitor, slots.port(port_id), self.config.unplug_timeout)
+        kept = tuple(each for each in record.spec.ports if each.id != port_id)
+        record = self._with(record, evolve(record.spec, ports=kept))
+        self.records.put(record)
+        return record
+
+    # -- inside
+
+    def _has(self, name: str) -> bool:
+        return name in self.config.namespaces
+
+    def _guest(self, id: str) -> tuple[Record, Files]:
+        record = self.records.get(id)
+        if record is None:
+            raise UnknownGuest(id)
+        if not self._has(record.spec.host):
+            raise UnknownHost(record.spec.host)
+        return record, self.records.files(id)
+
+    async def _changeable(self, id: str) -> tuple[Record, Files]:
+        """A guest whose devices can change now."""
+        record, files = self._guest(id)
+        power = await self.machines.power(record, files)
+        if power is Power.SUSPENDED:
+            raise InvalidPower(f"guest {id} is suspended; its devices can change once it runs or is off")
+        return await self.machines.reaped(record, files, power), files
+
+    def _with(self, record: Record, spec: GuestSpec) -> Record:
+        return evolve(record, spec=spec, slots=slots.assigned(spec, record.slots, self.config.slots))
+
+
+def shape(spec: GuestSpec) -> tuple[object, ...]:
+    """What cannot change while a guest is on."""
+    return spec.host, spec.vcpus, spec.memory_mib, spec.disk_gib, spec.ephemeral_gib, spec.swap_mib
+
+
+def plugs(spec: GuestSpec) -> tuple[object, ...]:
+    """What devices a guest has, whatever their options."""
+    return {each.volume_id for each in spec.volumes}, {each.id for each in spec.ports}

@@ -1,0 +1,292 @@
+"""Guests as processes: their power, started, stopped, frozen, thawed. Not for two calls for one guest at a time.
+
+The order of each change is such that a process which is killed in between leaves what the same call can finish: an
+ending guest is noted as stopped before its process ends, a starting one as running after its process has begun.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from attrs import evolve, frozen
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
+from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.qemu import command, processes, slots
+from cloudctl.drivers.qemu.command import Kernel
+from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
+from cloudctl.drivers.qemu.monitors import Monitors
+from cloudctl.drivers.qemu.options import Config
+from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
+from cloudctl.drivers.qemu.records import Files, Record, Records
+from cloudctl.drivers.specs import Power
+
+QUIT_SECONDS = 10.0  # for QEMU to write what it holds and to end
+PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that still starts does not heed it
+POLL_SECONDS = 0.02
+FASTEST = 1 << 40  # bytes a second: a copy to a file need not spare a network
+
+# QEMU's words for a guest whose process is there; all others: it executes.
+STATUS = {
+    "paused": Power.PAUSED,
+    "suspended": Power.PAUSED,
+    "io-error": Power.PAUSED,
+    "postmigrate": Power.PAUSED,
+    "finish-migrate": Power.PAUSED,
+    "save-vm": Power.PAUSED,
+    "prelaunch": Power.PAUSED,
+    "inmigrate": Power.SUSPENDED,
+    "shutdown": Power.STOPPED,
+    "guest-panicked": Power.CRASHED,
+    "internal-error": Power.CRASHED,
+}
+SAVING = ("setup", "active", "device", "pre-switchover")  # a copy of the memory that is under way
+OFF = (Power.STOPPED, Power.CRASHED)
+
+_log = Logger()
+
+
+@frozen
+class Machines:
+    config: Config
+    clock: IReactorTime
+    programs: Programs
+    records: Records
+    monitors: Monitors
+    disks: Disks
+
+    # -- what is
+
+    async def power(self, record: Record, files: Files) -> Power:
+        """Of a guest, from its process and what QEMU says of it. Raises Silent, Gone if QEMU hangs."""
+        if self.config.dry_run:
+            return record.power
+        if processes.find(files.pid) is None:
+            return Power.CRASHED if record.power is Power.RUNNING else record.power
+        try:
+            monitor = await self.monitors.get(record.spec.id, files)
+            status = (await monitor.execute("query-status"))["status"]
+        except Gone:
+            if processes.find(files.pid) is not None:
+                raise
+            # It ended this moment, be it by itself or because another call has stopped it.
+            return await self.power(self.records.get(record.spec.id) or record, files)
+        found = STATUS.get(status, Power.RUNNING)
+        # Its memory is on disk: what it was copied from, or is copied to, executes nothing yet.
+        return record.power if found is Power.PAUSED and record.power is Power.SUSPENDED else found
+
+    # -- on
+
+    async def start(self, record: Record, files: Files) -> Record:
+        """The guest executes, from wherever it was. Raises NoCapacity, Unfit, Busy."""
+        power = await self.power(record, files)
+        if power is Power.PAUSED:
+            await (await self.monitors.get(record.spec.id, files)).execute("cont")
+        elif power is Power.SUSPENDED:
+            return await self._thaw(record, files)
+        elif power in OFF:
+            return await self._boot(await self.end(record, files), files)
+        return self._noted(record, Power.RUNNING)
+
+    async def _boot(self, record: Record, files: Files) -> Record:
+        spec = record.spec
+        record = evolve(record, slots=slots.assigned(spec, record.slots, self.config.slots))
+        self.records.put(record)
+        files.memory.unlink(missing_ok=True)
+        await self.disks.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
+        if spec.config_drive:
+            await self.disks.make_config_drive(spec, files)
+        await self._spawn(record, files)
+        if not self.config.dry_run:
+            # From now on its end is noticed.
+            await self.monitors.get(record.spec.id, files)
+        return self._noted(record, Power.RUNNING)
+
+    async def _thaw(self, record: Record, files: Files) -> Record:
+        if processes.find(files.pid) is not None:
+            await self.end_process(record.spec.id, files)
+        if not files.memory.exists():
+            raise DriverError(f"the memory of guest {record.spec.id} is lost; it can be stopped and started")
+        await self._spawn(record, files, "-S", incoming=True)
+        monitor = await self.monitors.get(record.spec.id, files)
+        descriptor = os.open(files.memory, os.O_RDONLY)
+        try:
+            await monitor.execute("getfd", {"fdname": "memory"}, descriptor=descriptor)
+            await monitor.execute("migrate-incoming", {"uri": "fd:memory"})
+            await self._until(monitor, "query-status", lambda told: told["status"] != "inmigrate")
+        except Gone as error:
+            raise DriverError(f"QEMU cannot read the memory of guest {record.spec.id}") from error
+        finally:
+            os.close(descriptor)
+        # From here on the memory on disk is older than the root disk: it must never be used again.
+        record = self._noted(record, Power.RUNNING)
+        files.memory.unlink(missing_ok=True)
+        await monitor.execute("cont")
+        return record
+
+    async def _spawn(self, record: Record, files: Files, *more: str, incoming: bool = False) -> None:
+        image = command.boot_image(record)
+        kernel = None
+        if image is not None and image.kernel_path is not None:
+            ramdisk = str(kernel_file(files, image, "ramdisk")) if image.ramdisk_path is not None else None
+            kernel = Kernel(
+                str(kernel_file(files, image, "kernel")), ramdisk, command.kernel_arguments(self.config, image)
+            )
+        words = command.arguments(self.config, record, files, kernel, incoming)
+        self.records.runtime_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        namespace = self.config.namespaces[record.spec.host] or None
+        try:
+            await self.programs.change(command.PROGRAM, *words, *more, namespace=namespace)
+        except ProgramFailed as error:
+            raise _start_error(record.spec.id, error) from error
+        if not self.config.dry_run and not files.serial_link.is_symlink():
+            files.serial_link.symlink_to(files.serial)
+
+    # -- off
+
+    async def stop(self, record: Record, files: Files, timeout: float) -> Record:
+        """The guest is off. It is asked for `timeout` seconds to shut itself down, then its power is cut."""
+        if timeout > 0 and processes.find(files.pid) is not None:
+            try:
+                if await self.power(record, files) is Power.RUNNING:
+                    await self._ask(await self.monitors.get(record.spec.id, files), timeout)
+            except Unreachable:
+                pass  # a QEMU that hangs cannot ask its guest
+        return await self.end(record, files)
+
+    async def _ask(self, monitor: Monitor, seconds: float) -> None:
+        limit = self.clock.seconds() + seconds
+        while (left := limit - self.clock.seconds()) > 0:
+            off = monitor.expect("SHUTDOWN", timeout=min(left, PRESS_SECONDS))
+            try:
+                await monitor.execute("system_powerdown")
+            except Unreachable:
+                drop(off)
+                return
+            try:
+                await off
+                return
+            except Silent:
+                continue
+            except Gone:
+                return
+
+    async def end(self, record: Record, files: Files) -> Record:
+        """The guest has no process, and nothing of its memory."""
+        record = self._noted(record, Power.STOPPED)
+        await self.end_process(record.spec.id, files)
+        files.memory.unlink(missing_ok=True)
+        return record
+
+    async def end_process(self, id: str, files: Files) -> None:
+        """Of a guest, that may have no record. Raises Busy if even its death takes too long."""
+        pid = processes.find(files.pid)
+        if pid is None:
+            return
+        if self.config.dry_run:
+            _log.info("would end process {pid} of guest {id}", pid=pid, id=id)
+            return
+        monitor = self.monitors.take(id)
+        try:
+            if monitor is None:
+                monitor = await self.monitors.get(id, files)
+                self.monitors.take(id)
+            await monitor.execute("quit", timeout=QUIT_SECONDS)
+        except Unreachable:
+            pass  # whether it has ended is looked at below
+        finally:
+            if monitor is not None:
+                monitor.close()
+        if not await processes.ended(self.clock, files.pid, QUIT_SECONDS):
+            processes.kill(files.pid)
+            if not await processes.ended(self.clock, files.pid, QUIT_SECONDS):
+                raise Busy(f"the process of guest {id} does not end")
+
+    async def reaped(self, record: Record, files: Files, power: Power) -> Record:
+        """A guest that is off has no process: QEMU stays when its guest has shut itself down."""
+        if power not in OFF or processes.find(files.pid) is None:
+            return record
+        if power is Power.STOPPED:
+            record = self._noted(record, Power.STOPPED)
+        await self.end_process(record.spec.id, files)
+        return record
+
+    # -- frozen
+
+    async def pause(self, record: Record, files: Files) -> None:
+        """Raises InvalidPower unless it executes."""
+        power = await self.power(record, files)
+        if power is Power.PAUSED:
+            return
+        _demand(record, power, Power.RUNNING)
+        await (await self.monitors.get(record.spec.id, files)).execute("stop")
+
+    async def suspend(self, record: Record, files: Files) -> Record:
+        """Raises InvalidPower if it is off, NoCapacity if its memory has no room on disk."""
+        power = await self.power(record, files)
+        if power is not Power.SUSPENDED:
+            _demand(record, power, Power.RUNNING, Power.PAUSED)
+            await self._save(record, files, await self.monitors.get(record.spec.id, files))
+        record = self._noted(record, Power.SUSPENDED)
+        await self.end_process(record.spec.id, files)
+        return record
+
+    async def _save(self, record: Record, files: Files, monitor: Monitor) -> None:
+        status = (await monitor.execute("query-status"))["status"]
+        if status == "postmigrate":
+            # Saved before, and the note of it was lost: QEMU saves only what has gone on since.
+            await monitor.execute("cont")
+        beside = files.memory.with_suffix(".new")
+        if (await monitor.execute("query-migrate")).get("status") not in SAVING:
+            await monitor.execute("stop")
+            await monitor.execute("migrate-set-parameters", {"max-bandwidth": FASTEST})
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                await monitor.execute("getfd", {"fdname": "memory"}, descriptor=descriptor)
+            finally:
+                os.close(descriptor)
+            await monitor.execute("migrate", {"uri": "fd:memory"})
+        told = await self._until(monitor, "query-migrate", lambda told: told.get("status") in ("completed", "failed"))
+        if told["status"] == "failed":
+            beside.unlink(missing_ok=True)
+            if status == "running":
+                await monitor.execute("cont")
+            raise NoCapacity(f"the memory of guest {record.spec.id} was not saved: {told.get('error-desc', '')}")
+        beside.replace(files.memory)
+
+    # -- parts
+
+    def _noted(self, record: Record, power: Power) -> Record:
+        if record.power is power:
+            return record
+        record = evolve(record, power=power)
+        self.records.put(record)
+        return record
+
+    async def _until(self, monitor: Monitor, query: str, done: Any) -> Any:
+        limit = self.clock.seconds() + self.config.copy_timeout
+        while not done(told := await monitor.execute(query)):
+            if self.clock.seconds() >= limit:
+                raise Silent(f"{query}: no end in time")
+            await deferLater(self.clock, POLL_SECONDS)
+        return told
+
+
+def _demand(record: Record, power: Power, *allowed: Power) -> None:
+    if power not in allowed:
+        words = " or ".join(each.value for each in allowed)
+        raise InvalidPower(f"guest {record.spec.id} is {power.value}, not {words}")
+
+
+def _start_error(id: str, error: ProgramFailed) -> DriverError:
+    """What QEMU's complaint means. Another QEMU that has just begun, or not yet ended, holds locks."""
+    complaint = error.complaint
+    if "Cannot lock pid file" in complaint or ("Failed to get" in complaint and "lock" in complaint):
+        return Busy(f"guest {id} cannot start yet: {complaint}")
+    if "Cannot allocate memory" in complaint or "No space left on device" in complaint:
+        return NoCapacity(f"guest {id} cannot start: {complaint}")
+    return DriverError(f"guest {id} cannot start: {complaint}")

@@ -1,0 +1,69 @@
+"""What an operator may set for the hypervisor driver `qemu`."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import field, frozen
+from attrs.validators import ge, gt, le
+
+FIXED_SLOTS = 5  # for what is there from the start: root disk, rescued disk, ephemeral, swap, config drive
+MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
+
+
+def _whole_words(_instance: object, attribute: Any, value: dict[str, str]) -> None:
+    for name, namespace in value.items():
+        if not name or any(character.isspace() or character == "/" for character in name + namespace):
+            raise ValueError("must map names of hosts to names of network namespaces, or to an empty text")
+
+
+@frozen
+class Config:
+    """`[driver.hypervisor.qemu]`"""
+
+    # Host → the network namespace that its guests run in; "": this machine's own. All hosts are this machine.
+    # None named: one host with this machine's name.
+    hosts: dict[str, str] = field(factory=dict, validator=_whole_words)
+    # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm, and is many times faster.
+    accelerator: Literal["tcg", "kvm"] = "tcg"
+    # QEMU's name of the machine type. A guest that is suspended needs the same one to go on.
+    machine: str = "q35"
+    # QEMU's name of the CPU model. Empty: `max` with tcg, `host` with kvm.
+    cpu: str = ""
+    # MiB of translated code that each guest may keep (tcg only).
+    translation_cache_mib: int = field(default=64, validator=gt(0))
+    # Capacity of each host; 0: what this machine has.
+    vcpus: int = field(default=0, validator=ge(0))
+    memory_mib: int = field(default=0, validator=ge(0))
+    disk_gib: int = field(default=0, validator=ge(0))
+    # Where sockets and process ids live. The paths of sockets are limited to 107 bytes, so it must be short.
+    runtime_dir: Path = Path("/run/cloudctl")
+    # Volumes and ports that a guest can have together. More cost time at each boot.
+    slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
+    # What a kernel is told that is booted directly, unless its image has the property os_command_line.
+    kernel_arguments: str = "root=/dev/vda console=ttyS0 no_timer_check"
+    # KiB of a serial console that are kept, at least; twice as many at most.
+    console_kib: int = field(default=512, validator=gt(0))
+    # Seconds that a guest has for a soft reboot before its power is cut.
+    soft_reboot_timeout: float = field(default=120.0, validator=ge(0))
+    # Seconds that a running guest has to let go of a device.
+    unplug_timeout: float = field(default=10.0, validator=gt(0))
+    # Seconds until an answer of QEMU is given up.
+    answer_timeout: float = field(default=20.0, validator=gt(0))
+    # Seconds until a copy of a disk or of a guest's memory is given up.
+    copy_timeout: float = field(default=1800.0, validator=gt(0))
+    # Seconds that a converted image is kept after its last guest is gone.
+    image_cache_seconds: float = field(default=86400.0, validator=ge(0))
+    # Write what would be run to the log, and run nothing.
+    dry_run: bool = False
+
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """Host → network namespace."""
+        return self.hosts or {socket.gethostname(): ""}
+
+    @property
+    def cpu_model(self) -> str:
+        return self.cpu or {"tcg": "max", "kvm": "host"}[self.accelerator]

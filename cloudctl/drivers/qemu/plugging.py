@@ -1,0 +1,109 @@
+"""Devices of a guest that runs: plugged, unplugged, grown. Every step is looked at first, so each can be repeated."""
+
+from __future__ import annotations
+
+from cloudctl.drivers.errors import Busy
+from cloudctl.drivers.qemu import slots
+from cloudctl.drivers.qemu.devices import Disk, Nic
+from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
+
+
+async def plugged(monitor: Monitor) -> frozenset[str]:
+    """The names of the devices that the guest has."""
+    found = await monitor.execute("qom-list", {"path": "/machine/peripheral"})
+    return frozenset(each["name"] for each in found if each["type"].startswith("child<"))
+
+
+async def plug_disk(monitor: Monitor, disk: Disk) -> None:
+    """Raises Busy while another process holds the file."""
+    if disk.name in await plugged(monitor):
+        return
+    try:
+        await _unless(monitor, "blockdev-add", disk.block, "uplicate")
+    except Refused as error:
+        if "lock" in error.description:
+            raise Busy(f"{disk.name} is in use elsewhere: {error.description}") from error
+        raise
+    try:
+        await monitor.execute("device_add", disk.device)
+    except Refused:
+        await _unless(monitor, "blockdev-del", {"node-name": slots.node(disk.name)}, "Failed to find")
+        raise
+
+
+async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
+    """Raises Busy while the guest has not let go of it."""
+    await _release(monitor, name, timeout)
+    await _unless(monitor, "blockdev-del", {"node-name": slots.node(name)}, "Failed to find")
+
+
+async def plug_nic(monitor: Monitor, nic: Nic) -> None:
+    if nic.name in await plugged(monitor):
+        return
+    await _unless(monitor, "netdev_add", nic.backend, "uplicate")
+    try:
+        await monitor.execute("device_add", nic.device)
+    except Refused:
+        await _unless(monitor, "netdev_del", {"id": slots.node(nic.name)}, "not found")
+        raise
+
+
+async def unplug_nic(monitor: Monitor, name: str, timeout: float) -> None:
+    """Raises Busy while the guest has not let go of it."""
+    await _release(monitor, name, timeout)
+    await _unless(monitor, "netdev_del", {"id": slots.node(name)}, "not found")
+
+
+async def grow(monitor: Monitor, name: str, size: int) -> None:
+    """The guest sees so many bytes.
+
+    A disk by NBD has been exported anew, in its new size, and QEMU learns that when it next reads; so it reads.
+    """
+    node = slots.node(name)
+    for _ in range(2):
+        if await _size(monitor, node) > size:
+            return
+        command = f'qemu-io -d /machine/peripheral/{name}/virtio-backend "read 0 512"'
+        await monitor.execute("human-monitor-command", {"command-line": command})
+        try:
+            await monitor.execute("block_resize", {"node-name": node, "size": size})
+        except Refused as error:
+            refused = error
+        else:
+            return
+    raise Busy(f"{name} cannot grow yet: {refused.description}")
+
+
+async def _size(monitor: Monitor, node: str) -> int:
+    for each in await monitor.execute("query-named-block-nodes", {"flat": True}):
+        if each["node-name"] == node:
+            return int(each["image"]["virtual-size"])
+    raise Busy(f"{node} is not open")
+
+
+async def _release(monitor: Monitor, name: str, timeout: float) -> None:
+    if name not in await plugged(monitor):
+        return
+    gone = monitor.expect("DEVICE_DELETED", lambda data: data.get("device") == name, timeout)
+    try:
+        # Asked a second time, QEMU says that it is at it.
+        await _unless(monitor, "device_del", {"id": name}, "unplug")
+        if name not in await plugged(monitor):
+            drop(gone)
+            return
+    except BaseException:
+        drop(gone)
+        raise
+    try:
+        await gone
+    except Silent:
+        raise Busy(f"the guest has not let go of {name}") from None
+
+
+async def _unless(monitor: Monitor, command: str, arguments: object, harmless: str) -> None:
+    """Do it; a refusal with this word says that it was done before."""
+    try:
+        await monitor.execute(command, arguments)  # type: ignore[arg-type]  # a mapping, see the callers
+    except Refused as error:
+        if harmless not in error.description:
+            raise

@@ -1,0 +1,48 @@
+"""Is there a process, and which one: from its pid file, checked against what the kernel says it runs.
+
+A pid file may be older than its process's death, and the number may be somebody else's by now. So a process counts
+only if the path of that very pid file is among its arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+PROC = Path("/proc")
+LOOK_SECONDS = 0.01
+
+
+def find(pid_file: Path, proc: Path = PROC) -> int | None:
+    """The process id of the guest that was started with this pid file; None: it has no process."""
+    try:
+        pid = int(pid_file.read_text())
+        # A process that has ended and that nobody has waited for has no arguments any more.
+        arguments = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    return pid if os.fsencode(pid_file) in arguments else None
+
+
+def kill(pid_file: Path) -> None:
+    """Cut the power now. Nothing happens if there is no process."""
+    pid = find(pid_file)
+    if pid is not None:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it ended by itself just now
+
+
+async def ended(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
+    """Wait for the end of the process, so long at most; whether it has ended."""
+    limit = clock.seconds() + seconds
+    while find(pid_file) is not None:
+        if clock.seconds() >= limit:
+            return False
+        await deferLater(clock, LOOK_SECONDS)
+    return True

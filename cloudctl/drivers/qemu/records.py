@@ -1,0 +1,160 @@
+"""What is kept of a guest on disk, and where everything of a guest is.
+
+    STATE_DIR/guests/<id>/guest.json   its record: the wish, and what only the driver knows
+                          root.qcow2, rescue.qcow2, ephemeral.qcow2, swap.raw, config.iso, kernel, ramdisk
+                          memory       while it is suspended
+                          console.log  what it wrote to its serial console
+                          serial       a link to the socket of that console
+    RUNTIME_DIR/<hash>.pid, .qmp, .serial
+
+Whether a guest runs is never taken from the record: see `processes` and `power`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import orjson
+from attrs import field, frozen
+from cattrs import Converter
+from cattrs.errors import BaseValidationError
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
+
+RECORD = "guest.json"
+
+_converter = Converter()
+
+
+@frozen
+class Record:
+    """`power` is what was last brought about: STOPPED, RUNNING or SUSPENDED. A guest without a process that should
+    run has crashed."""
+
+    spec: GuestSpec
+    power: Power = Power.STOPPED
+    slots: Mapping[str, int] = field(factory=dict)  # device name → root port
+    reboot_token: str | None = None  # of the latest reboot
+    reboot_done: bool = False  # that reboot has stopped the guest
+    rescued: bool = False
+    rescue_image: ImageSource | None = None  # None while rescued: the guest's own
+
+
+@frozen
+class Files:
+    """The paths of one guest."""
+
+    directory: Path
+    runtime: Path  # without the ending
+
+    @property
+    def record(self) -> Path:
+        return self.directory / RECORD
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root.qcow2"
+
+    @property
+    def rescue(self) -> Path:
+        return self.directory / "rescue.qcow2"
+
+    @property
+    def ephemeral(self) -> Path:
+        return self.directory / "ephemeral.qcow2"
+
+    @property
+    def swap(self) -> Path:
+        return self.directory / "swap.raw"
+
+    @property
+    def config_drive(self) -> Path:
+        return self.directory / "config.iso"
+
+    @property
+    def memory(self) -> Path:
+        return self.directory / "memory"
+
+    @property
+    def console(self) -> Path:
+        return self.directory / "console.log"
+
+    @property
+    def pid(self) -> Path:
+        return self.runtime.with_suffix(".pid")
+
+    @property
+    def qmp(self) -> Path:
+        return self.runtime.with_suffix(".qmp")
+
+    @property
+    def serial(self) -> Path:
+        """The socket of the serial console: what is written there is typed, what the guest writes comes back."""
+        return self.runtime.with_suffix(".serial")
+
+    @property
+    def serial_link(self) -> Path:
+        """By which an operator finds it."""
+        return self.directory / "serial"
+
+
+@frozen
+class Records:
+    """All guests of one driver. A record is written beside its place and renamed: it is whole, or the old one."""
+
+    state_dir: Path  # absolute
+    runtime_dir: Path
+    dry: dict[str, Record] | None = None  # of a dry run: the records are here, and not on disk
+
+    @property
+    def directory(self) -> Path:
+        return self.state_dir / "guests"
+
+    def files(self, id: str) -> Files:
+        # A UNIX socket's path has room for 107 bytes; several drivers may share the runtime directory.
+        short = sha256(f"{self.state_dir}\0{id}".encode()).hexdigest()[:20]
+        return Files(self.directory / quote(id, safe=""), self.runtime_dir / short)
+
+    def ids(self) -> list[str]:
+        """Sorted. A directory without a record is what is left of a deletion."""
+        if self.dry is not None:
+            return sorted(self.dry)
+        if not self.directory.is_dir():
+            return []
+        return sorted(unquote(each.name) for each in self.directory.iterdir() if (each / RECORD).exists())
+
+    def get(self, id: str) -> Record | None:
+        """Raises DriverError for a damaged file."""
+        if self.dry is not None:
+            return self.dry.get(id)
+        file = self.files(id).record
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return _converter.structure(orjson.loads(data), Record)
+        except (orjson.JSONDecodeError, BaseValidationError) as error:
+            raise DriverError(f"{file} is damaged: {error}") from error
+
+    def put(self, record: Record) -> None:
+        if self.dry is not None:
+            self.dry[record.spec.id] = record
+            return
+        file = self.files(record.spec.id).record
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = file.with_suffix(".new")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as opened:
+            opened.write(orjson.dumps(_converter.unstructure(record)))
+        beside.replace(file)
+
+    def remove(self, id: str) -> None:
+        if self.dry is not None:
+            self.dry.pop(id, None)
+        self.files(id).record.unlink(missing_ok=True)

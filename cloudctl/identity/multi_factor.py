@@ -1,0 +1,57 @@
+"""How many proofs a login needs: a user's `multi_factor_auth_rules`.
+
+Each rule is a list of methods; the methods proved must be all of one rule at least. Who has shown some of them gets a
+receipt, and sends it with the rest. Reference: identity.md, section 1 («MFA shortfall») and section 3 («Options»).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from cloudctl.errors import Unauthorized
+from cloudctl.identity import payload
+from cloudctl.identity.payload import UNSCOPED, Token
+from cloudctl.identity.subject import Subject
+from cloudctl.rest.faults import UNAUTHENTICATED
+
+# Those that a rule may name.
+Method = Literal["password", "token", "application_credential", "totp", "oauth1"]
+# Those that a receipt stands for. The others bind what is issued to their own scope or lifetime, which a receipt would
+# lose, so they are shown again.
+REMEMBERED = ("password", "totp")
+
+
+class NotEnough(Unauthorized):
+    """Some of the methods that are required were proved. `required`: the rules that these are a part of."""
+
+    def __init__(self, receipt: Subject, required: Sequence[Sequence[str]]) -> None:
+        super().__init__(UNAUTHENTICATED)
+        self.receipt = receipt
+        self.required = required
+
+
+def rules(options: Mapping[str, Any]) -> list[list[str]]:
+    """Those in force; none: one method is enough."""
+    if not options.get("multi_factor_auth_enabled"):
+        return []
+    return [list(rule) for rule in options.get("multi_factor_auth_rules") or () if rule]
+
+
+def is_enough(options: Mapping[str, Any], methods: Iterable[str]) -> bool:
+    proved, wanted = set(methods), rules(options)
+    return not wanted or any(set(rule) <= proved for rule in wanted)
+
+
+def begun(options: Mapping[str, Any], methods: Iterable[str]) -> list[list[str]]:
+    """The rules of which some method was proved."""
+    proved = set(methods)
+    return [rule for rule in rules(options) if proved & set(rule)]
+
+
+def receipt(user_id: str, methods: Iterable[str], epoch: int, seconds: int, lifetime: int) -> Token | None:
+    """What a receipt holds; None if none of the methods may be remembered. `lifetime` in seconds."""
+    kept = tuple(method for method in methods if method in REMEMBERED)
+    if not kept:
+        return None
+    return Token(user_id, kept, UNSCOPED, seconds, seconds + lifetime, epoch, (payload.new_audit_id(),))

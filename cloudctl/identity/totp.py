@@ -1,0 +1,69 @@
+"""Passcodes that change every half minute: a second factor of login.
+
+The secret that the user's device shares is a credential of type `totp`, in base32. A passcode is taken once. Reference:
+RFC 6238 (six digits, SHA-1, steps of 30 seconds); identity.md, sections 2 and 8.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+from sqlalchemy import Connection, or_, select, update
+
+from cloudctl.errors import Invalid
+from cloudctl.identity.payload import Keys
+from cloudctl.identity.tables import credentials
+
+TYPE = "totp"
+DIGITS = 6
+STEP = 30  # seconds
+# The clock of a device may be late, and typing takes time.
+EARLIER_STEPS = 1
+SHORTEST = 10  # bytes
+
+
+def shared_secret(blob: str) -> bytes:
+    """The bytes of a credential's blob; spaces, small letters and missing padding are taken. Raises Invalid."""
+    text = "".join(blob.split()).rstrip("=")
+    try:
+        found = base64.b32decode(text + "=" * (-len(text) % 8), casefold=True)
+    except (binascii.Error, ValueError):
+        raise Invalid("The blob of a totp credential is a secret in base32.") from None
+    if len(found) < SHORTEST:
+        raise Invalid(f"The secret of a totp credential has at least {SHORTEST} bytes.")
+    return found
+
+
+def passcode(secret: bytes, step: int) -> str:
+    """That of one step: the number of half minutes since the epoch."""
+    # RFC 6238 asks for the 20 bytes of SHA-1, but devices are given shorter secrets, too.
+    return TOTP(secret, DIGITS, SHA1(), STEP, enforce_key_length=False).generate(step * STEP).decode()
+
+
+def step_of(secret: bytes, said: str, seconds: float) -> int | None:
+    """The step for which the passcode is good, of those that count now."""
+    now = int(seconds) // STEP
+    matching = [
+        step
+        for step in range(max(0, now - EARLIER_STEPS), now + 1)
+        if secrets.compare_digest(passcode(secret, step).encode(), said.encode())
+    ]
+    return max(matching, default=None)
+
+
+def take(conn: Connection, user_id: str, said: str, keys: Keys, seconds: float) -> bool:
+    """Whether it is a passcode of one of the user's devices that is good now and was not used before."""
+    table = credentials.c
+    query = select(table.id, table.blob).where(table.user_id == user_id, table.type == TYPE).order_by(table.created_at)
+    for row in conn.execute(query.order_by(table.id)).all():
+        step = step_of(shared_secret(keys.fernet().decrypt(bytes(row.blob)).decode()), said, seconds)
+        if step is not None:
+            unused = or_(table.totp_step.is_(None), table.totp_step < step)
+            return (
+                conn.execute(update(credentials).where(table.id == row.id, unused).values(totp_step=step)).rowcount == 1
+            )
+    return False

@@ -1,0 +1,89 @@
+"""`/routers/{id}/add_router_interface` and its opposite. Reference: network.md, section 7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
+from cloudctl.network import ports, router_interfaces, routers, standard, subnets
+from cloudctl.network.api.attributes import Id, Json
+from cloudctl.network.router_interfaces import Interface
+from cloudctl.rest.body import Body
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+
+@frozen
+class InterfaceWish:
+    subnet_id: Id | None = None
+    port_id: Id | None = None
+
+
+class RouterInterfaces:
+    routes = Routes("Routers")
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @routes.put("/routers/<router_id>/add_router_interface", policy="network:routers:update", body=Body(InterfaceWish))
+    async def add(self, call: Call, router_id: str, body: InterfaceWish) -> Json:
+        """Join a subnet to a router, or a port with the subnets that it is on."""
+        return await self.db.run(self._add, call, router_id, body)
+
+    def _add(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:
+        row, now = _held(conn, call, router_id), self.db.now(conn)
+        _check_named(body)
+        if body.port_id is not None and body.subnet_id is not None:
+            raise Invalid("Bad router request: Cannot specify both subnet-id and port-id.", type="BadRequest")
+        if body.subnet_id is not None:
+            subnet = subnets.visible(conn, call, body.subnet_id)
+            foreign = call.may("network:routers:foreign_subnet")
+            added = router_interfaces.add_subnet(conn, row, subnet, now, call.user_id, foreign)
+        else:
+            port = ports.visible(conn, call, str(body.port_id), lock=True)
+            added = router_interfaces.add_port(conn, row, port, now, call.user_id)
+        return view(router_id, row.project_id, added)
+
+    @routes.put(
+        "/routers/<router_id>/remove_router_interface", policy="network:routers:update", body=Body(InterfaceWish)
+    )
+    async def remove(self, call: Call, router_id: str, body: InterfaceWish) -> Json:
+        """Part a subnet from a router; the port that joined them goes."""
+        return await self.db.run(self._remove, call, router_id, body)
+
+    def _remove(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:
+        row, now = _held(conn, call, router_id), self.db.now(conn)
+        _check_named(body)
+        if body.port_id is None and body.subnet_id is not None:
+            subnets.visible(conn, call, body.subnet_id)
+        removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, now, call.user_id)
+        return view(router_id, row.project_id, removed)
+
+
+def _held(conn: Connection, call: Call, router_id: str) -> Any:
+    """The router, locked, if the caller may change it."""
+    row = routers.visible(conn, call, router_id, lock=True)
+    call.require(project_id=row.project_id)
+    standard.check_match(call, row)
+    return row
+
+
+def _check_named(body: InterfaceWish) -> None:
+    if body.port_id is None and body.subnet_id is None:
+        raise Invalid("Bad router request: Either subnet_id or port_id must be specified.", type="BadRequest")
+
+
+def view(router_id: str, project_id: str, interface: Interface) -> Json:
+    return {
+        "id": router_id,
+        "project_id": project_id,
+        "tenant_id": project_id,
+        "port_id": interface.port_id,
+        "network_id": interface.network_id,
+        "subnet_id": interface.subnet_ids[0],
+        "subnet_ids": list(interface.subnet_ids),
+    }

@@ -1,0 +1,195 @@
+"""Where floating IPs lead to: a fixed address of a port, through a router. Reference: network-rules.md, section 7.
+
+This knows nothing of how floating IPs are made (`floating_ips`), so that ports can ask here. Whoever needs several
+rows locks them in this order, so that nobody waits in a circle: router, port, floating IP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, case, select, update
+
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.network import realisation, standard
+from cloudctl.network.addresses import parse_address
+from cloudctl.network.tables import allocations, floating_ips, router_ports, routers, subnets
+
+DOWN = "DOWN"
+
+
+@frozen
+class Target:
+    """A fixed address that a floating IP may lead to, and the router that it goes through."""
+
+    port_id: str
+    fixed_ip_address: str
+    router_id: str
+
+
+def of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
+    """The floating IPs that lead to a port."""
+    return list(conn.execute(select(floating_ips).where(floating_ips.c.port_id == port_id)))
+
+
+def is_floating(conn: Connection, port_id: str) -> bool:
+    """Whether this is the hidden port of a floating IP."""
+    return conn.scalar(select(floating_ips.c.id).where(floating_ips.c.floating_port_id == port_id)) is not None
+
+
+def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
+    """The floating IPs that go through a router, in an order that does not change."""
+    query = select(floating_ips).where(floating_ips.c.router_id == router_id)
+    return list(conn.execute(query.order_by(floating_ips.c.created_at, floating_ips.c.id)))
+
+
+def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
+    """Whether a floating IP goes through the router into this subnet."""
+    f, a = floating_ips.c, allocations.c
+    query = select(f.id).join_from(
+        floating_ips, allocations, (a.port_id == f.port_id) & (a.ip_address == f.fixed_ip_address)
+    )
+    return conn.execute(query.where(f.router_id == router_id, a.subnet_id == subnet_id).limit(1)).first() is not None
+
+
+# -- the way there
+
+
+def target(
+    conn: Connection, port: Row[Any], project_id: str, floating_network_id: str, fixed_ip_address: str | None
+) -> Target:
+    """Where a floating IP of `project_id` on that network leads to if it shall lead to `port`. Locks the router.
+
+    `fixed_ip_address` None: the port's only IPv4 address. Raises Invalid, NotFound (no router leads there).
+    """
+    if port.project_id != project_id:
+        raise bad(
+            f"Cannot process floating IP association with Port {port.id}, since that port is owned by a different "
+            "tenant"
+        )
+    if port.device_owner == "network:dhcp":
+        raise bad(f"Cannot process floating IP association with Port {port.id}, since it serves DHCP")
+    address, subnet_id = _fixed_address(conn, port, fixed_ip_address)
+    router_id = _router(conn, subnet_id, floating_network_id)
+    if router_id is None:
+        raise NotFound(
+            f"External network {floating_network_id} is not reachable from subnet {subnet_id}. Therefore, cannot "
+            f"associate Port {port.id} with a Floating IP.",
+            type="ExternalGatewayForFloatingIPNotFound",
+        )
+    return Target(port.id, address, router_id)
+
+
+def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tuple[str, str]:
+    """(address, subnet id)."""
+    query = select(allocations.c.ip_address, allocations.c.subnet_id).join_from(
+        allocations, subnets, subnets.c.id == allocations.c.subnet_id
+    )
+    rows = conn.execute(query.where(allocations.c.port_id == port.id, subnets.c.ip_version == 4)).all()
+    if wanted is not None:
+        parsed = parse_address(wanted, "fixed_ip_address")
+        if parsed.version != 4:
+            raise bad(f"Cannot process floating IP association with {parsed}, since that is not an IPv4 address")
+        rows = [row for row in rows if row.ip_address == str(parsed)]
+        if not rows:
+            raise bad(f"Port {port.id} does not have fixed ip {parsed}")
+    if not rows:
+        raise bad(f"Cannot add floating IP to port {port.id} that has no fixed IPv4 addresses")
+    if len(rows) > 1:
+        raise bad(
+            f"Port {port.id} has multiple fixed IPv4 addresses. Must provide a specific IPv4 address when assigning a "
+            "floating IP"
+        )
+    return rows[0].ip_address, rows[0].subnet_id
+
+
+def _router(conn: Connection, subnet_id: str, floating_network_id: str) -> str | None:
+    """The router that leads from the external network into the subnet; it cannot change until the commit."""
+    found = _routers(conn, subnet_id, floating_network_id)
+    locked = select(routers.c.id).where(routers.c.id.in_(found)).order_by(routers.c.id).with_for_update(read=True)
+    conn.execute(locked)
+    return next((each for each in _routers(conn, subnet_id, floating_network_id) if each in found), None)
+
+
+def _routers(conn: Connection, subnet_id: str, floating_network_id: str) -> Sequence[str]:
+    """Those with an interface there and a gateway here: first the one that has the subnet's gateway address."""
+    inside, outside = router_ports.alias("inside"), router_ports.alias("outside")
+    query = (
+        select(routers.c.id)
+        .join_from(allocations, inside, inside.c.port_id == allocations.c.port_id)
+        .join(outside, outside.c.router_id == inside.c.router_id)
+        .join(routers, routers.c.id == inside.c.router_id)
+        .join(subnets, subnets.c.id == allocations.c.subnet_id)
+        .where(allocations.c.subnet_id == subnet_id, inside.c.is_gateway.is_(False))
+        .where(outside.c.network_id == floating_network_id, outside.c.is_gateway.is_(True))
+        .order_by(case((allocations.c.ip_address == subnets.c.gateway_ip, 0), else_=1))
+        .order_by(routers.c.created_at, routers.c.id)
+    )
+    return conn.scalars(query).all()
+
+
+def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: str | None = None) -> None:
+    """Raises Conflict if a floating IP (other than `but`) of that network leads there already. The port is locked."""
+    f = floating_ips.c
+    query = select(floating_ips).where(
+        f.port_id == wanted.port_id,
+        f.fixed_ip_address == wanted.fixed_ip_address,
+        f.floating_network_id == floating_network_id,
+    )
+    row = conn.execute(query).first()
+    if row is not None and row.id != but:
+        raise Conflict(
+            f"Cannot associate floating IP {row.floating_ip_address} ({row.id}) with port {wanted.port_id} using fixed "
+            f"IP {wanted.fixed_ip_address}, as that fixed IP already has a floating IP on external network "
+            f"{floating_network_id}.",
+            type="FloatingIPPortAlreadyAssociated",
+        )
+
+
+# -- ends
+
+
+def forget_port(conn: Connection, port_id: str, now: float, user_id: str = "") -> None:
+    """The port is about to go: floating IPs lead nowhere, and keep their addresses."""
+    for row in of_port(conn, port_id):
+        standard.change(
+            conn, floating_ips, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
+        )
+        realisation.ensure(conn, "router", row.router_id, now, row.project_id, user_id)
+
+
+def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:
+    """Raises Conflict if a floating IP of another project than this leads to the port."""
+    if any(row.project_id != project_id for row in of_port(conn, port_id)):
+        message = f"Unable to complete operation on the port {port_id}, because it has an associated floating IP."
+        raise Conflict(message, type="FipAssociated")
+
+
+def check_addresses_kept(conn: Connection, port_id: str) -> None:
+    """Raises Invalid if the port has lost an address that a floating IP leads to."""
+    query = select(allocations.c.ip_address).where(allocations.c.port_id == port_id)
+    present = set(conn.scalars(query))
+    for row in of_port(conn, port_id):
+        if row.fixed_ip_address not in present:
+            raise Invalid(
+                f"Bad port request: Cannot take address {row.fixed_ip_address} from port {port_id}, since floating IP "
+                f"{row.floating_ip_address} leads to it.",
+                type="BadRequest",
+            )
+
+
+def bad(reason: str) -> Invalid:
+    return Invalid(f"Bad floatingip request: {reason}.", type="BadRequest")
+
+
+# -- what the driver made of it
+
+
+def found_status(conn: Connection, router_id: str, served: Sequence[tuple[str, str, str]], status: str) -> None:
+    """Set the status of those of `served` (id, port id, fixed address) that still go where they went through it."""
+    for id, port_id, fixed in served:
+        same = (floating_ips.c.port_id == port_id) & (floating_ips.c.fixed_ip_address == fixed)
+        mine = update(floating_ips).where(floating_ips.c.id == id, floating_ips.c.router_id == router_id, same)
+        conn.execute(mine.values(status=status))

@@ -1,0 +1,168 @@
+"""Floating IPs: addresses of external networks that lead to fixed ones. Reference: network.md, section 8; rules, 7.
+
+How one leads somewhere is in `associations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, insert, select, true
+
+from cloudctl.errors import NotFound
+from cloudctl.network import associations, networks, ports, quotas, realisation, standard, tags
+from cloudctl.network.associations import DOWN, Target, bad
+from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.ports import NewPort
+from cloudctl.network.tables import floating_ips as table
+from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import subnets
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+PENDING = "PENDING"
+
+
+@frozen
+class NewFloatingIp:
+    """`address`, `subnet_id`: which address of the network; None: the lowest free one."""
+
+    network_id: str
+    description: str = ""
+    address: str | None = None
+    subnet_id: str | None = None
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    return true() if standard.sees_all(call) else table.c.project_id == call.project_id
+
+
+def visible(conn: Connection, call: Call, id: str) -> Row[Any]:
+    """The floating IP, if the caller may see it. Raises NotFound."""
+    row = conn.execute(select(table).where(table.c.id == id)).first()
+    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+        raise not_found(id)
+    return row
+
+
+def held(conn: Connection, id: str) -> Row[Any]:
+    """The floating IP, locked until the end of the transaction. Raises NotFound."""
+    row = conn.execute(select(table).where(table.c.id == id).with_for_update()).first()
+    if row is None:
+        raise not_found(id)
+    return row
+
+
+def not_found(id: str) -> NotFound:
+    return NotFound(f"Floating IP {id[:64]} could not be found", type="FloatingIPNotFound")
+
+
+def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Id → port, for the details of where floating IPs lead to."""
+    found: dict[str, Row[Any]] = {}
+    for some in standard.batches(port_ids):
+        query = select(ports_table).where(ports_table.c.id.in_(some))
+        found |= {row.id: row for row in conn.execute(query)}
+    return found
+
+
+def check_network(conn: Connection, network: Row[Any]) -> None:
+    """Raises Invalid for a network that no floating IP can be on."""
+    if not network.external:
+        raise bad(f"Network {network.id} is not a valid external network")
+    has = select(subnets.c.id).where(subnets.c.network_id == network.id, subnets.c.ip_version == 4)
+    if conn.execute(has.limit(1)).first() is None:
+        raise bad(f"Network {network.id} does not contain any IPv4 subnet")
+
+
+# -- changes
+
+
+def create(
+    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: float, user_id: str = ""
+) -> Row[Any]:
+    """Allocate an address, which leads to `to` at once. Its port, if any, is locked.
+
+    Raises NotFound (network, subnet), Invalid, Conflict (taken, none left, the fixed address has one), OverQuota.
+    """
+    network = networks.held(conn, wanted.network_id)
+    check_network(conn, network)
+    if to is not None:
+        associations.check_free(conn, to, network.id)
+    quota.take(conn, quotas.QUOTAS, project_id, {"floatingip": 1})
+    request = FixedIpRequest(wanted.subnet_id, wanted.address)
+    if wanted.subnet_id is None and wanted.address is None:
+        request = FixedIpRequest(ip_version=4)
+    # It belongs to no project, and to the floating IP once there is one.
+    new = NewPort(
+        network.id,
+        fixed_ips=(request,),
+        device_id=PENDING,
+        device_owner=ports.FLOATING,
+        port_security_enabled=False,
+    )
+    port = ports.create(conn, "", new, now)
+    (address,) = ports.fixed_ips_of(conn, [port.id])[port.id]
+    if ":" in address["ip_address"]:
+        raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
+    values = standard.new(project_id, now, wanted.description)
+    conn.execute(
+        insert(table).values(
+            **values,
+            status=DOWN,
+            floating_network_id=network.id,
+            floating_ip_address=address["ip_address"],
+            floating_port_id=port.id,
+            **_leading(to),
+        )
+    )
+    conn.execute(ports_table.update().where(ports_table.c.id == port.id).values(device_id=values["id"]))
+    if to is not None:
+        realisation.ensure(conn, "router", to.router_id, now, project_id, user_id)
+    return held(conn, values["id"])
+
+
+def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, user_id: str = "", **changes: Any) -> Row[Any]:
+    """A locked floating IP leads to `to`, whose port is locked, or nowhere; and columns change.
+
+    Raises Conflict if another one leads there.
+    """
+    if to is not None:
+        associations.check_free(conn, to, row.floating_network_id, but=row.id)
+    leading = _leading(to)
+    moved = any(getattr(row, name) != value for name, value in leading.items())
+    standard.change(conn, table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
+    if moved:
+        _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, user_id)
+    return held(conn, row.id)
+
+
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float) -> Row[Any]:
+    """Set columns of a locked floating IP that its router does not go by."""
+    standard.change(conn, table, row.id, now, **changes)
+    return held(conn, row.id)
+
+
+def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    """Delete a locked floating IP; its address is free at once."""
+    tags.forget(conn, row.id)
+    conn.execute(delete(table).where(table.c.id == row.id))
+    ports.delete(conn, row.floating_port_id, now, user_id)
+    _ensure_routers(conn, {row.router_id}, row, now, user_id)
+
+
+def _leading(to: Target | None) -> dict[str, str | None]:
+    if to is None:
+        return {"port_id": None, "fixed_ip_address": None, "router_id": None}
+    return {"port_id": to.port_id, "fixed_ip_address": to.fixed_ip_address, "router_id": to.router_id}
+
+
+def _ensure_routers(conn: Connection, ids: set[str | None], row: Row[Any], now: float, user_id: str) -> None:
+    for router_id in sorted(id for id in ids if id is not None):
+        realisation.ensure(conn, "router", router_id, now, row.project_id, user_id)

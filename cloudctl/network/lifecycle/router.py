@@ -1,0 +1,50 @@
+"""A router in the driver, with its interfaces, routes and floating addresses. Statuses: network-rules.md, section 4."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl.drivers.errors import DriverError, UnknownNetwork
+from cloudctl.drivers.interfaces import IRouters
+from cloudctl.network import routers
+from cloudctl.network.lifecycle.patience import ATTEMPTS
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Task
+
+
+async def ensure(ctx: Context) -> None:
+    """The driver holds the router as it is now. One that is gone is left to its own task."""
+    driver = ctx.drivers.network
+    wanted = await ctx.read(routers.wiring, ctx.resource_id)
+    if wanted is not None:
+        for network in wanted.networks:
+            await driver.ensure_network(network)
+        if not IRouters.providedBy(driver):
+            raise DriverError("The network driver has no routers.")
+        try:
+            await driver.ensure_router(wanted.router)
+        except UnknownNetwork as error:
+            # Deleted since the router was read: it has left this network by now.
+            raise Transient(str(error)) from error
+    await ctx.commit(routers.realised, wanted, ctx.now)
+
+
+async def ensure_absent(ctx: Context) -> None:
+    driver = ctx.drivers.network
+    if IRouters.providedBy(driver) and await ctx.read(routers.find, ctx.resource_id) is None:
+        await driver.ensure_router_absent(ctx.resource_id)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    routers.failed(conn, task.resource_id)
+
+
+ENSURE_ROUTER = Workflow(
+    "network.router.ensure", "router", steps=(Step("ensure", do=ensure),), deadline=None, on_failure=failed
+)
+DELETE_ROUTER = Workflow(
+    "network.router.delete",
+    "router",
+    steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),),
+    deadline=None,
+)

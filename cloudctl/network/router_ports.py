@@ -1,0 +1,179 @@
+"""The ports that are a router's own: its interfaces and its gateway. What they may be, and who looks for them.
+
+`routers` and its neighbours make and remove them. This knows nothing of those, so that ports, subnets and networks can
+ask here. Reference: network-rules.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.network import realisation, standard
+from cloudctl.network.tables import allocations, ports, router_ports, routers, subnets
+from cloudctl.rest.call import Call
+
+INTERFACE = "network:router_interface"
+GATEWAY = "network:router_gateway"
+
+# Built once: building a query costs more than running it.
+_addresses = (
+    select(
+        router_ports.c.router_id,
+        router_ports.c.port_id,
+        router_ports.c.network_id,
+        router_ports.c.is_gateway,
+        allocations.c.ip_address,
+        subnets.c.id.label("subnet_id"),
+        subnets.c.ip_version,
+        subnets.c.cidr,
+        subnets.c.gateway_ip,
+    )
+    .join_from(router_ports, allocations, allocations.c.port_id == router_ports.c.port_id)
+    .join(subnets, subnets.c.id == allocations.c.subnet_id)
+    .order_by(router_ports.c.port_id, allocations.c.position)
+)
+_ports = (
+    select(ports, router_ports.c.router_id, router_ports.c.is_gateway)
+    .join_from(router_ports, ports, ports.c.id == router_ports.c.port_id)
+    .order_by(ports.c.created_at, ports.c.id)
+)
+
+
+def router_of(conn: Connection, port_id: str) -> str | None:
+    """The id of the router whose own port this is."""
+    return conn.scalar(select(router_ports.c.router_id).where(router_ports.c.port_id == port_id))
+
+
+def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
+    """Rows of `ports` with `is_gateway`, the oldest first."""
+    return list(conn.execute(_ports.where(router_ports.c.router_id == router_id)))
+
+
+def addresses_of(conn: Connection, router_id: str) -> list[Row[Any]]:
+    """Every address of a router with its port, its network and its subnet."""
+    return list(conn.execute(_addresses.where(router_ports.c.router_id == router_id)))
+
+
+def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Router id → the port that is its gateway (`port_id`, `network_id`). Routers without one are missing."""
+    found: dict[str, Row[Any]] = {}
+    for some in standard.batches(router_ids):
+        query = select(router_ports).where(router_ports.c.router_id.in_(some), router_ports.c.is_gateway.is_(True))
+        found |= {row.router_id: row for row in conn.execute(query)}
+    return found
+
+
+def is_gateway_anywhere(conn: Connection, network_id: str) -> bool:
+    """Whether a router has its gateway on the network."""
+    query = select(router_ports.c.port_id).where(
+        router_ports.c.network_id == network_id, router_ports.c.is_gateway.is_(True)
+    )
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def holds(conn: Connection, subnet_id: str, address: str) -> bool:
+    """Whether an interface of a router has this address of the subnet."""
+    query = select(router_ports.c.port_id).join_from(
+        router_ports, allocations, allocations.c.port_id == router_ports.c.port_id
+    )
+    here = allocations.c.subnet_id == subnet_id, allocations.c.ip_address == address
+    return conn.execute(query.where(*here, router_ports.c.is_gateway.is_(False)).limit(1)).first() is not None
+
+
+# -- rules
+
+
+def check_addresses(conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Any]) -> None:
+    """Whether a port with addresses on these subnets (rows of `subnets`) fits beside the router's other ports.
+
+    `port_id`: the port itself, if it is one of the router's already. Raises Invalid.
+    """
+    others = [row for row in addresses_of(conn, router_id) if row.port_id != port_id]
+    on_it: list[Any] = []
+    for subnet in wanted:
+        if any(subnet.id == other.subnet_id for other in others):
+            raise bad(f"Router already has a port on subnet {subnet.id}")
+        cidr = ip_network(subnet.cidr)
+        for other_id, other_cidr in (*((o.subnet_id, o.cidr) for o in others), *((o.id, o.cidr) for o in on_it)):
+            if other_id != subnet.id and cidr.overlaps(ip_network(other_cidr)):
+                raise bad(
+                    f"Cidr {subnet.cidr} of subnet {subnet.id} overlaps with cidr {other_cidr} of subnet {other_id}"
+                )
+        on_it.append(subnet)
+
+
+def check_families(conn: Connection, router_id: str, network_id: str, port_id: str, wanted: Sequence[Any]) -> None:
+    """Whether an interface may have addresses on these subnets: all of IPv6 of a network are on one port.
+
+    Raises Invalid.
+    """
+    if not wanted:
+        raise bad("Router port must have at least one fixed IP")
+    if len({subnet.id for subnet in wanted if subnet.ip_version == 4}) > 1:
+        raise bad("Cannot have multiple IPv4 subnets on router port")
+    if any(subnet.ip_version == 6 for subnet in wanted) and any(
+        row.ip_version == 6 and row.network_id == network_id and row.port_id != port_id
+        for row in addresses_of(conn, router_id)
+    ):
+        raise bad("Cannot have multiple router ports with the same network id if both contain IPv6 subnets")
+
+
+def subnets_of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
+    """The subnets that a port has addresses on; one as often as it has."""
+    query = select(subnets).join_from(subnets, allocations, allocations.c.subnet_id == subnets.c.id)
+    return list(conn.execute(query.where(allocations.c.port_id == port_id).order_by(allocations.c.position)))
+
+
+def check_device(conn: Connection, call: Call, device_id: str, device_owner: str) -> None:
+    """Raises Conflict if a port is made to look like one of another project's router."""
+    if not device_id or not device_owner.startswith("network:router_") or standard.sees_all(call):
+        return
+    owner = conn.scalar(select(routers.c.project_id).where(routers.c.id == device_id))
+    if owner is not None and owner != call.project_id:
+        raise not_owned(device_id)
+
+
+def not_owned(router_id: str) -> Conflict:
+    message = f"The following device_id {router_id} is not owned by your tenant or matches another tenants router."
+    return Conflict(message, type="DeviceIDNotOwnedByTenant")
+
+
+def bad(reason: str) -> Invalid:
+    return Invalid(f"Bad router request: {reason}.", type="BadRequest")
+
+
+# -- a router's port, changed through the ports API
+
+
+def check_change(conn: Connection, row: Any, changes: dict[str, Any]) -> None:
+    """Raises Conflict for what would take a port away from its router."""
+    for name in ("device_id", "device_owner", "host"):
+        if name in changes and changes[name] != getattr(row, name):
+            raise Conflict(
+                f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an "
+                f"attached device {row.device_id}.",
+                type="PortInUse",
+            )
+
+
+def changed(conn: Connection, row: Any, router_id: str, now: float, user_id: str) -> None:
+    """The router follows a change of its own port. Raises Invalid if the port does not fit any more."""
+    # First, so that nobody else changes the router meanwhile.
+    standard.change(conn, routers, router_id, now)
+    wanted = subnets_of_port(conn, row.id)
+    if row.device_owner == INTERFACE:
+        check_families(conn, router_id, row.network_id, row.id, wanted)
+    check_addresses(conn, router_id, row.id, wanted)
+    realisation.ensure(conn, "router", router_id, now, row.project_id, user_id)
+
+
+def network_changed(conn: Connection, network_id: str, now: float) -> None:
+    """Routers on a network are told when something of it changes that they go by."""
+    query = select(router_ports.c.router_id).where(router_ports.c.network_id == network_id).distinct()
+    for router_id in conn.scalars(query.order_by(router_ports.c.router_id)).all():
+        realisation.ensure(conn, "router", router_id, now)

@@ -1,0 +1,197 @@
+"""Routers: who sees them, what becomes of them, and what a driver shall make of one with everything that hangs on it.
+
+Their ports: `router_interfaces`, `router_gateways`; their static routes: `extra_routes`. Reference: network.md,
+section 7; network-rules.md, sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_network
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row, delete, insert, select, true, update
+
+from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.network import (
+    associations,
+    networks,
+    quotas,
+    realisation,
+    router_gateways,
+    router_ports,
+    standard,
+    tags,
+)
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.tables import ports, routers
+from cloudctl.rest import quota
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Condition
+
+ACTIVE, ERROR = "ACTIVE", "ERROR"
+
+
+@frozen
+class NewRouter:
+    name: str = ""
+    description: str = ""
+    admin_state_up: bool = True
+    availability_zone_hints: tuple[str, ...] = ()
+
+
+# -- who sees what
+
+
+def visible_to(conn: Connection, call: Call) -> Condition:
+    return true() if standard.sees_all(call) else routers.c.project_id == call.project_id
+
+
+def visible(conn: Connection, call: Call, router_id: str, lock: bool = False) -> Row[Any]:
+    """The router, if the caller may see it. Raises NotFound.
+
+    `lock`: nobody else changes it, its ports, or what goes through it, before this transaction ends.
+    """
+    query = select(routers).where(routers.c.id == router_id)
+    row = conn.execute(query.with_for_update() if lock else query).first()
+    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+        raise not_found(router_id)
+    return row
+
+
+def find(conn: Connection, router_id: str) -> Row[Any] | None:
+    return conn.execute(select(routers).where(routers.c.id == router_id)).first()
+
+
+def get(conn: Connection, router_id: str) -> Row[Any]:
+    return conn.execute(select(routers).where(routers.c.id == router_id)).one()
+
+
+def not_found(router_id: str) -> NotFound:
+    return NotFound(f"Router {router_id[:64]} could not be found", type="RouterNotFound")
+
+
+# -- changes
+
+
+def create(
+    conn: Connection, project_id: str, wanted: NewRouter, now: float, options: NetworkOptions, user_id: str = ""
+) -> Row[Any]:
+    """A router without any port. Raises OverQuota, NotFound (a zone)."""
+    networks.check_zones(wanted.availability_zone_hints, options)
+    quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
+    values = standard.new(project_id, now, wanted.description)
+    conn.execute(
+        insert(routers).values(
+            **values,
+            name=wanted.name,
+            status=ACTIVE,
+            admin_state_up=wanted.admin_state_up,
+            availability_zone_hints=list(wanted.availability_zone_hints),
+        )
+    )
+    realisation.ensure(conn, "router", values["id"], now, project_id, user_id)
+    return get(conn, values["id"])
+
+
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+    """Set columns of a locked router."""
+    standard.change(conn, routers, row.id, now, **changes)
+    realisation.ensure(conn, "router", row.id, now, row.project_id, user_id)
+    return get(conn, row.id)
+
+
+def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+    """Delete a locked router with its gateway. Raises Conflict while it has interfaces or serves floating IPs."""
+    interfaces = [port.id for port in router_ports.of_router(conn, row.id) if not port.is_gateway]
+    if interfaces:
+        shown = ",".join(interfaces[: networks.SHOWN_IDS])
+        raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
+    router_gateways.take_away(conn, row, now, user_id)
+    tags.forget(conn, row.id)
+    conn.execute(delete(routers).where(routers.c.id == row.id))
+    realisation.clean_up(conn, "router", row.id, now, row.project_id, user_id)
+
+
+# -- the driver
+
+
+@frozen
+class Wiring:
+    """Everything that a driver must hold for one router."""
+
+    router: RouterSpec
+    networks: tuple[NetworkSpec, ...]
+    up: tuple[str, ...]  # ids of its ports that are administratively up
+    served: tuple[tuple[str, str, str], ...]  # (floating IP, port, fixed address)
+
+
+def wiring(conn: Connection, router_id: str) -> Wiring | None:
+    """None if there is no such router. A port that is administratively down is left out."""
+    row = find(conn, router_id)
+    if row is None:
+        return None
+    up = [port for port in router_ports.of_router(conn, router_id) if port.admin_state_up]
+    addresses = router_ports.addresses_of(conn, router_id)
+    floating = associations.of_router(conn, router_id)
+    gateway = next((_interface(port, addresses) for port in up if port.is_gateway), None)
+    spec = RouterSpec(
+        id=row.id,
+        name=row.name,
+        admin_state_up=row.admin_state_up,
+        gateway=gateway,
+        enable_snat=row.enable_snat,
+        interfaces=tuple(_interface(port, addresses) for port in up if not port.is_gateway),
+        routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
+        floating_ips=tuple(FloatingIp(each.id, each.floating_ip_address, each.fixed_ip_address) for each in floating),
+    )
+    specs = (networks.driver_spec(conn, id) for id in dict.fromkeys(port.network_id for port in up))
+    return Wiring(
+        router=spec,
+        networks=tuple(network for network in specs if network is not None),
+        up=tuple(port.id for port in up),
+        served=tuple((each.id, each.port_id, each.fixed_ip_address) for each in floating),
+    )
+
+
+def _interface(port: Any, addresses: Sequence[Any]) -> RouterInterface:
+    return RouterInterface(
+        port_id=port.id,
+        network_id=port.network_id,
+        mac=port.mac_address,
+        addresses=tuple(
+            f"{each.ip_address}/{ip_network(each.cidr).prefixlen}" for each in addresses if each.port_id == port.id
+        ),
+    )
+
+
+def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
+    """A driver holds the router like this. What has changed meanwhile has a task of its own."""
+    if wanted is None:
+        return
+    router_id = wanted.router.id
+    _found_status(conn, router_id, ACTIVE)
+    for port in router_ports.of_router(conn, router_id):
+        status = ACTIVE if port.id in wanted.up and port.admin_state_up else "DOWN"
+        if port.status != status:
+            conn.execute(update(ports).where(ports.c.id == port.id).values(status=status))
+    working = wanted.router.admin_state_up and wanted.router.gateway is not None
+    associations.found_status(conn, router_id, wanted.served, ACTIVE if working else associations.DOWN)
+    for network in wanted.networks:
+        if networks.find(conn, network.id) is None:
+            # The driver may have made it again after it was deleted.
+            realisation.clean_up(conn, "network", network.id, now)
+
+
+def failed(conn: Connection, router_id: str) -> None:
+    """No driver can hold the router as it is."""
+    _found_status(conn, router_id, ERROR)
+    served = [(row.id, row.port_id, row.fixed_ip_address) for row in associations.of_router(conn, router_id)]
+    associations.found_status(conn, router_id, served, ERROR)
+
+
+def _found_status(conn: Connection, router_id: str, status: str) -> None:
+    """Its revision stays: the wish has not changed."""
+    conn.execute(update(routers).where(routers.c.id == router_id).values(status=status))

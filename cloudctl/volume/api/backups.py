@@ -1,0 +1,202 @@
+"""Backups on the wire. Reference: volume.md, section 6."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.errors import Invalid, Unavailable
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, Uuid, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page, equals, number
+from cloudctl.rest.route import Routes
+from cloudctl.volume import backups, restoring, states
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.fields import Label, Metadata, Word
+from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.backups import Wish
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_backups as table
+
+ACTION = "/backups/<backup_id>/action"
+
+FILTERS = {
+    "name": lists.text(table.c.name),
+    "status": lists.text(table.c.status),
+    "volume_id": By(always(equals(table.c.volume_id))),
+    "created_at": lists.moment(table.c.created_at, since=(3, 60)),
+    "updated_at": lists.moment(table.c.updated_at, since=(3, 60)),
+    "id": By(always(equals(table.c.id)), admin=True),
+    "project_id": By(always(equals(table.c.project_id)), admin=True),
+    "user_id": By(always(equals(table.c.user_id)), admin=True),
+    "snapshot_id": By(always(equals(table.c.snapshot_id)), admin=True),
+    "container": By(always(equals(table.c.container)), admin=True),
+    "availability_zone": By(always(equals(table.c.availability_zone)), admin=True),
+    "size": By(always(number(table.c.size)), admin=True),
+}
+
+
+@frozen
+class CreateBackup:
+    volume_id: Uuid
+    name: Label | None = None
+    description: Label | None = None
+    container: Annotated[str, Length(0, 255)] | None = None
+    incremental: LooseBool = False
+    force: LooseBool = False
+    snapshot_id: Uuid | None = None
+
+    def wish(self) -> Wish:
+        return Wish(**given(self))
+
+
+@frozen
+class CreateBackupWithMetadata(CreateBackup):
+    """From 3.43 on."""
+
+    metadata: Metadata | None = None
+
+    def wish(self) -> Wish:
+        return Wish(**{**given(self), "metadata": self.metadata or {}})
+
+
+@frozen
+class CreateBackupInZone(CreateBackupWithMetadata):
+    """From 3.51 on."""
+
+    availability_zone: Text | None = None
+
+
+@frozen
+class UpdateBackup:
+    name: Label | Missing | None = MISSING
+    description: Label | Missing | None = MISSING
+    # Before 3.43 it is not looked at.
+    metadata: Metadata | Missing | None = MISSING
+
+    def values(self, call: Call) -> dict[str, Any]:
+        """Column → value. Raises Invalid if there is none."""
+        sent = given(self)
+        if "metadata" in sent:
+            sent["metadata"] = sent["metadata"] or {}
+            if call.version < (3, 43):
+                del sent["metadata"]
+        if not sent:
+            raise Invalid("Must specify at least one of name, description, metadata for update.")
+        return sent
+
+
+@frozen
+class Restore:
+    name: Label | None = None
+    volume_id: Uuid | None = None
+
+
+@frozen
+class ResetBackup:
+    status: Word
+
+    def wanted(self) -> str:
+        """Raises Invalid."""
+        if self.status.lower() not in states.BACKUP_RESETTABLE:
+            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} is none that can be set.")
+        return self.status.lower()
+
+
+class Backups:
+    routes = Routes("Backups")
+
+    def __init__(self, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> None:
+        self.db = db
+        self.backend = backend
+        self.options = options
+
+    @routes.get("/backups", policy="volume:backups:list", pure=True)
+    async def list(self, call: Call) -> Any:
+        """List backups."""
+        found, total = await self.db.read(_found, call)
+        return lists.answer(call, "backups", [views.backup_summary(call, row) for row in found.rows], found, total)
+
+    @routes.get("/backups/detail", policy="volume:backups:list", pure=True)
+    async def details(self, call: Call) -> Any:
+        """List backups with all their fields."""
+        found, total = await self.db.read(_found, call)
+        return lists.answer(call, "backups", [views.backup(call, row) for row in found.rows], found, total)
+
+    @routes.post(
+        "/backups",
+        policy="volume:backups:create",
+        status=202,
+        body={
+            (3, 0): Body(CreateBackup, key="backup"),
+            (3, 43): Body(CreateBackupWithMetadata, key="backup"),
+            (3, 51): Body(CreateBackupInZone, key="backup"),
+        },
+    )
+    async def create(self, call: Call, body: CreateBackup) -> Any:
+        """Back up a volume or a snapshot."""
+        self._demand_data()
+        row = await self.db.run(backups.create, call, body.wish(), self.options)
+        return {"backup": views.backup_summary(call, row)}
+
+    @routes.get("/backups/<backup_id>", policy="volume:backups:show", pure=True)
+    async def show(self, call: Call, backup_id: str) -> Any:
+        """Show a backup."""
+        return {"backup": views.backup(call, await self.db.read(backups.visible, call, backup_id))}
+
+    @routes.put(
+        "/backups/<backup_id>",
+        policy="volume:backups:update",
+        since=(3, 9),
+        body=Body(UpdateBackup, key="backup"),
+    )
+    async def update(self, call: Call, backup_id: str, body: UpdateBackup) -> Any:
+        """Change the name, the description or the metadata."""
+        row = await self.db.run(_update, call, backup_id, body.values(call))
+        return {"backup": views.backup_summary(call, row)}
+
+    @routes.delete("/backups/<backup_id>", policy="volume:backups:delete", status=202)
+    async def delete(self, call: Call, backup_id: str) -> None:
+        """Delete a backup."""
+        await self.db.run(backups.remove, call, backup_id, False)
+
+    @routes.post(
+        "/backups/<backup_id>/restore",
+        policy="volume:backups:restore",
+        status=202,
+        body=Body(Restore, key="restore"),
+    )
+    async def restore(self, call: Call, backup_id: str, body: Restore) -> Any:
+        """Restore a backup, into a new volume or over one that is there."""
+        self._demand_data()
+        row = await self.db.run(restoring.restore, call, backup_id, body.volume_id, body.name, self.options)
+        return {"restore": {"backup_id": backup_id, "volume_id": row.id, "volume_name": row.name}}
+
+    @routes.action(ACTION, "os-reset_status", policy="volume:backups:reset_status", body=Body(ResetBackup))
+    async def reset_status(self, call: Call, backup_id: str, body: ResetBackup) -> None:
+        """Set the status by hand; the backup itself stays as it is."""
+        await self.db.run(_update, call, backup_id, {"status": body.wanted()})
+
+    @routes.action(ACTION, "os-force_delete", policy="volume:backups:force_delete")
+    async def force_delete(self, call: Call, backup_id: str) -> None:
+        """Delete a backup whatever its status is."""
+        await self.db.run(backups.remove, call, backup_id, True)
+
+    def _demand_data(self) -> None:
+        """Raises Unavailable if the backend gives out and takes in no content."""
+        if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
+            raise Unavailable(backups.NO_SERVICE)
+
+
+def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]) -> Any:
+    return backups.change(conn, call, backup_id, **values)
+
+
+def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    unknown = states.unknown_backup(call.query.get("marker") or "")
+    return lists.page(conn, call, backups.LISTING, where, unknown)

@@ -1,0 +1,212 @@
+"""Snapshots on the wire. Reference: volume.md, section 5."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from attrs import frozen
+from sqlalchemy import Connection, select
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
+from cloudctl.errors import Invalid, NotImplementedHere
+from cloudctl.rest.body import MISSING, Body, Check, LooseBool, Missing, Uuid, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.route import Routes
+from cloudctl.volume import search, snapshots, states
+from cloudctl.volume.api import lists, views
+from cloudctl.volume.api.actions import ACTION as VOLUME_ACTION
+from cloudctl.volume.api.fields import Label, Metadata, Word
+from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.snapshots import Wish
+from cloudctl.volume.tables import volume_snapshots as table
+from cloudctl.volume.tables import volumes as volumes_table
+
+ACTION = "/snapshots/<snapshot_id>/action"
+# From this version on a volume in use can be frozen without a word about it.
+IN_USE = (3, 66)
+
+
+def _in_zone(values: Any) -> Any:
+    zone = select(volumes_table.c.id).where(volumes_table.c.availability_zone == values[-1])
+    return table.c.volume_id.in_(zone)
+
+
+FILTERS = {
+    "name": lists.text(table.c.name),
+    "status": lists.text(table.c.status),
+    "volume_id": By(always(equals(table.c.volume_id))),
+    "metadata": By(always(search.holds(table.c.metadata)), since=(3, 22)),
+    "availability_zone": By(always(_in_zone)),
+    "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
+    "created_at": lists.moment(table.c.created_at, since=(3, 60)),
+    "updated_at": lists.moment(table.c.updated_at, since=(3, 60)),
+    "id": By(always(equals(table.c.id)), admin=True),
+    "project_id": By(always(equals(table.c.project_id)), admin=True),
+    "user_id": By(always(equals(table.c.user_id)), admin=True),
+    "description": lists.text(table.c.description, admin=True),
+}
+
+
+@frozen
+class CreateSnapshot:
+    volume_id: Uuid
+    name: Label | None = None
+    description: Label | None = None
+    display_name: Label | None = None
+    display_description: Label | None = None
+    force: LooseBool | Missing = MISSING
+    metadata: Metadata | None = None
+
+    def wish(self, call: Call) -> Wish:
+        """Raises Invalid."""
+        force = self.force or False
+        if call.version >= IN_USE:
+            if self.force is False:
+                raise Invalid(
+                    "Invalid volume: The 'force' flag is no longer needed: since microversion 3.66 it is always on, "
+                    "and false is refused."
+                )
+            force = True
+        return Wish(
+            volume_id=self.volume_id,
+            name=self.name if self.name is not None else self.display_name,
+            description=self.description if self.description is not None else self.display_description,
+            metadata=self.metadata or {},
+            force=bool(force),
+        )
+
+
+@frozen
+class UpdateSnapshot:
+    name: Label | Missing | None = MISSING
+    description: Label | Missing | None = MISSING
+    display_name: Label | Missing | None = MISSING
+    display_description: Label | Missing | None = MISSING
+
+    def values(self) -> dict[str, Any]:
+        """Column → value. Raises Invalid if there is none."""
+        sent = given(self)
+        found = {name.removeprefix("display_"): sent[name] for name in sorted(sent)}
+        if not found:
+            raise Invalid("At least one of name, description, display_name, display_description is needed.")
+        return found
+
+
+@frozen
+class ResetSnapshot:
+    status: Word
+
+    def wanted(self) -> str:
+        """Raises Invalid."""
+        if self.status.lower() not in states.SNAPSHOT_RESETTABLE:
+            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} is none that can be set.")
+        return self.status.lower()
+
+
+def percent(value: str) -> str:
+    """`0%` to `100%`. Raises ValueError."""
+    number = value.removesuffix("%")
+    if not (value.endswith("%") and number.isascii() and number.isdigit() and len(number) < 4 and int(number) <= 100):
+        raise ValueError("a progress is 0% to 100%")
+    return value
+
+
+Progress = Annotated[str, Check(percent)]
+
+
+@frozen
+class ReportSnapshot:
+    status: Word
+    progress: Progress | Missing = MISSING
+
+
+@frozen
+class Revert:
+    snapshot_id: Uuid
+
+
+class Snapshots:
+    routes = Routes("Snapshots")
+
+    def __init__(self, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> None:
+        self.db = db
+        self.backend = backend
+        self.options = options
+
+    @routes.get("/snapshots", policy="volume:snapshots:list", pure=True)
+    async def list(self, call: Call) -> Any:
+        """List snapshots."""
+        found, total = await self.db.read(_found, call)
+        return lists.answer(call, "snapshots", [views.snapshot(call, row) for row in found.rows], found, total)
+
+    @routes.get("/snapshots/detail", policy="volume:snapshots:list", pure=True)
+    async def details(self, call: Call) -> Any:
+        """List snapshots with all their fields."""
+        found, total = await self.db.read(_found, call)
+        return lists.answer(call, "snapshots", [views.snapshot_detail(call, row) for row in found.rows], found, total)
+
+    @routes.post("/snapshots", policy="volume:snapshots:create", status=202, body=Body(CreateSnapshot, key="snapshot"))
+    async def create(self, call: Call, body: CreateSnapshot) -> Any:
+        """Keep what a volume holds now."""
+        demand_snapshots(self.backend)
+        row = await self.db.run(snapshots.create, call, body.wish(call), self.options)
+        return {"snapshot": views.snapshot(call, row)}
+
+    @routes.get("/snapshots/<snapshot_id>", policy="volume:snapshots:show", pure=True)
+    async def show(self, call: Call, snapshot_id: str) -> Any:
+        """Show a snapshot."""
+        row = await self.db.read(snapshots.visible, call, snapshot_id)
+        return {"snapshot": views.snapshot_detail(call, row)}
+
+    @routes.put("/snapshots/<snapshot_id>", policy="volume:snapshots:update", body=Body(UpdateSnapshot, key="snapshot"))
+    async def update(self, call: Call, snapshot_id: str, body: UpdateSnapshot) -> Any:
+        """Change the name or the description."""
+        row = await self.db.run(_update, call, snapshot_id, body.values())
+        return {"snapshot": views.snapshot(call, row)}
+
+    @routes.delete("/snapshots/<snapshot_id>", policy="volume:snapshots:delete", status=202)
+    async def delete(self, call: Call, snapshot_id: str) -> None:
+        """Delete a snapshot."""
+        await self.db.run(snapshots.remove, call, snapshot_id, False)
+
+    # -- actions
+
+    @routes.action(ACTION, "os-reset_status", policy="volume:snapshots:reset_status", body=Body(ResetSnapshot))
+    async def reset_status(self, call: Call, snapshot_id: str, body: ResetSnapshot) -> None:
+        """Set the status by hand; the snapshot itself stays as it is."""
+        await self.db.run(snapshots.reset, call, snapshot_id, body.wanted())
+
+    @routes.action(ACTION, "os-force_delete", policy="volume:snapshots:force_delete")
+    async def force_delete(self, call: Call, snapshot_id: str) -> None:
+        """Delete a snapshot whatever its status is."""
+        await self.db.run(snapshots.remove, call, snapshot_id, True)
+
+    @routes.action(ACTION, "os-update_snapshot_status", policy="volume:snapshots:report", body=Body(ReportSnapshot))
+    async def report(self, call: Call, snapshot_id: str, body: ReportSnapshot) -> None:
+        """Say how far a snapshot is that another service makes."""
+        await self.db.run(snapshots.report, call, snapshot_id, body.status, body.progress or None)
+
+    @routes.action(VOLUME_ACTION, "revert", policy="volume:volumes:revert", since=(3, 40), body=Body(Revert))
+    async def revert(self, call: Call, volume_id: str, body: Revert) -> None:
+        """Give a volume the content of its latest snapshot."""
+        demand_snapshots(self.backend)
+        await self.db.run(snapshots.revert, call, volume_id, body.snapshot_id)
+
+
+def demand_snapshots(backend: IVolumeBackend) -> None:
+    """Raises NotImplementedHere if the backend has none."""
+    if not IVolumeSnapshots.providedBy(backend):
+        raise NotImplementedHere("The volume backend has no snapshots.")
+
+
+def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Any:
+    return snapshots.change(conn, call, snapshot_id, **values)
+
+
+def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
+    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    unknown = states.unknown_snapshot(call.query.get("marker") or "")
+    return lists.page(conn, call, snapshots.LISTING, where, unknown)

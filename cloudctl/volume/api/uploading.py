@@ -1,0 +1,83 @@
+"""Images of volumes on the wire. Reference: volume.md, section 3, os-volume_upload_image."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl.db import Database
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.errors import NotImplementedHere
+from cloudctl.image import images
+from cloudctl.rest.body import Body, Length, LooseBool, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import micros
+from cloudctl.rest.route import Routes
+from cloudctl.volume import types, uploads
+from cloudctl.volume.api import views
+from cloudctl.volume.api.actions import ACTION
+from cloudctl.volume.uploads import Wish
+
+DiskFormat = Literal["raw", "vmdk", "vdi", "qcow2", "vhd", "vhdx", "ploop"]
+ContainerFormat = Literal["ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed"]
+
+
+@frozen
+class Upload:
+    image_name: Annotated[str, Length(1, 255, blank=False)]
+    disk_format: DiskFormat = "raw"
+    container_format: ContainerFormat = "bare"
+    force: LooseBool = False
+
+
+@frozen
+class UploadVisible(Upload):
+    """From 3.1 on."""
+
+    visibility: Literal["public", "private", "shared", "community"] = "private"
+    protected: LooseBool = False
+
+
+class Uploading:
+    routes = Routes("Volume actions")
+
+    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
+        self.db = db
+        self.backend = backend
+
+    @routes.action(
+        ACTION,
+        "os-volume_upload_image",
+        policy="volume:volumes:upload",
+        body={(3, 0): Body(Upload), (3, 1): Body(UploadVisible)},
+    )
+    async def upload(self, call: Call, volume_id: str, body: Upload) -> Any:
+        """Make an image of what a volume holds."""
+        if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
+            raise NotImplementedHere("The volume backend does not give out what volumes hold.")
+        wish = Wish(**given(body))
+        if wish.visibility == images.PUBLIC:
+            call.require("volume:volumes:upload_public")
+        row, type_, image_id = await self.db.run(_start, call, volume_id, wish)
+        answer = {
+            "id": row.id,
+            "updated_at": micros(row.updated_at),
+            "status": row.status,
+            "display_description": row.description,
+            "size": row.size,
+            "volume_type": views.volume_type(call, type_),
+            "image_id": image_id,
+            "container_format": wish.container_format,
+            "disk_format": wish.disk_format,
+            "image_name": wish.image_name,
+        }
+        if call.version >= (3, 1):
+            answer |= {"protected": wish.protected, "visibility": wish.visibility}
+        return {"os-volume_upload_image": answer}
+
+
+def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row[Any], Row[Any], str]:
+    row, image_id = uploads.start(conn, call, volume_id, wish)
+    return row, types.get(conn, row.volume_type_id), image_id

@@ -1,0 +1,147 @@
+"""The audit of volume backends: what they hold, compared with volumes and snapshots.
+
+A volume that is too small, or that a host which should have it cannot use, is mended by a task. All else is reported:
+what is missing cannot be made again, and what nobody knows is nobody's to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, func, select
+
+from cloudctl import db, tasks
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
+from cloudctl.drivers.specs import SnapshotState, VolumeState
+from cloudctl.tasks import queue
+from cloudctl.tasks.audit import Finding
+from cloudctl.volume import attachments, snapshots, states, volumes
+from cloudctl.volume.tables import volume_snapshots
+from cloudctl.volume.tables import volumes as table
+
+# The statuses in which a volume and a snapshot are what they shall be, while nothing is done with them.
+SETTLED = (states.AVAILABLE, states.IN_USE)
+# While a volume is in one of these, a snapshot of it may be there that is only a frozen copy.
+COPIED = (states.BACKING_UP, states.UPLOADING)
+
+
+@frozen
+class Before:
+    """What the database said before the backend was asked: what changed since then is not in question."""
+
+    at: datetime
+    volumes: frozenset[str]
+    snapshots: frozenset[str]
+
+
+def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable[Sequence[Finding]]]:
+    """The check, for `tasks.audit.Audit`."""
+
+    async def round() -> Sequence[Finding]:
+        before = await database.read(_before)
+        found = await backend.inventory()
+        frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
+        return await database.run(compare, before, found, frozen_ones)
+
+    return round
+
+
+def _before(conn: Connection) -> Before:
+    ids = (frozenset(conn.execute(select(each.c.id)).scalars()) for each in (table, volume_snapshots))
+    return Before(utc(db.now(conn)), *ids)
+
+
+def compare(
+    conn: Connection, before: Before, found: Sequence[VolumeState], frozen_ones: Sequence[SnapshotState] | None
+) -> list[Finding]:
+    """All differences. `frozen_ones` None: the backend has no snapshots."""
+    findings = [*_volumes(conn, before, found)]
+    if frozen_ones is not None:
+        findings += _snapshots(conn, before, frozen_ones)
+    return findings
+
+
+# -- volumes
+
+
+def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> Iterator[Finding]:
+    present = {state.id: state for state in found}
+    held = attachments.hosts_of_all(conn)
+    known = set()
+    for row in conn.execute(select(table)).all():
+        known.add(row.id)
+        if row.status in SETTLED and _is_old(row, before):
+            yield from _one(conn, row, present.get(row.id), held.get(row.id, frozenset()))
+    for id in sorted(present.keys() - known - before.volumes):
+        yield Finding("volume-unknown", volumes.RESOURCE, id, "nobody knows this volume of the backend", False)
+
+
+def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
+    differences = list(_differences(row, state, held))
+    if not differences or queue.has_open(conn, volumes.RESOURCE, row.id):
+        return
+    mended = any(mend for _, _, mend in differences)
+    if mended:
+        _mend(conn, row)
+    for kind, message, mend in differences:
+        yield Finding(kind, volumes.RESOURCE, row.id, message, mend)
+
+
+def _differences(row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
+    """(kind, message, whether it can be mended)"""
+    if state is None:
+        yield "volume-missing", f"the backend does not have the volume, which is {row.status}", False
+        return
+    if state.size_gib != row.size:
+        kind = "volume-smaller" if state.size_gib < row.size else "volume-larger"
+        yield kind, f"it has {state.size_gib} GiB instead of {row.size}", state.size_gib < row.size
+    for host in sorted(held - set(state.hosts)):
+        yield "volume-unconnected", f"host {host} cannot use the volume that is attached there", True
+    if row.status == states.AVAILABLE and state.hosts:
+        yield "volume-connected", f"it is attached nowhere, and {', '.join(state.hosts)} can use it", False
+
+
+def _mend(conn: Connection, row: Any) -> None:
+    tasks.submit(
+        conn,
+        volumes.MEND,
+        row.id,
+        resource_type=volumes.RESOURCE,
+        now=db.now(conn),
+        project_id=row.project_id,
+        deadline=volumes.DEADLINE,
+    )
+
+
+def _is_old(row: Any, before: Before) -> bool:
+    return bool((row.updated_at or row.created_at) < before.at)
+
+
+# -- snapshots
+
+
+def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState]) -> Iterator[Finding]:
+    present = {state.id: state for state in found}
+    known = set()
+    for row in conn.execute(select(volume_snapshots)).all():
+        known.add(row.id)
+        if row.status != states.AVAILABLE or not _is_old(row, before) or row.id in present:
+            continue
+        if not queue.has_open(conn, snapshots.RESOURCE, row.id):
+            message = "the backend does not have the snapshot"
+            yield Finding("snapshot-missing", snapshots.RESOURCE, row.id, message, False)
+    for id in sorted(present.keys() - known - before.snapshots):
+        if not _is_copied(conn, present[id].volume_id):
+            message = f"nobody knows this snapshot of volume {present[id].volume_id}"
+            yield Finding("snapshot-unknown", snapshots.RESOURCE, id, message, False)
+
+
+def _is_copied(conn: Connection, volume_id: str) -> bool:
+    """Whether a frozen copy of the volume may be there now."""
+    query = select(func.count()).select_from(table).where(table.c.id == volume_id, table.c.status.in_(COPIED))
+    return bool(conn.execute(query).scalar_one())

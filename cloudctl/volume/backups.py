@@ -1,0 +1,231 @@
+"""Backups: the record, who sees it, and what may be done with it. Reference: volume.md, section 6.
+
+A backup has all that is needed to make the volume anew: it outlives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, update
+
+from cloudctl import db, tasks
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, Unavailable
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Listing
+from cloudctl.volume import quotas, services, snapshots, states, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_backups as table
+
+RESOURCE = "volume_backup"
+CREATE, DELETE = "volume.backup.create", "volume.backup.delete"
+CONTAINER = "volumebackups"
+NO_SERVICE = "Service cinder-backup could not be found."
+# Seconds.
+DEADLINE = 24 * 3600.0
+
+_children = table.alias("children")
+has_dependents = exists(select(_children.c.id).where(_children.c.parent_id == table.c.id)).label("has_dependents")
+COLUMNS = (*table.c, has_dependents)
+
+LISTING = Listing(
+    table,
+    sort_keys={
+        "id": table.c.id,
+        "name": func.coalesce(table.c.name, ""),
+        "status": table.c.status,
+        "size": table.c.size,
+        "container": table.c.container,
+        "volume_id": table.c.volume_id,
+        "availability_zone": table.c.availability_zone,
+        "data_timestamp": table.c.data_timestamp,
+        "created_at": table.c.created_at,
+        "updated_at": func.coalesce(table.c.updated_at, table.c.created_at),
+    },
+    columns=COLUMNS,
+)
+
+
+@frozen
+class Wish:
+    """What the caller asked for. `force`: also of a volume that is in use. `snapshot_id`: of it, not of the volume."""
+
+    volume_id: str
+    name: str | None = None
+    description: str | None = None
+    container: str | None = None
+    incremental: bool = False
+    force: bool = False
+    snapshot_id: str | None = None
+    metadata: Mapping[str, str] = field(factory=dict)
+    availability_zone: str | None = None
+
+
+# -- queries
+
+
+def find(conn: Connection, backup_id: str) -> Row[Any] | None:
+    """A row of `volume_backups`, and whether it `has_dependents`; None if it does not exist."""
+    return conn.execute(select(*COLUMNS).where(table.c.id == backup_id)).first()
+
+
+def get(conn: Connection, backup_id: str) -> Row[Any]:
+    """As `find`. Raises NotFound."""
+    return _one(conn, backup_id)
+
+
+def visible(conn: Connection, call: Call, backup_id: str) -> Row[Any]:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    mine = () if call.may("volume:all_projects") else (table.c.project_id == call.project_id,)
+    return _one(conn, backup_id, *mine)
+
+
+def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+    found = conn.execute(select(*COLUMNS).where(table.c.id == backup_id, *where)).first()
+    if found is None:
+        raise states.unknown_backup(backup_id)
+    return found
+
+
+def _lock(conn: Connection, backup_id: str) -> None:
+    """Nobody builds on it, deletes it or restores it before this transaction ends."""
+    conn.execute(select(table.c.id).where(table.c.id == backup_id).with_for_update()).first()
+
+
+# -- actions
+
+
+def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Row[Any]:
+    """The backup, `creating`, and a task that makes it.
+
+    Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
+    """
+    volume = volumes.visible(conn, call, wish.volume_id)
+    if not services.takes_backups(conn, options):
+        raise Unavailable(NO_SERVICE)
+    zone = wish.availability_zone or volume.availability_zone
+    if zone not in options.availability_zones:
+        raise Invalid(f"Availability zone '{zone}' is invalid.")
+    quotas.take_backup(conn, options, volume.project_id, volume.size)
+    taken_at, size, frozen_copy = call.now, volume.size, False
+    if wish.snapshot_id is not None:
+        snapshot = _take_snapshot(conn, call, wish.snapshot_id, volume.id)
+        taken_at, size = snapshot.created_at, snapshot.size
+    else:
+        frozen_copy = _take_volume(conn, call, volume.id, wish.force)
+    parent = _parent(conn, volume, taken_at if wish.snapshot_id else None) if wish.incremental else None
+    made = new_id()
+    conn.execute(
+        insert(table).values(
+            id=made,
+            project_id=volume.project_id,
+            user_id=call.user_id,
+            volume_id=volume.id,
+            snapshot_id=wish.snapshot_id,
+            parent_id=parent,
+            name=wish.name,
+            description=wish.description,
+            container=wish.container or CONTAINER,
+            availability_zone=zone,
+            status=states.CREATING,
+            size=size,
+            bootable=volume.bootable,
+            image_metadata=volume.image_metadata,
+            metadata=dict(wish.metadata),
+            data_timestamp=taken_at,
+            created_at=call.now,
+        )
+    )
+    submit(conn, CREATE, made, call, {"in_use": frozen_copy})
+    return get(conn, made)
+
+
+def _take_snapshot(conn: Connection, call: Call, snapshot_id: str, volume_id: str) -> Row[Any]:
+    snapshot = snapshots.visible(conn, call, snapshot_id)
+    if snapshot.volume_id != volume_id:
+        raise Invalid(f"Invalid snapshot: Snapshot {snapshot.id} is none of volume {volume_id}.")
+    states.SNAPSHOT.move(conn, snapshot.id, "back up", call.now)
+    return snapshot
+
+
+def _take_volume(conn: Connection, call: Call, volume_id: str, force: bool) -> bool:
+    """`backing-up`; whether it was in use, so that it has to be frozen first."""
+    in_use: bool = volumes.lock(conn, volume_id).status == states.IN_USE
+    if in_use and not force:
+        raise Conflict("Invalid volume: Backing up an in-use volume must use the force flag.")
+    states.move(conn, volume_id, "back up in use" if force else "back up", call.now, states.not_migrating)
+    return in_use
+
+
+def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
+    """The newest backup that an incremental one can build on. `before`: it must be older than this.
+
+    Raises Conflict.
+    """
+    query = select(table.c.id).where(
+        table.c.volume_id == volume.id, table.c.project_id == volume.project_id, table.c.status == states.AVAILABLE
+    )
+    if before is not None:
+        query = query.where(table.c.data_timestamp < before)
+    newest = query.order_by(table.c.data_timestamp.desc(), table.c.created_at.desc()).limit(1).with_for_update()
+    found: str | None = conn.execute(newest).scalar()
+    if found is None:
+        raise Conflict("Invalid backup: No backups available to do an incremental backup.")
+    return found
+
+
+def submit(conn: Connection, kind: str, backup_id: str, call: Call, args: Mapping[str, Any] | None = None) -> None:
+    tasks.submit(
+        conn,
+        kind,
+        backup_id,
+        resource_type=RESOURCE,
+        now=db.now(conn),
+        args=args,
+        user_id=call.user_id,
+        project_id=call.project_id,
+        deadline=DEADLINE,
+    )
+
+
+def begin_restore(conn: Connection, call: Call, backup_id: str) -> Row[Any]:
+    """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
+    visible(conn, call, backup_id)
+    _lock(conn, backup_id)
+    states.BACKUP.move(conn, backup_id, "restore", call.now)
+    return get(conn, backup_id)
+
+
+def end_restore(conn: Connection, backup_id: str, now: datetime) -> None:
+    """`available`, unless an administrator has said something else meanwhile."""
+    states.BACKUP.try_move(conn, backup_id, "restored", now)
+
+
+def remove(conn: Connection, call: Call, backup_id: str, force: bool) -> None:
+    """`deleting`; whatever is under way with it stops first. `force`: from any status.
+
+    Raises NotFound; Conflict by its status, and if others build on it.
+    """
+    visible(conn, call, backup_id)
+    _lock(conn, backup_id)
+    if get(conn, backup_id).has_dependents:
+        raise Conflict("Invalid backup: Incremental backups exist for this backup.")
+    states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", call.now)
+    tasks.cancel_open(conn, RESOURCE, backup_id, db.now(conn))
+    submit(conn, DELETE, backup_id, call)
+
+
+def forget(conn: Connection, backup_id: str) -> None:
+    """The record goes. An unknown id is no error."""
+    conn.execute(delete(table).where(table.c.id == backup_id))
+
+
+def change(conn: Connection, call: Call, backup_id: str, **values: Any) -> Row[Any]:
+    """Set columns that no state depends on. Raises NotFound."""
+    visible(conn, call, backup_id)
+    conn.execute(update(table).where(table.c.id == backup_id).values(updated_at=call.now, **values))
+    return get(conn, backup_id)

@@ -1,0 +1,100 @@
+"""Create a backup: the backend gives out what the volume or its snapshot holds, the archive takes it in.
+
+Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. Reference: volume-states.md, section 6.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.errors import Unfit
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, backups, messages, states
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.lifecycle import frozen_copy
+
+
+async def freeze(ctx: Context) -> Memo:
+    if ctx.args["in_use"]:
+        backup = await ctx.read(backups.get, ctx.resource_id)
+        await frozen_copy.ensure(ctx, backup.volume_id, backup.id)
+    return None
+
+
+async def thaw(ctx: Context) -> None:
+    if ctx.args["in_use"]:
+        await frozen_copy.ensure_absent(ctx, ctx.resource_id)
+
+
+def creation(archive: ArchiveThreads) -> Workflow:
+    async def export(ctx: Context) -> Memo:
+        backup = await ctx.read(backups.get, ctx.resource_id)
+        await archive.run(Archive.prepare)
+        snapshot_id = backup.id if ctx.args["in_use"] else backup.snapshot_id
+        path = str(archive.archive.work(backup.id))
+        found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, snapshot_id)
+        if found != "raw":
+            raise Unfit(f"the backend gives out volumes as {found}; backups are made of raw data")
+        return None
+
+    async def discard(ctx: Context) -> None:
+        await archive.run(Archive.discard, ctx.resource_id)
+
+    async def store(ctx: Context) -> Memo:
+        backup = await ctx.read(backups.get, ctx.resource_id)
+        source = archive.archive.work(backup.id)
+        made = await archive.work(ctx, Archive.store, backup.id, source, backup.parent_id)
+        return {"pieces": made.stored}
+
+    async def remove(ctx: Context) -> None:
+        await archive.run(Archive.remove, ctx.resource_id)
+
+    async def finish(ctx: Context) -> Memo:
+        await discard(ctx)
+        await ctx.commit(finished, ctx.resource_id, ctx.memo["store"]["pieces"], ctx.now)
+        return None
+
+    return Workflow(
+        backups.CREATE,
+        backups.RESOURCE,
+        (
+            Step("freeze", freeze, undo=thaw),
+            Step("export", export, undo=discard),
+            Step("thaw", thaw),
+            Step("store", store, undo=remove),
+            Step("finish", finish),
+        ),
+        deadline=backups.DEADLINE,
+        on_failure=failed,
+        on_cancel=lambda conn, task: release(conn, task.resource_id),
+    )
+
+
+def finished(conn: Connection, backup_id: str, pieces: int, now: float) -> None:
+    """`available`. An administrator may have set another status meanwhile."""
+    states.BACKUP.try_move(conn, backup_id, "created", utc(now), object_count=pieces)
+    release(conn, backup_id)
+
+
+def release(conn: Connection, backup_id: str) -> None:
+    """What it was made of is as it was before."""
+    now = utc(db.now(conn))
+    backup = backups.find(conn, backup_id)
+    if backup is None:
+        return
+    if backup.snapshot_id is not None:
+        states.SNAPSHOT.try_move(conn, backup.snapshot_id, "backed up", now)
+    else:
+        attachments.follow(conn, backup.volume_id, now, leaving=states.BACKING_UP)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    release(conn, task.resource_id)
+    backup = backups.find(conn, task.resource_id)
+    if backup is not None and states.BACKUP.try_move(conn, backup.id, "create failed", now, fail_reason=error[:255]):
+        messages.record(conn, messages.BACKUP_FAILED, backup.project_id, task.request_id, backup.id, now)

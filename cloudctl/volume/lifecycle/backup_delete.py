@@ -1,0 +1,38 @@
+"""Delete a backup: nothing is left of it in the archive, the record is gone. Reference: volume-states.md, section 6."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.interfaces import IVolumeSnapshots
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import backups, messages, states
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.lifecycle import frozen_copy
+
+
+def deletion(archive: ArchiveThreads) -> Workflow:
+    async def remove(ctx: Context) -> Memo:
+        if IVolumeSnapshots.providedBy(ctx.drivers.volume):
+            await frozen_copy.ensure_absent(ctx, ctx.resource_id)
+        await archive.run(Archive.discard, ctx.resource_id)
+        await archive.run(Archive.remove, ctx.resource_id)
+        return None
+
+    async def forget(ctx: Context) -> Memo:
+        await ctx.commit(backups.forget, ctx.resource_id)
+        return None
+
+    steps = (Step("remove", remove), Step("forget", forget))
+    return Workflow(backups.DELETE, backups.RESOURCE, steps, deadline=backups.DEADLINE, on_failure=failed)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    backup = backups.find(conn, task.resource_id)
+    if backup is not None and states.BACKUP.try_move(conn, backup.id, "delete failed", now, fail_reason=error[:255]):
+        messages.record(conn, messages.BACKUP_DELETE_FAILED, backup.project_id, task.request_id, backup.id, now)

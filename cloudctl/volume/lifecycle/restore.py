@@ -1,0 +1,100 @@
+"""Restore: a volume holds what a backup holds. Reference: volume-states.md, section 2.
+
+`args`: `backup_id`; `new`: the volume is made for it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, update
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.specs import ImageSource
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, backups, messages, states, volumes
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.tables import volumes as table
+
+ORIGIN = "src_backup_id"
+
+
+async def start(ctx: Context) -> Memo:
+    await ctx.commit(begin, ctx.resource_id, ctx.now)
+    return None
+
+
+def begin(conn: Connection, volume_id: str, now: float) -> None:
+    """`restoring-backup`, if it is a new volume that does not show it yet."""
+    states.try_move(conn, volume_id, "restore new", utc(now))
+
+
+async def create(ctx: Context) -> Memo:
+    if ctx.args["new"]:
+        spec = await ctx.read(volumes.driver_spec, ctx.resource_id, ctx.drivers.image_path)
+        await ctx.drivers.volume.ensure_created(spec)
+    return None
+
+
+async def remove(ctx: Context) -> None:
+    if ctx.args["new"]:
+        await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+
+
+def restoration(archive: ArchiveThreads) -> Workflow:
+    def work(volume_id: str) -> str:
+        return f"{volume_id}.restore"
+
+    async def assemble(ctx: Context) -> Memo:
+        target = archive.archive.work(work(ctx.resource_id))
+        await archive.work(ctx, Archive.assemble, ctx.args["backup_id"], target)
+        return None
+
+    async def discard(ctx: Context) -> None:
+        await archive.run(Archive.discard, work(ctx.resource_id))
+
+    async def fill(ctx: Context) -> Memo:
+        path = str(archive.archive.work(work(ctx.resource_id)))
+        await ctx.drivers.volume.ensure_imported(ctx.resource_id, ImageSource(ctx.args["backup_id"], path, "raw"))
+        return None
+
+    async def finish(ctx: Context) -> Memo:
+        await discard(ctx)
+        await ctx.commit(restored, ctx.resource_id, ctx.args["backup_id"], ctx.now)
+        return None
+
+    return Workflow(
+        volumes.RESTORE,
+        volumes.RESOURCE,
+        (
+            Step("start", start),
+            Step("create", create, undo=remove),
+            Step("assemble", assemble, undo=discard),
+            Step("fill", fill),
+            Step("finish", finish),
+        ),
+        deadline=backups.DEADLINE,
+        on_failure=failed,
+        on_cancel=lambda conn, task: backups.end_restore(conn, task.args["backup_id"], utc(db.now(conn))),
+    )
+
+
+def restored(conn: Connection, volume_id: str, backup_id: str, now: float) -> None:
+    """As its attachments say, so available; it is what the origin was, and tells where it comes from."""
+    backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id)
+    values = {"bootable": backup.bootable, "image_metadata": backup.image_metadata}
+    if volume.id != backup.volume_id:
+        values["metadata"] = {**volume.metadata, ORIGIN: backup_id}
+    conn.execute(update(table).where(table.c.id == volume_id).values(**values))
+    attachments.follow(conn, volume_id, utc(now), leaving=states.RESTORING_BACKUP)
+    backups.end_restore(conn, backup_id, utc(now))
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    backups.end_restore(conn, task.args["backup_id"], now)
+    volume = volumes.find(conn, task.resource_id)
+    if volume is not None:
+        states.try_move(conn, volume.id, "restore new failed" if task.args["new"] else "restore failed", now)
+        messages.record(conn, messages.RESTORE_FAILED, volume.project_id, task.request_id, task.args["backup_id"], now)

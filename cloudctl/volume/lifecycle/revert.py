@@ -1,0 +1,56 @@
+"""Revert: a volume holds again what its latest snapshot holds. Reference: volume-states.md, sections 2 and 5.
+
+`args`: `snapshot_id`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, messages, states, volumes
+
+
+async def revert(ctx: Context) -> Memo:
+    await ctx.drivers.volume.ensure_reverted(ctx.resource_id, ctx.args["snapshot_id"])
+    return None
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(reverted, ctx.resource_id, ctx.args["snapshot_id"], ctx.now)
+    return None
+
+
+def reverted(conn: Connection, volume_id: str, snapshot_id: str, now: float) -> None:
+    attachments.follow(conn, volume_id, utc(now), leaving=states.REVERTING)
+    states.SNAPSHOT.try_move(conn, snapshot_id, "reverted", utc(now))
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    """Nobody knows what the volume holds."""
+    now = utc(db.now(conn))
+    states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "revert failed", now)
+    volume = volumes.find(conn, task.resource_id)
+    if volume is not None and states.try_move(conn, volume.id, "revert failed", now):
+        messages.record(conn, messages.REVERT_FAILED, volume.project_id, task.request_id, volume.id, now)
+
+
+def cancelled(conn: Connection, task: Task) -> None:
+    """The volume is being deleted by force."""
+    states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "reverted", utc(db.now(conn)))
+
+
+REVERT = Workflow(
+    volumes.REVERT,
+    volumes.RESOURCE,
+    (
+        Step("revert", revert),
+        Step("finish", finish),
+    ),
+    deadline=volumes.DEADLINE,
+    on_failure=failed,
+    on_cancel=cancelled,
+)

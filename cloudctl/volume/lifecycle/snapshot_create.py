@@ -1,0 +1,51 @@
+"""Create a snapshot: the backend freezes what the volume holds. Reference: volume-states.md, section 5."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.specs import SnapshotSpec
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import messages, snapshots, states, volumes
+
+
+async def create(ctx: Context) -> Memo:
+    row = await ctx.read(snapshots.get, ctx.resource_id)
+    await ctx.drivers.volume.ensure_snapshot(SnapshotSpec(row.id, row.volume_id, row.name or ""))
+    return None
+
+
+async def remove(ctx: Context) -> None:
+    await ctx.drivers.volume.ensure_snapshot_absent(ctx.resource_id)
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(made, ctx.resource_id, ctx.now)
+    return None
+
+
+def made(conn: Connection, snapshot_id: str, now: float) -> None:
+    """`available`. An administrator may have set another status meanwhile."""
+    states.SNAPSHOT.try_move(conn, snapshot_id, "created", utc(now), progress="100%")
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    row = snapshots.find(conn, task.resource_id)
+    if row is not None and states.SNAPSHOT.try_move(conn, row.id, "create failed", now):
+        messages.record(conn, messages.SNAPSHOT_FAILED, row.project_id, task.request_id, row.id, now)
+
+
+SNAPSHOT_CREATE = Workflow(
+    snapshots.CREATE,
+    snapshots.RESOURCE,
+    (
+        Step("create", create, undo=remove),
+        Step("finish", finish),
+    ),
+    deadline=volumes.DEADLINE,
+    on_failure=failed,
+)

@@ -1,0 +1,41 @@
+"""Delete a snapshot. One that the backend still needs is available again. Reference: volume-states.md, section 5."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.drivers.errors import InUse
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import messages, snapshots, states, volumes
+
+
+async def remove(ctx: Context) -> Memo:
+    try:
+        await ctx.drivers.volume.ensure_snapshot_absent(ctx.resource_id)
+    except InUse:
+        await ctx.commit(busy, ctx.task, ctx.now)
+    else:
+        await ctx.commit(snapshots.forget, ctx.resource_id)
+    return None
+
+
+def busy(conn: Connection, task: Task, now: float) -> None:
+    """It is kept, and its owner is told why."""
+    row = snapshots.find(conn, task.resource_id)
+    if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", utc(now)):
+        messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, utc(now))
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    now = utc(db.now(conn))
+    row = snapshots.find(conn, task.resource_id)
+    if row is not None and states.SNAPSHOT.try_move(conn, row.id, "delete failed", now):
+        messages.record(conn, messages.SNAPSHOT_DELETE_FAILED, row.project_id, task.request_id, row.id, now)
+
+
+SNAPSHOT_DELETE = Workflow(
+    snapshots.DELETE, snapshots.RESOURCE, (Step("remove", remove),), deadline=volumes.DEADLINE, on_failure=failed
+)

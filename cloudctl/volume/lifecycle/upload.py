@@ -1,0 +1,87 @@
+"""Upload: what a volume holds becomes the data of an image. Reference: volume-states.md, section 2.
+
+`args`: `image_id`; `in_use`: somebody writes to the volume, so a frozen copy is taken first.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from cloudctl import db
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError
+from cloudctl.tasks import Context, Step, Wait, Workflow
+from cloudctl.tasks.tables import DONE, OPEN
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, messages, states, uploads, volumes
+from cloudctl.volume.lifecycle import frozen_copy
+
+
+async def freeze(ctx: Context) -> Memo:
+    if ctx.args["in_use"]:
+        await frozen_copy.ensure(ctx, ctx.resource_id, ctx.args["image_id"])
+    return None
+
+
+async def thaw(ctx: Context) -> None:
+    if ctx.args["in_use"]:
+        await frozen_copy.ensure_absent(ctx, ctx.args["image_id"])
+
+
+async def export(ctx: Context) -> Memo:
+    image_id = ctx.args["image_id"]
+    path = str(ctx.drivers.image_path(image_id))
+    snapshot_id = image_id if ctx.args["in_use"] else None
+    found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path, snapshot_id)
+    await ctx.commit(uploads.exported, image_id, found, utc(ctx.now))
+    return None
+
+
+async def activate(ctx: Context) -> Memo | Wait:
+    state = await ctx.child("activate", uploads.ACTIVATE, ctx.args["image_id"])
+    if state in OPEN:
+        return Wait()
+    if state != DONE:
+        why = await ctx.child_error("activate")
+        raise CloudError(f"Image {ctx.args['image_id']} could not be kept: {why or state}")
+    return None
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(finished, ctx.resource_id, ctx.now)
+    return None
+
+
+def finished(conn: Connection, volume_id: str, now: float) -> None:
+    attachments.follow(conn, volume_id, utc(now), leaving=states.UPLOADING)
+
+
+def failed(conn: Connection, task: Task, error: str) -> None:
+    ended(conn, task)
+    now = utc(db.now(conn))
+    volume = volumes.find(conn, task.resource_id)
+    if volume is not None:
+        messages.record(conn, messages.UPLOAD_FAILED, volume.project_id, task.request_id, volume.id, now)
+
+
+def ended(conn: Connection, task: Task) -> None:
+    """There is no image unless it is whole, nothing works on it any more, and the volume is as it was."""
+    now = db.now(conn)
+    uploads.give_up(conn, task.args["image_id"], now)
+    attachments.follow(conn, task.resource_id, utc(now), leaving=states.UPLOADING)
+
+
+UPLOAD = Workflow(
+    volumes.UPLOAD,
+    volumes.RESOURCE,
+    (
+        Step("freeze", freeze, undo=thaw),
+        Step("export", export),
+        Step("thaw", thaw),
+        Step("activate", activate),
+        Step("finish", finish),
+    ),
+    deadline=volumes.CREATE_DEADLINE,
+    on_failure=failed,
+    on_cancel=ended,
+)

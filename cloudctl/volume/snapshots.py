@@ -1,0 +1,214 @@
+"""Snapshots: the record, who sees it, and what may be done with it. Reference: volume.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+
+from cloudctl import db, tasks
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Listing
+from cloudctl.volume import quotas, states, types, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import volume_snapshots as table
+
+RESOURCE = "volume_snapshot"
+CREATE, DELETE = "volume.snapshot.create", "volume.snapshot.delete"
+
+LISTING = Listing(
+    table,
+    sort_keys={
+        "id": table.c.id,
+        "name": func.coalesce(table.c.name, ""),
+        "status": table.c.status,
+        "volume_id": table.c.volume_id,
+        "volume_size": table.c.size,
+        "created_at": table.c.created_at,
+        "updated_at": func.coalesce(table.c.updated_at, table.c.created_at),
+    },
+)
+
+
+@frozen
+class Wish:
+    """What the caller asked for. `force`: also of a volume that is in use."""
+
+    volume_id: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(factory=dict)
+    force: bool = False
+
+
+# -- queries
+
+
+def find(conn: Connection, snapshot_id: str) -> Row[Any] | None:
+    return conn.execute(select(table).where(table.c.id == snapshot_id)).first()
+
+
+def get(conn: Connection, snapshot_id: str) -> Row[Any]:
+    """Raises NotFound."""
+    return _one(conn, snapshot_id)
+
+
+def visible(conn: Connection, call: Call, snapshot_id: str) -> Row[Any]:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    mine = () if call.may("volume:all_projects") else (table.c.project_id == call.project_id,)
+    return _one(conn, snapshot_id, *mine)
+
+
+def lock(conn: Connection, snapshot_id: str) -> Row[Any]:
+    """As `get`; nobody else changes it before this transaction ends."""
+    found = conn.execute(select(table).where(table.c.id == snapshot_id).with_for_update()).first()
+    if found is None:
+        raise states.unknown_snapshot(snapshot_id)
+    return found
+
+
+def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+    found = conn.execute(select(table).where(table.c.id == snapshot_id, *where)).first()
+    if found is None:
+        raise states.unknown_snapshot(snapshot_id)
+    return found
+
+
+def of_volume(conn: Connection, volume_id: str) -> list[Row[Any]]:
+    """The newest first."""
+    mine = select(table).where(table.c.volume_id == volume_id)
+    return list(conn.execute(mine.order_by(table.c.created_at.desc(), table.c.id.desc())).all())
+
+
+# -- actions
+
+
+def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Row[Any]:
+    """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
+    volume = volumes.visible(conn, call, wish.volume_id)
+    volumes.lock(conn, volume.id)
+    name = "snapshot in use" if wish.force else "snapshot"
+    if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
+        raise states.refusal(conn, volume.id, name)
+    type_ = types.get(conn, volume.volume_type_id)
+    quotas.take_snapshot(conn, options, volume.project_id, type_.name, volume.size)
+    made = new_id()
+    conn.execute(
+        insert(table).values(
+            id=made,
+            project_id=volume.project_id,
+            user_id=call.user_id,
+            volume_id=volume.id,
+            name=wish.name,
+            description=wish.description,
+            status=states.CREATING,
+            size=volume.size,
+            metadata=dict(wish.metadata),
+            created_at=call.now,
+        )
+    )
+    submit(conn, CREATE, made, call)
+    return get(conn, made)
+
+
+def submit(conn: Connection, kind: str, snapshot_id: str, call: Call) -> None:
+    tasks.submit(
+        conn,
+        kind,
+        snapshot_id,
+        resource_type=RESOURCE,
+        now=db.now(conn),
+        user_id=call.user_id,
+        project_id=call.project_id,
+        deadline=volumes.DEADLINE,
+    )
+
+
+def remove(conn: Connection, call: Call, snapshot_id: str, force: bool) -> None:
+    """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
+    visible(conn, call, snapshot_id)
+    states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", call.now)
+    tasks.cancel_open(conn, RESOURCE, snapshot_id, db.now(conn))
+    submit(conn, DELETE, snapshot_id, call)
+
+
+def remove_all(conn: Connection, call: Call, volume_id: str, force: bool) -> None:
+    """All of a volume that is about to be deleted with them. Raises Conflict unless each may go.
+
+    The volume must be locked; its own task removes them.
+    """
+    owner = volumes.get(conn, volume_id).project_id
+    name = "force delete" if force else "delete with its volume"
+    for row in of_volume(conn, volume_id):
+        if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, call.now):
+            raise states.refusal(conn, volume_id, "delete")
+        tasks.cancel_open(conn, RESOURCE, row.id, db.now(conn))
+
+
+def forget(conn: Connection, snapshot_id: str) -> None:
+    """The record goes. An unknown id is no error."""
+    conn.execute(delete(table).where(table.c.id == snapshot_id))
+
+
+def change(conn: Connection, call: Call, snapshot_id: str, **values: Any) -> Row[Any]:
+    """Set columns that no state depends on. Raises NotFound."""
+    visible(conn, call, snapshot_id)
+    conn.execute(update(table).where(table.c.id == snapshot_id).values(updated_at=call.now, **values))
+    return get(conn, snapshot_id)
+
+
+def change_metadata(
+    conn: Connection, call: Call, snapshot_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
+) -> dict[str, str]:
+    """Replace the metadata by what `edit` makes of it. Raises NotFound."""
+    visible(conn, call, snapshot_id)
+    wanted = dict(edit(dict(lock(conn, snapshot_id).metadata)))
+    conn.execute(update(table).where(table.c.id == snapshot_id).values(metadata=wanted, updated_at=call.now))
+    return wanted
+
+
+def no_metadata(snapshot_id: str, key: str) -> NotFound:
+    return NotFound(f"Snapshot {snapshot_id[:64]} has no metadata with key {key[:255]}.")
+
+
+def reset(conn: Connection, call: Call, snapshot_id: str, status: str) -> None:
+    """What an administrator says it is; nothing is done to the snapshot itself. Raises NotFound."""
+    change(conn, call, snapshot_id, status=status)
+
+
+def report(conn: Connection, call: Call, snapshot_id: str, status: str, progress: str | None) -> None:
+    """What a service that makes snapshots says of one. Raises NotFound, Invalid for a status that cannot follow."""
+    before = visible(conn, call, snapshot_id).status
+    if status not in states.SNAPSHOT_UPDATES.get(before, ()):
+        raise Invalid(f"Provided snapshot status {status} not allowed for snapshot with status {before}.")
+    values = {} if progress is None else {"progress": progress}
+    conn.execute(
+        update(table)
+        .where(table.c.id == snapshot_id, table.c.status == before)
+        .values(status=status, updated_at=call.now, **values)
+    )
+
+
+def revert(conn: Connection, call: Call, volume_id: str, snapshot_id: str) -> None:
+    """The volume gets the content of its latest snapshot. Raises NotFound, Invalid, Conflict."""
+    volume = volumes.visible(conn, call, volume_id)
+    volumes.lock(conn, volume.id)
+    snapshot = visible(conn, call, snapshot_id)
+    if snapshot.volume_id != volume.id:
+        raise Invalid(f"Specified snapshot {snapshot.id} is None or not found on volume {volume.id}.")
+    if of_volume(conn, volume.id)[0].id != snapshot.id:
+        raise Invalid(f"Specified snapshot {snapshot.id} is not the latest one of volume {volume.id}.")
+    if snapshot.size != volume.size:
+        raise Invalid(
+            f"Can't revert volume {volume.id} to its latest snapshot {snapshot.id}. The volume size must be equal to "
+            "the snapshot size."
+        )
+    if volumes.is_held(conn, volume.id):
+        raise Conflict(states.MOVES["revert"].refusal.format(id=volume.id, status=volume.status))
+    states.move(conn, volume.id, "revert", call.now, states.not_migrating)
+    states.SNAPSHOT.move(conn, snapshot.id, "revert", call.now)
+    volumes.submit(conn, volumes.REVERT, volume.id, call, {"snapshot_id": snapshot.id})

@@ -1,0 +1,108 @@
+"""Images of volumes: the image that a volume's content becomes. Reference: volume.md, section 3.
+
+The backend gives out raw data, so that is the disk format that may be asked for.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, Row
+
+from cloudctl import tasks
+from cloudctl.errors import Conflict, Gone, Invalid, NotFound
+from cloudctl.image import images
+from cloudctl.image.images import ACTIVATE as ACTIVATE
+from cloudctl.image.images import SAVING, NewImage
+from cloudctl.rest.call import Call
+from cloudctl.volume import creation, states, volumes
+
+FORMATS = ("raw",)
+
+
+@frozen
+class Wish:
+    """What the caller asked for. `force`: also of a volume that is in use."""
+
+    image_name: str
+    disk_format: str = "raw"
+    container_format: str = "bare"
+    visibility: str = images.PRIVATE
+    protected: bool = False
+    force: bool = False
+
+
+def start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row[Any], str]:
+    """The volume, `uploading`, and the id of an image that is `saving`.
+
+    Raises NotFound, Invalid, Conflict, OverQuota.
+    """
+    volume = volumes.visible(conn, call, volume_id)
+    if wish.disk_format not in FORMATS:
+        raise Invalid(f"Invalid input received: volumes are uploaded as {', '.join(FORMATS)}, not {wish.disk_format}.")
+    in_use = volumes.lock(conn, volume.id).status == states.IN_USE
+    if in_use and not wish.force:
+        raise states.refusal(conn, volume.id, "upload")
+    states.move(conn, volume.id, "upload in use" if wish.force else "upload", call.now, states.not_migrating)
+    new = NewImage(
+        owner=volume.project_id,
+        name=wish.image_name,
+        visibility=wish.visibility,
+        protected=wish.protected,
+        container_format=wish.container_format,
+        disk_format=wish.disk_format,
+        properties=properties(volume.image_metadata),
+        min_disk=_number(volume.image_metadata.get("min_disk")),
+        min_ram=_number(volume.image_metadata.get("min_ram")),
+    )
+    image_id = images.create(conn, new, call.now, status=SAVING)
+    volumes.submit(
+        conn,
+        volumes.UPLOAD,
+        volume.id,
+        call,
+        {"image_id": image_id, "in_use": in_use},
+        deadline=volumes.CREATE_DEADLINE,
+    )
+    return volumes.get(conn, volume.id), image_id
+
+
+def _number(text: str | None) -> int:
+    """What users may have set to anything."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def properties(image_metadata: dict[str, str]) -> dict[str, str]:
+    """What the image that the volume was made from said of guests that run from it."""
+    own = {*creation.REMEMBERED, "image_id", "image_name"}
+    return {name: value for name, value in image_metadata.items() if name not in own}
+
+
+def exported(conn: Connection, image_id: str, disk_format: str, now: datetime) -> None:
+    """The data is in the store, in this format. Raises Conflict, Gone."""
+    try:
+        image = images.get(conn, image_id, lock=True)
+    except NotFound:
+        raise Gone(f"The image {image_id} was deleted while its data was written.") from None
+    if image.status != SAVING:
+        raise Conflict(f"The image {image_id} is {image.status}, not {SAVING}.")
+    if image.disk_format != disk_format:
+        images.touch(conn, image_id, now, disk_format=disk_format)
+
+
+def give_up(conn: Connection, image_id: str, at: float) -> None:
+    """The image goes, with its data, unless it has all of it. `at`: the database's time in seconds."""
+    try:
+        image = images.get(conn, image_id, lock=True)
+    except NotFound:
+        # Its user deleted it; what the backend wrote later goes, too.
+        tasks.submit(conn, images.DELETE, image_id, resource_type=images.RESOURCE, now=at)
+        return
+    if image.status == images.ACTIVE:
+        return
+    if image.protected:
+        images.touch(conn, image_id, image.updated_at, protected=False)
+        image = images.get(conn, image_id)
+    images.remove(conn, image, at)

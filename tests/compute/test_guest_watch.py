@@ -1,0 +1,81 @@
+"""Guests that go off by themselves are noticed at once, without the audit."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from cloudctl.compute.guest_watch import AGAIN, SOON, GuestWatch
+from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.specs import Power
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import Asking
+
+
+def status(demo: Asking, server_id: str) -> tuple[str, int]:
+    found = demo.server(server_id)
+    return found["status"], found["OS-EXT-STS:power_state"]
+
+
+def test_a_server_whose_guest_dies_is_soon_off(cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.crash(server_id)
+    cloud.advance(SOON)
+    cloud.settle()
+    assert status(demo, server_id) == ("SHUTOFF", 4)
+    assert cloud.cloud.audit.latest == {}, "the audit has not run"
+
+
+def test_a_guest_that_dies_in_the_hands_of_a_task_is_left_to_the_task(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.delay("ensure_rebooted", 30.0)
+    demo.act(server_id, {"reboot": {"type": "HARD"}})
+    cloud.advance(1.0)
+    hypervisor.crash(server_id)
+    cloud.advance(10.0)
+    assert demo.server(server_id)["status"] == "HARD_REBOOT"
+    cloud.settle()
+    assert status(demo, server_id) == ("ACTIVE", 1), "the reboot has started it again"
+
+
+def test_what_died_while_no_cloud_ran_is_seen_at_its_start(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    guest = hypervisor.guests.get(server_id)
+    assert guest is not None
+    hypervisor.guests.put(server_id, evolve(guest, power=Power.CRASHED))
+    cloud.advance(10 * AGAIN)
+    assert status(demo, server_id) == ("ACTIVE", 1), "nobody has told"
+    watch = GuestWatch(cloud.clock, cloud.db, hypervisor)
+    watch.startService()
+    cloud.advance(AGAIN)
+    cloud.settle()
+    watch.stopService()
+    assert status(demo, server_id) == ("SHUTOFF", 4)
+
+
+def test_a_guest_that_cannot_be_seen_is_looked_at_again(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("observe", error=Unreachable("it hangs"), id=server_id)
+    hypervisor.crash(server_id)
+    cloud.advance(SOON)
+    assert status(demo, server_id) == ("ACTIVE", 1)
+    cloud.advance(AGAIN)
+    cloud.settle()
+    assert status(demo, server_id) == ("SHUTOFF", 4)
+
+
+def test_a_deleted_guest_is_forgotten(cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.crash(server_id)
+    hypervisor.guests.delete(server_id)
+    calls = hypervisor.behaviour.calls["observe"]
+    cloud.advance(SOON)
+    cloud.advance(AGAIN)
+    cloud.advance(AGAIN)
+    assert hypervisor.behaviour.calls["observe"] == calls + 1

@@ -1,0 +1,318 @@
+"""Images of servers, and servers that get a new image: createImage, rebuild, rescue, passwords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloudctl.drivers.errors import DriverError, Unfit
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.specs import Power
+from tests.compute.asking import LATEST, Asking, refusal
+
+UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def server_id(demo: Asking) -> str:
+    return demo.boot()
+
+
+def image(demo: Asking, image_id: str) -> Any:
+    found = demo.client.get(f"/image/v2/images/{image_id}")
+    return None if found.status == 404 else found.json()
+
+
+def images(demo: Asking) -> set[str]:
+    return {each["id"] for each in demo.client.get("/image/v2/images?owner=&visibility=private").json()["images"]}
+
+
+def snapshot(demo: Asking, server_id: str, name: str = "snap", **body: Any) -> str:
+    answer = demo.act(server_id, {"createImage": {"name": name, **body}}, LATEST)
+    assert answer.status == 202, answer
+    return str(answer.json()["image_id"])
+
+
+def other_image(demo: Asking, **fields: Any) -> str:
+    body = {"name": "other", "disk_format": "raw", "container_format": "bare", **fields}
+    made = demo.client.post("/image/v2/images", body).json()["id"]
+    binary = {"Content-Type": "application/octet-stream"}
+    assert demo.client.put(f"/image/v2/images/{made}/file", body=b"other bytes", headers=binary).status == 204
+    return str(made)
+
+
+# -- createImage
+
+
+def test_an_image_is_made_while_the_server_goes_on(demo: Asking, server_id: str) -> None:
+    made = snapshot(demo, server_id, metadata={"mine": "yes"})
+    assert image(demo, made)["status"] == "queued"
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", "image_snapshot_pending")
+    demo.cloud.settle()
+    shown = image(demo, made)
+    assert (shown["status"], shown["visibility"], shown["name"]) == ("active", "private", "snap")
+    assert shown["size"] > 0 and shown["min_disk"] == 1
+    assert (shown["image_type"], shown["instance_uuid"], shown["base_image_ref"], shown["mine"]) == (
+        "snapshot", server_id, demo.image, "yes",
+    )  # fmt: skip
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
+
+
+def test_a_server_boots_from_the_image_of_another(demo: Asking, server_id: str) -> None:
+    made = snapshot(demo, server_id)
+    demo.cloud.settle()
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(demo.boot(imageRef=made)) == "ACTIVE"
+
+
+def test_an_image_of_a_server_is_private_to_its_project(demo: Asking, stranger: Asking, server_id: str) -> None:
+    made = snapshot(demo, server_id)
+    demo.cloud.settle()
+    assert image(stranger, made) is None
+
+
+def test_before_2_45_the_image_is_named_in_a_header(demo: Asking, server_id: str) -> None:
+    answer = demo.act(server_id, {"createImage": {"name": "snap"}}, "2.44")
+    assert (answer.status, answer.body) == (202, b"")
+    made = answer.headers["location"].rpartition("/")[2]
+    assert image(demo, made)["name"] == "snap"
+    assert answer.headers["location"].endswith(f"/image/v2/images/{made}")
+
+
+def test_nothing_is_left_of_an_image_that_fails(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    before = images(demo)
+    hypervisor.behaviour.fail("ensure_captured", times=None, error=DriverError("it is broken"))
+    made = snapshot(demo, server_id)
+    demo.cloud.settle()
+    assert image(demo, made) is None and images(demo) == before
+    assert not demo.cloud.cloud.store.path(made).exists()
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0])
+def test_nothing_is_left_of_an_image_that_is_deleted_meanwhile(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor, seconds: float
+) -> None:
+    hypervisor.behaviour.delays["ensure_captured"] = 0.7
+    made = snapshot(demo, server_id)
+    demo.cloud.advance(seconds)
+    assert demo.client.delete(f"/image/v2/images/{made}").status == 204
+    demo.cloud.settle()
+    assert image(demo, made) is None and not demo.cloud.cloud.store.path(made).exists()
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
+
+
+def test_a_delete_of_the_server_ends_its_image(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.delays["ensure_captured"] = 0.7
+    made = snapshot(demo, server_id)
+    demo.cloud.advance(0.3)
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone" and image(demo, made) is None
+    assert not demo.cloud.cloud.store.path(made).exists()
+
+
+def test_a_protected_image_that_fails_stays_without_data(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    hypervisor.behaviour.fail("ensure_captured", times=None, error=DriverError("it is broken"))
+    made = snapshot(demo, server_id)
+    patch = [{"op": "replace", "path": "/protected", "value": True}]
+    headers = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
+    assert demo.client.patch(f"/image/v2/images/{made}", patch, headers=headers).status == 200
+    demo.cloud.settle()
+    assert image(demo, made)["status"] == "queued"
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
+
+
+def test_a_server_that_boots_from_a_volume_has_no_disk_for_an_image(demo: Asking) -> None:
+    device = {"source_type": "image", "uuid": demo.image, "destination_type": "volume", "boot_index": 0}
+    server_id = demo.boot(imageRef=None, block_device_mapping_v2=[{**device, "volume_size": 1}])
+    assert refusal(demo.act(server_id, {"createImage": {"name": "x"}}))[:2] == (400, "badRequest")
+    assert refusal(demo.act(server_id, {"rescue": None}))[:2] == (400, "badRequest")
+    assert refusal(demo.act(server_id, {"rebuild": {"imageRef": demo.image}}))[:2] == (400, "badRequest")
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
+
+
+@pytest.mark.parametrize("body", [None, {}, {"name": ""}, {"name": "x" * 256}, {"name": "x", "metadata": {"a": 1}}])
+def test_a_wrong_image_body_is_refused(demo: Asking, server_id: str, body: Any) -> None:
+    assert refusal(demo.act(server_id, {"createImage": body}))[:2] == (400, "badRequest")
+
+
+def test_no_second_image_at_once(demo: Asking, server_id: str) -> None:
+    snapshot(demo, server_id)
+    said = f"Cannot 'createImage' instance {server_id} while it is in task_state image_snapshot_pending"
+    assert refusal(demo.act(server_id, {"createImage": {"name": "x"}})) == (409, "conflictingRequest", said)
+
+
+def test_metadata_over_the_quota_are_refused(demo: Asking, server_id: str) -> None:
+    body = {"name": "x", "metadata": {f"key{number}": "x" for number in range(129)}}
+    assert refusal(demo.act(server_id, {"createImage": body}))[:2] == (413, "entityTooLarge")
+
+
+# -- rebuild
+
+
+def test_a_rebuild_keeps_all_but_the_disk(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    before = demo.server(server_id)
+    made = other_image(demo)
+    answer = demo.act(
+        server_id,
+        {"rebuild": {"imageRef": made, "name": "new", "metadata": {"a": "b"}, "description": "d", "adminPass": "pw"}},
+        LATEST,
+    )
+    shown = answer.json()["server"]
+    assert answer.status == 202 and answer.headers["location"].endswith(server_id)
+    assert (shown["status"], shown["adminPass"], shown["image"]["id"]) == ("REBUILD", "pw", made)
+    demo.cloud.advance(5)
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["name"], found["metadata"]) == ("ACTIVE", "new", {"a": "b"})
+    assert found["addresses"] == before["addresses"] and found["description"] == "d"
+    assert found["OS-SRV-USG:launched_at"] > before["OS-SRV-USG:launched_at"]
+    guest = hypervisor.guests.get(server_id)
+    assert (guest.power, guest.spec.name, guest.spec.admin_password) == (Power.RUNNING, "new", "pw")
+    assert guest.spec.image.id == made and guest.log.count("Linux version") == 1
+
+
+def test_a_rebuild_keeps_the_volumes(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    volume_id = demo.volume()
+    demo.post(f"/servers/{server_id}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}})
+    demo.cloud.settle()
+    assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE" and demo.volume_status(volume_id) == "in-use"
+    assert [each.volume_id for each in hypervisor.guests.get(server_id).spec.volumes] == [volume_id]
+
+
+def test_a_server_that_is_off_stays_off(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    demo.act(server_id, {"os-stop": None})
+    demo.cloud.settle()
+    assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SHUTOFF" and hypervisor.guests.get(server_id).power is Power.STOPPED
+
+
+def test_a_rebuild_leads_out_of_error(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_defined", times=1, error=DriverError("it is broken"))
+    demo.act(server_id, {"rebuild": {"imageRef": demo.image}})
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["fault"]["message"]) == ("ERROR", "it is broken")
+    assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+
+
+def test_an_image_that_the_host_cannot_run_costs_no_disk(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    made = other_image(demo, img_hv_type="xen")
+    demo.act(server_id, {"rebuild": {"imageRef": made}})
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert found["status"] == "ERROR" and found["fault"]["message"].startswith("No valid host was found.")
+    assert hypervisor.guests.get(server_id).power is Power.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        ({}, None),
+        ({"imageRef": UNKNOWN}, None),
+        ({"imageRef": ""}, None),
+        ({"imageRef": "x"}, None),
+        ({"description": "early"}, "2.18"),
+        ({"key_name": "none"}, "2.54"),
+        ({"hostname": "-x-"}, LATEST),
+        ({"surplus": 1}, LATEST),
+    ],
+)
+def test_a_wrong_rebuild_is_refused(demo: Asking, server_id: str, body: Any, version: str | None) -> None:
+    full = {"imageRef": demo.image, **body} if body else body
+    assert refusal(demo.act(server_id, {"rebuild": full}, version))[:2] == (400, "badRequest")
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
+
+
+def test_an_image_of_another_project_is_not_there(demo: Asking, stranger: Asking, server_id: str) -> None:
+    made = other_image(stranger)
+    said = (400, "badRequest", "Can not find requested image")
+    assert refusal(demo.act(server_id, {"rebuild": {"imageRef": made}})) == said
+    assert refusal(demo.act(server_id, {"rescue": {"rescue_image_ref": made}})) == said
+
+
+def test_a_key_is_changed_and_dropped(demo: Asking, server_id: str) -> None:
+    key = demo.post("/os-keypairs", {"keypair": {"name": "mine"}})
+    assert key.status == 200
+    for name in ("mine", None):
+        demo.act(server_id, {"rebuild": {"imageRef": demo.image, "key_name": name}}, LATEST)
+        demo.cloud.settle()
+        assert demo.server(server_id)["key_name"] == name
+
+
+# -- rescue
+
+
+def test_a_server_is_rescued_and_runs_again(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    answer = demo.act(server_id, {"rescue": {"adminPass": "pw"}})
+    assert (answer.status, answer.json()) == (200, {"adminPass": "pw"})
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "rescuing"
+    demo.cloud.settle()
+    assert demo.status(server_id) == "RESCUE"
+    guest = hypervisor.guests.get(server_id)
+    assert guest.rescued and guest.spec.admin_password == "pw"
+    assert demo.act(server_id, {"unrescue": None}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE" and not hypervisor.guests.get(server_id).rescued
+
+
+def test_a_rescue_without_words_has_a_password_of_its_own(demo: Asking, server_id: str) -> None:
+    assert len(demo.act(server_id, {"rescue": None}).json()["adminPass"]) == 12
+
+
+def test_a_rescue_that_fails_is_an_error(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_rescued", times=None, error=DriverError("it is broken"))
+    demo.act(server_id, {"rescue": None})
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ERROR"
+
+
+@pytest.mark.parametrize("body", [{"rescue_image_ref": UNKNOWN}, {"rescue_image_ref": ""}, {"x": 1}, [], "x"])
+def test_a_wrong_rescue_is_refused(demo: Asking, server_id: str, body: Any) -> None:
+    assert refusal(demo.act(server_id, {"rescue": body}))[:2] == (400, "badRequest")
+
+
+# -- passwords
+
+
+def test_a_password_reaches_the_guest_and_is_forgotten(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    assert demo.act(server_id, {"changePassword": {"adminPass": "new-secret"}}).status == 202
+    assert demo.status(server_id) == "PASSWORD"
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+    assert hypervisor.guests.get(server_id).spec.admin_password == "new-secret"
+    connection = demo.cloud.db.engine.raw_connection().driver_connection
+    assert "new-secret" not in "\n".join(connection.iterdump())
+
+
+@pytest.mark.parametrize(("error", "status"), [(Unfit("no agent"), "ACTIVE"), (DriverError("it is broken"), "ERROR")])
+def test_a_password_that_nobody_takes(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor, error: Exception, status: str
+) -> None:
+    hypervisor.behaviour.fail("ensure_password", times=None, error=error)
+    demo.act(server_id, {"changePassword": {"adminPass": "x"}})
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == (status, None)
+
+
+@pytest.mark.parametrize("body", [None, {}, {"adminPass": None}, {"adminPass": 1}, {"adminPass": "x" * 256}])
+def test_a_wrong_password_body_is_refused(demo: Asking, server_id: str, body: Any) -> None:
+    assert refusal(demo.act(server_id, {"changePassword": body}))[:2] == (400, "badRequest")

@@ -1,0 +1,310 @@
+"""Of the workflows of snapshots, backups and images of volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import ensureDeferred
+
+from cloudctl.drivers.errors import InUse
+from cloudctl.drivers.fake.volume import Volume
+from cloudctl.volume import volumes
+from tests.crash import asks
+from tests.crash.asks import V3, good, make
+from tests.crash.scenario import Scenario, broken
+from tests.crash.stage import Stage
+
+CONTENT = b"what a volume holds"
+Told = tuple[str, str]
+Check = Callable[[Stage, Told], None]
+
+
+def full_volume(stage: Stage) -> str:
+    """One that is made of an image, so that it has content."""
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "file", CONTENT)
+    stage.settle()
+    return asks.volume(stage, imageRef=image_id)
+
+
+def used_volume(stage: Stage) -> str:
+    """One with content that a server has."""
+    volume_id = full_volume(stage)
+    asks.attach_volume(stage, asks.running(stage), volume_id)
+    stage.settle()
+    return volume_id
+
+
+def status(stage: Stage, kind: str, id: str) -> str:
+    answer = stage.demo.get(f"{V3}/{kind}s/{id}", headers=asks.NEWEST)
+    return "gone" if answer.status == 404 else str(good(answer)[kind]["status"])
+
+
+def act(stage: Stage, volume_id: str, action: str, body: object) -> None:
+    good(stage.demo.post(f"{V3}/volumes/{volume_id}/action", {action: body}, headers=asks.NEWEST))
+
+
+def kept(stage: Stage, id: str) -> bool:
+    """Whether the archive has anything of this name."""
+    return any(id in name for name in asks.files(stage)) or any(id in name for name in stage._files())
+
+
+# -- snapshots: (volume, snapshot)
+
+
+def makes_snapshot(stage: Stage) -> Told:
+    volume_id = full_volume(stage)
+    return volume_id, str(make(stage, f"{V3}/snapshots", "snapshot", volume_id=volume_id)["id"])
+
+
+def has_snapshot(stage: Stage) -> Told:
+    told = makes_snapshot(stage)
+    stage.settle()
+    return told
+
+
+def deletes_snapshot(stage: Stage) -> Told:
+    told = has_snapshot(stage)
+    good(stage.demo.delete(f"{V3}/snapshots/{told[1]}"))
+    return told
+
+
+def forces_snapshot_away(stage: Stage, told: Told) -> None:
+    good(stage.admin.post(f"{V3}/snapshots/{told[1]}/action", {"os-force_delete": None}))
+
+
+def deletes_all(stage: Stage) -> Told:
+    told = has_snapshot(stage)
+    good(stage.demo.delete(f"{V3}/volumes/{told[0]}?cascade=true"))
+    return told
+
+
+def reverts(stage: Stage) -> Told:
+    volume_id, snapshot_id = has_snapshot(stage)
+    stage.drivers.volume.volumes.put(volume_id, Volume(volume_id, 1, "something else"))
+    act(stage, volume_id, "revert", {"snapshot_id": snapshot_id})
+    return volume_id, snapshot_id
+
+
+def is_busy(stage: Stage) -> None:
+    stage.drivers.volume.behaviour.fail("ensure_snapshot_absent", times=None, error=InUse("volumes depend on it"))
+
+
+def snapshot_is(expected: str, there: bool, volume: str = "available") -> Check:
+    def check(stage: Stage, told: Told) -> None:
+        volume_id, snapshot_id = told
+        assert status(stage, "snapshot", snapshot_id) == expected
+        assert status(stage, "volume", volume_id) == volume
+        frozen = stage.drivers.volume.frozen.get(snapshot_id)
+        assert (frozen is not None) is there
+        assert frozen is None or frozen.head.encode() == CONTENT
+        if volume == "available":
+            assert stage.drivers.volume.volumes.get(volume_id).head.encode() == CONTENT
+
+    return check
+
+
+# -- backups: (volume, backup)
+
+
+def backs_up(stage: Stage) -> Told:
+    volume_id = full_volume(stage)
+    return volume_id, str(make(stage, f"{V3}/backups", "backup", volume_id=volume_id)["id"])
+
+
+def backs_up_in_use(stage: Stage) -> Told:
+    volume_id = used_volume(stage)
+    return volume_id, str(make(stage, f"{V3}/backups", "backup", volume_id=volume_id, force=True)["id"])
+
+
+def has_backup(stage: Stage) -> Told:
+    told = backs_up(stage)
+    stage.settle()
+    return told
+
+
+def deletes_backup(stage: Stage) -> Told:
+    told = has_backup(stage)
+    good(stage.demo.delete(f"{V3}/backups/{told[1]}"))
+    return told
+
+
+def forces_backup_away(stage: Stage, told: Told) -> None:
+    good(stage.admin.post(f"{V3}/backups/{told[1]}/action", {"os-force_delete": None}))
+
+
+def backup_is(expected: str, volume: str = "available") -> Check:
+    def check(stage: Stage, told: Told) -> None:
+        volume_id, backup_id = told
+        assert status(stage, "backup", backup_id) == expected
+        assert status(stage, "volume", volume_id) == volume
+        assert kept(stage, backup_id) is (expected == "available")
+        assert not stage.drivers.volume.frozen.values()
+
+    return check
+
+
+# -- restores: (volume, backup)
+
+
+def restores_into_new(stage: Stage) -> Told:
+    _, backup_id = has_backup(stage)
+    made = good(stage.demo.post(f"{V3}/backups/{backup_id}/restore", {"restore": {"name": "restored"}}))["restore"]
+    return made["volume_id"], backup_id
+
+
+def restores_into_given(stage: Stage) -> Told:
+    volume_id, backup_id = has_backup(stage)
+    stage.drivers.volume.volumes.put(volume_id, Volume(volume_id, 1, "something else"))
+    good(stage.demo.post(f"{V3}/backups/{backup_id}/restore", {"restore": {"volume_id": volume_id}}))
+    return volume_id, backup_id
+
+
+def forces_volume_away(stage: Stage, told: Told) -> None:
+    good(stage.admin.post(f"{V3}/volumes/{told[0]}/action", {"os-force_delete": None}))
+
+
+def restored_is(expected: str) -> Check:
+    def check(stage: Stage, told: Told) -> None:
+        volume_id, backup_id = told
+        assert status(stage, "volume", volume_id) == expected
+        assert status(stage, "backup", backup_id) == "available"
+        disk = stage.drivers.volume.volumes.get(volume_id)
+        assert (disk is not None) is (expected in ("available", "error_restoring"))
+        if expected == "available":
+            assert disk.head.encode() == CONTENT
+        assert not kept(stage, volume_id)
+
+    return check
+
+
+# -- images of volumes: (volume, image)
+
+
+def uploads(stage: Stage) -> Told:
+    return upload_of(stage, full_volume(stage))
+
+
+def uploads_in_use(stage: Stage) -> Told:
+    return upload_of(stage, used_volume(stage))
+
+
+def uploads_what_can_be_deleted(stage: Stage) -> Told:
+    return upload_of(stage, used_volume(stage), protected=False)
+
+
+def deletes_image(stage: Stage, told: Told) -> None:
+    good(stage.demo.delete(f"{asks.IMAGES}/{told[1]}"))
+
+
+def upload_of(stage: Stage, volume_id: str, protected: bool = True) -> Told:
+    wish = {"os-volume_upload_image": {"image_name": "own", "force": True, "protected": protected}}
+    answer = good(stage.demo.post(f"{V3}/volumes/{volume_id}/action", wish, headers=asks.NEWEST))
+    return volume_id, answer["os-volume_upload_image"]["image_id"]
+
+
+def image_is(expected: str, volume: str = "available") -> Check:
+    def check(stage: Stage, told: Told) -> None:
+        volume_id, image_id = told
+        assert asks.image_status(stage, image_id) == expected
+        assert status(stage, "volume", volume_id) == volume
+        assert kept(stage, image_id) is (expected == "active")
+        assert not stage.drivers.volume.frozen.values()
+
+    return check
+
+
+# -- what the audit finds
+
+
+def is_mended(stage: Stage) -> str:
+    """A volume in use that shrank and that its host lost."""
+    volume_id = used_volume(stage)
+    stage.drivers.volume.volumes.put(volume_id, Volume(volume_id, 0))
+    stage.cloud.clock.advance(1)
+    findings: list[Any] = []
+    ensureDeferred(stage.service.audit.checks["volume"]()).addBoth(findings.append)
+    assert {each.kind for each in findings[0]} == {"volume-smaller", "volume-unconnected"}
+    return volume_id
+
+
+def is_whole(stage: Stage, volume_id: str) -> None:
+    disk = stage.drivers.volume.volumes.get(volume_id)
+    assert disk.size_gib == 1 and len(disk.hosts) == 1
+
+
+SNAPSHOT, BACKUP = "volume.snapshot", "volume.backup"
+SCENARIOS = (
+    Scenario(f"{SNAPSHOT}.create", "works", makes_snapshot, snapshot_is("available", True)),
+    Scenario(
+        f"{SNAPSHOT}.create",
+        "fails",
+        makes_snapshot,
+        snapshot_is("error", False),
+        broken("volume", "ensure_snapshot"),
+    ),
+    Scenario(
+        f"{SNAPSHOT}.create",
+        "is deleted meanwhile",
+        makes_snapshot,
+        snapshot_is("gone", False),
+        later=(0.05, forces_snapshot_away),
+    ),
+    Scenario(f"{SNAPSHOT}.delete", "works", deletes_snapshot, snapshot_is("gone", False)),
+    Scenario(f"{SNAPSHOT}.delete", "is needed", deletes_snapshot, snapshot_is("available", True), is_busy),
+    Scenario(
+        f"{SNAPSHOT}.delete",
+        "fails",
+        deletes_snapshot,
+        snapshot_is("error_deleting", True),
+        broken("volume", "ensure_snapshot_absent"),
+    ),
+    Scenario(volumes.DELETE, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
+    Scenario(volumes.REVERT, "works", reverts, snapshot_is("available", True)),
+    Scenario(
+        volumes.REVERT, "fails", reverts, snapshot_is("error", True, "error"), broken("volume", "ensure_reverted")
+    ),
+    Scenario(f"{BACKUP}.create", "works", backs_up, backup_is("available")),
+    Scenario(f"{BACKUP}.create", "works in use", backs_up_in_use, backup_is("available", "in-use")),
+    Scenario(f"{BACKUP}.create", "fails", backs_up, backup_is("error"), broken("volume", "ensure_exported")),
+    Scenario(
+        f"{BACKUP}.create",
+        "is deleted meanwhile",
+        backs_up_in_use,
+        backup_is("gone", "in-use"),
+        later=(0.25, forces_backup_away),
+    ),
+    Scenario(f"{BACKUP}.delete", "works", deletes_backup, backup_is("gone")),
+    Scenario(volumes.RESTORE, "works", restores_into_new, restored_is("available")),
+    Scenario(volumes.RESTORE, "works over a volume", restores_into_given, restored_is("available")),
+    Scenario(volumes.RESTORE, "fails", restores_into_new, restored_is("error"), broken("volume", "ensure_imported")),
+    Scenario(
+        volumes.RESTORE,
+        "fails over a volume",
+        restores_into_given,
+        restored_is("error_restoring"),
+        broken("volume", "ensure_imported"),
+    ),
+    Scenario(
+        volumes.RESTORE,
+        "is deleted meanwhile",
+        restores_into_new,
+        restored_is("gone"),
+        later=(0.15, forces_volume_away),
+    ),
+    Scenario(volumes.UPLOAD, "works", uploads, image_is("active")),
+    Scenario(volumes.UPLOAD, "works in use", uploads_in_use, image_is("active", "in-use")),
+    Scenario(volumes.UPLOAD, "fails", uploads_in_use, image_is("gone", "in-use"), broken("volume", "ensure_exported")),
+    Scenario(
+        volumes.UPLOAD, "is deleted meanwhile", uploads, image_is("gone", "gone"), later=(0.05, forces_volume_away)
+    ),
+    Scenario(
+        volumes.UPLOAD,
+        "loses its image while it is written",
+        uploads_what_can_be_deleted,
+        image_is("gone", "in-use"),
+        later=(0.15, deletes_image),
+    ),
+    Scenario(volumes.MEND, "works", is_mended, is_whole),
+)

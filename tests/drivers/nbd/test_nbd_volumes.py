@@ -1,0 +1,357 @@
+"""Volumes in use by guests: what these see, and what happens when the storage daemon dies. All of it is real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from twisted.internet.defer import gatherResults
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
+
+from cloudctl.drivers.boundary import call
+from cloudctl.drivers.errors import NoCapacity, Unreachable
+from cloudctl.drivers.nbd.disks import export_name
+from cloudctl.drivers.specs import ImageSource, SnapshotSpec, VolumeSpec, VolumeState
+from tests.drivers.qcow2.live import (
+    GIB,
+    IMAGE,
+    MIB,
+    demand,
+    holds,
+    info,
+    inside,
+    raw_image,
+    run,
+    small_file_system,
+)
+
+
+class Client:
+    """A guest's side of a connection: QEMU's NBD client, which waits for a server that has gone."""
+
+    def __init__(self, told):
+        data = told["data"]
+        server = ",".join(f"server.{key}={value}" for key, value in data["server"].items())
+        options = f"driver=nbd,{server},export={data['export']},reconnect-delay=15"
+        self.process = subprocess.Popen(
+            ["qemu-io", "--image-opts", options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def says(self, command, lines=1):
+        print(command, file=self.process.stdin, flush=True)
+        return [self.process.stdout.readline().removeprefix("qemu-io> ").strip() for _ in range(lines)]
+
+    def write(self, pattern, offset=0, length=MIB):
+        """The first line of the answer, in a thread: the daemon may have to be started meanwhile."""
+        command = f"write -P {pattern} {offset} {length}"
+        return deferToThread(lambda: self.says(command)[0]).addCallback(self._done)
+
+    def _done(self, line):
+        if line.startswith("wrote"):
+            self.process.stdout.readline()
+        return line
+
+    def holds(self, pattern, offset=0, length=MIB):
+        def read():
+            first = self.says(f"read -P {pattern} {offset} {length}")[0]
+            if "failed" in first:
+                self.process.stdout.readline()
+            self.process.stdout.readline()
+            return "failed" not in first
+
+        return deferToThread(read)
+
+    def size(self):
+        return self.says("length")[0]
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def client():
+    clients = []
+
+    def connected(told):
+        clients.append(Client(told))
+        return clients[-1]
+
+    yield connected
+    for each in clients:
+        each.end()
+
+
+def pids(runtime_dir):
+    return [int(file.read_text()) for file in runtime_dir.glob("*.pid")]
+
+
+async def until(reactor, condition, seconds=5.0):
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        await deferLater(reactor, 0.01)
+    raise AssertionError("it did not come about in time")
+
+
+async def with_volume(driver, tmp_path, *blocks):
+    await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "image", *blocks or (1,))))
+
+
+# -- in use
+
+
+async def test_what_a_guest_writes_is_read_by_the_next_one(open_driver, client, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    one = client(await driver.connect("v1", "a"))
+    assert await one.holds(1)
+    await one.write(2, 10 * MIB)
+    two = client(await driver.connect("v1", "b"))
+    assert await two.holds(2, 10 * MIB)
+    await two.write(3, 20 * MIB)
+    assert await one.holds(3, 20 * MIB)
+
+
+async def test_a_host_that_is_disconnected_is_cut_off_and_the_others_are_not(open_driver, client, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    told = await driver.connect("v1", "a")
+    one, two = client(told), client(await driver.connect("v1", "b"))
+    assert await one.holds(1)
+    await driver.disconnect("v1", "a")
+    assert await two.holds(1)
+    assert await two.write(2) == f"wrote {MIB}/{MIB} bytes at offset 0"
+    url = f"nbd+unix:///{export_name('v1', 'a')}?socket={told['data']['server']['path']}"
+    assert "not available" in run("qemu-img", "info", url, check=False)
+    assert one.process.poll() is None
+
+
+async def test_the_daemon_runs_while_a_volume_is_connected_and_leaves_nothing(open_driver, runtime_dir, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    await driver.ensure_created(VolumeSpec("v2", 1))
+    assert list(runtime_dir.iterdir()) == []
+    await gatherResults([call(driver.connect, id, host) for id in ("v1", "v2") for host in ("a", "b")])
+    assert len(pids(runtime_dir)) == 1
+    await gatherResults([call(driver.disconnect, id, host) for id in ("v1", "v2") for host in ("a", "b")])
+    assert list(runtime_dir.iterdir()) == []
+    assert not driver.disks.daemon.is_alive()
+
+
+async def test_a_guest_sees_its_volume_grow_and_goes_on(open_driver, client, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    guest = client(await driver.connect("v1", "a"))
+    assert guest.size() == "1 GiB"
+    await driver.ensure_extended("v1", 3)
+    assert await guest.holds(1)
+    assert await guest.write(2) == f"wrote {MIB}/{MIB} bytes at offset 0"
+    # The size is told when a client connects, or is asked for it by its guest's QEMU (block_resize).
+    assert client(await driver.connect("v1", "a")).size() == "3 GiB"
+    assert await driver.observe("v1") == VolumeState("v1", 3, ("a",))
+
+
+async def test_a_volume_in_use_is_frozen_at_one_moment_and_copied(open_driver, client, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    guest = client(await driver.connect("v1", "a"))
+    await guest.write(2)
+    await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
+    await guest.write(3)
+    await gatherResults(
+        [
+            call(driver.ensure_exported, "v1", str(tmp_path / "now")),
+            call(driver.ensure_exported, "v1", str(tmp_path / "then"), "s1"),
+            call(driver.ensure_created, VolumeSpec("clone", 1, volume_id="v1")),
+            call(driver.ensure_created, VolumeSpec("older", 2, snapshot_id="s1")),
+            guest.write(4, 5 * MIB),
+        ]
+    )
+    disk = driver.records.disk("v1")
+    assert holds(tmp_path / "now", 3, format="raw") and holds(tmp_path / "then", 2, format="raw")
+    assert (tmp_path / "now").stat().st_size == GIB
+    assert holds(driver.records.disk("clone"), 3) and holds(driver.records.disk("older"), 2)
+    assert inside(disk) == ["s1"]
+    await guest.write(5)
+    await driver.ensure_snapshot_absent("s1")
+    assert inside(disk) == []
+    assert await guest.holds(5) and await guest.holds(4, 5 * MIB)
+    await driver.disconnect("v1", "a")
+    assert "No errors" in run("qemu-img", "check", disk)
+    assert driver.locks.held == frozenset()
+
+
+async def test_many_guests_on_tcp(open_driver, client, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    driver = await open_driver(listen=f"127.0.0.1:{port}")
+    await with_volume(driver, tmp_path)
+    for number in range(4):
+        await driver.ensure_created(VolumeSpec(f"c{number}", 1, volume_id="v1"))
+    told = await gatherResults([call(driver.connect, f"c{number}", "a") for number in range(4)])
+    assert told[0]["data"]["server"] == {"type": "inet", "host": "127.0.0.1", "port": str(port)}
+    guests = [client(each) for each in told]
+    await gatherResults([guest.write(10 + number) for number, guest in enumerate(guests)])
+    for number, guest in enumerate(guests):
+        assert await guest.holds(10 + number)
+
+
+async def test_a_disk_that_is_full_stops_nothing_else(open_driver, client, tmp_path):
+    demand("qemu-storage-daemon", root=True)
+    blocks = tmp_path / "blocks"
+    blocks.write_bytes(bytes(range(256)) * (6 * MIB // 256))
+    with small_file_system(tmp_path, 32) as place:
+        driver = await open_driver(place, overcommit=1000.0)
+        await driver.ensure_created(VolumeSpec("v1", 1, image=ImageSource(IMAGE, str(blocks), "raw")))
+        guest = client(await driver.connect("v1", "a"))
+        assert "No space left" in await guest.write(7, 10 * MIB, 40 * MIB)
+        (place / "filler").write_bytes(b"x" * (os.statvfs(place).f_bavail * os.statvfs(place).f_bsize))
+        with pytest.raises(NoCapacity):
+            await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
+        with pytest.raises(NoCapacity):
+            await driver.ensure_created(VolumeSpec("v2", 1))
+        assert await driver.snapshots() == ()
+        (place / "filler").unlink()
+        assert await guest.write(8) == f"wrote {MIB}/{MIB} bytes at offset 0"
+        await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
+        assert inside(driver.records.disk("v1")) == ["s1"]
+        guest.end()
+        await driver.disconnect("v1", "a")
+
+
+# -- death and restart
+
+
+async def test_a_daemon_that_is_killed_comes_back_and_the_guest_goes_on(
+    open_driver, client, runtime_dir, tmp_path, reactor
+):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    await driver.ensure_created(VolumeSpec("v2", 1))
+    guest, other = client(await driver.connect("v1", "a")), client(await driver.connect("v2", "b"))
+    assert await guest.write(2) == await other.write(3)
+    (first,) = pids(runtime_dir)
+    os.kill(first, signal.SIGKILL)
+    assert (await guest.write(4, MIB)).startswith("wrote")
+    assert await guest.holds(2) and await other.holds(3)
+    assert pids(runtime_dir) != [first]
+    await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
+    assert inside(driver.records.disk("v1")) == ["s1"]
+
+
+async def test_a_call_that_meets_a_dead_daemon_starts_it(open_driver, runtime_dir, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    await driver.connect("v1", "a")
+    os.kill(pids(runtime_dir)[0], signal.SIGKILL)
+    # No turn of the reactor has passed, so the driver does not know yet; the task engine repeats what is Unreachable.
+    try:
+        await driver.ensure_extended("v1", 2)
+    except Unreachable:
+        await driver.ensure_extended("v1", 2)
+    assert await driver.observe("v1") == VolumeState("v1", 2, ("a",))
+    assert info(driver.records.disk("v1"))["virtual-size"] == 2 * GIB
+
+
+async def test_a_daemon_that_died_while_nobody_looked_is_started_again(open_driver, client, runtime_dir, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    guest = client(await driver.connect("v1", "a"))
+    assert await guest.write(2)
+    await driver.close()
+    os.kill(pids(runtime_dir)[0], signal.SIGKILL)
+    await open_driver()
+    assert (await guest.write(3, MIB)).startswith("wrote")
+    assert await guest.holds(2)
+
+
+async def test_the_next_process_finds_the_daemon_and_what_it_serves(open_driver, client, runtime_dir, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    told = await driver.connect("v1", "a")
+    guest = client(told)
+    assert await guest.write(2)
+    before = pids(runtime_dir)
+    await driver.close()
+    following = await open_driver()
+    assert await following.connect("v1", "a") == told
+    await following.ensure_snapshot(SnapshotSpec("s1", "v1"))
+    assert await guest.holds(2)
+    assert pids(runtime_dir) == before
+
+
+async def test_what_is_served_though_nobody_may_use_it_any_more_is_withdrawn(
+    open_driver, runtime_dir, tmp_path, reactor
+):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    await driver.connect("v1", "a")
+    await driver.close()
+    # As if the process had died between the two halves of `disconnect`.
+    await driver.records.put(evolve(driver.records.volume("v1"), hosts=()))
+    await open_driver()
+    await until(reactor, lambda: list(runtime_dir.iterdir()) == [])
+
+
+async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(open_driver, runtime_dir, tmp_path):
+    driver = await open_driver(answer_timeout=0.2)
+    await with_volume(driver, tmp_path)
+    await driver.connect("v1", "a")
+    (pid,) = pids(runtime_dir)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unreachable):
+            await driver.connect("v1", "b")
+        assert await driver.observe("v1") == VolumeState("v1", 1, ("a",))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    await driver.connect("v1", "b")
+    assert pids(runtime_dir) == [pid]
+    assert await driver.observe("v1") == VolumeState("v1", 1, ("a", "b"))
+
+
+async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected(open_driver, runtime_dir, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        driver = await open_driver(listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        await with_volume(driver, tmp_path)
+        with pytest.raises(Unreachable, match="does not start"):
+            await driver.connect("v1", "a")
+    assert await driver.observe("v1") == VolumeState("v1", 1)
+    await driver.connect("v1", "a")
+
+
+async def test_a_damaged_volume_keeps_no_other_from_being_served(open_driver, client, runtime_dir, tmp_path, reactor):
+    driver = await open_driver()
+    await driver.ensure_created(VolumeSpec("bad", 1))
+    await with_volume(driver, tmp_path)
+    await driver.connect("bad", "a")
+    guest = client(await driver.connect("v1", "a"))
+    assert await guest.holds(1)
+    Path(driver.records.disk("bad")).write_bytes(b"QFI\xfb" + bytes(200))
+    os.kill(pids(runtime_dir)[0], signal.SIGKILL)
+    assert (await guest.write(2)).startswith("wrote")
+
+
+async def test_a_dry_run_starts_no_daemon(open_driver, runtime_dir, tmp_path):
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    dry = await open_driver(dry_run=True)
+    told = await dry.connect("v1", "a")
+    assert told["data"]["export"] == "v1/a"
+    assert list(runtime_dir.iterdir()) == []
+    assert await driver.observe("v1") == VolumeState("v1", 1)

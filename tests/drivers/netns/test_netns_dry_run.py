@@ -1,0 +1,62 @@
+"""A dry run says what it would do, and does nothing."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+from twisted.logger import LogLevel, globalLogPublisher
+
+from cloudctl.drivers.netns.driver import Config, create
+from cloudctl.drivers.specs import (
+    DriverResources,
+    FixedIp,
+    NetworkSpec,
+    PortSpec,
+    RouterInterface,
+    RouterSpec,
+    SecurityGroupSpec,
+    SubnetSpec,
+)
+
+NOWHERE = "cloudctl-test-that-is-not-there"
+
+
+class NoProcesses:
+    """A reactor on which nothing can be started."""
+
+    def spawnProcess(self, *args, **kwargs):
+        raise AssertionError(f"a dry run starts {args[2]}")
+
+
+async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path):
+    config = Config(hosts={"one": NOWHERE}, runtime_dir=tmp_path / "run", dry_run=True)
+    resources = DriverResources(clock=Clock(), name="netns", reactor=NoProcesses(), state_dir=tmp_path / "state")
+    driver = create(config, resources)
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        await driver.ensure_network(NetworkSpec("n1", subnets=(SubnetSpec("s1", "10.0.0.0/24"),)))
+        await driver.ensure_security_group(SecurityGroupSpec("g1"))
+        await driver.ensure_port(
+            PortSpec("p1", "n1", "fa:16:3e:00:00:01", (FixedIp("s1", "10.0.0.5"),), security_groups=("g1",)), "one"
+        )
+        await driver.ensure_router(
+            RouterSpec("r1", interfaces=(RouterInterface("p2", "n1", "fa:16:3e:00:00:02", ("10.0.0.1/24",)),))
+        )
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    told = [
+        event["command"] + event["stdin"]
+        for event in events
+        if event["log_level"] is LogLevel.info and "command" in event
+    ]
+    for word in (
+        "netns add ccn-n1",
+        "type bridge",
+        "dnsmasq",
+        "tuntap add",
+        "jump from1",
+        "netns add ccr-r1",
+        "ip_forward=1",
+    ):
+        assert any(word in each for each in told), f"{word} is not in the plan"
+    assert list(tmp_path.iterdir()) == []

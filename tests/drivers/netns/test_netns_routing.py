@@ -1,0 +1,136 @@
+"""From what a router's namespace has to the lines that bring it to its specification."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.netns import routing
+from cloudctl.drivers.netns.names import Names
+from cloudctl.drivers.netns.routing import Leg
+from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec, SubnetSpec
+
+NAMES = Names("cc")
+PUBLIC = NetworkSpec("pub", subnets=(SubnetSpec("s0", "203.0.113.0/24", "203.0.113.1"),))
+INSIDE = NetworkSpec("n1", mtu=1450, subnets=(SubnetSpec("s1", "10.0.0.0/24", "10.0.0.1"),))
+GATEWAY = RouterInterface("gw", "pub", "fa:16:3e:00:00:01", ("203.0.113.10/24",))
+INNER = RouterInterface("in", "n1", "fa:16:3e:00:00:02", ("10.0.0.1/24",))
+ROUTER = RouterSpec(
+    "r1", gateway=GATEWAY, interfaces=(INNER,), floating_ips=(FloatingIp("f1", "203.0.113.50", "10.0.0.9"),)
+)
+GW, IN = NAMES.router_inner("gw"), NAMES.router_inner("in")
+LEGS = [Leg(INNER, INSIDE, "ccb1", 5), Leg(GATEWAY, PUBLIC, "br-ex", 6, gateway=True)]
+
+
+def has(name: str, *addresses: str) -> dict:
+    info = [
+        {"local": each.split("/")[0], "prefixlen": int(each.split("/")[1]), "scope": "global"} for each in addresses
+    ]
+    return {"ifname": name, "addr_info": [*info, {"local": "fe80::1", "prefixlen": 64, "scope": "link"}]}
+
+
+def test_each_interface_is_a_pair_between_bridge_and_namespace():
+    outer = NAMES.router_outer("in")
+    assert routing.outer_lines(NAMES, {}, "ccr-r1", LEGS[:1]) == [
+        f"link add name {outer} type veth peer name {IN} address fa:16:3e:00:00:02 netns ccr-r1",
+        f"link set dev {outer} addrgenmode none mtu 1450 master ccb1 up alias in",
+    ]
+
+
+def test_a_new_router_gets_all_its_addresses_floating_ones_too():
+    lines = routing.inner_lines(NAMES, ROUTER, LEGS, [])
+    assert f"address add 10.0.0.1/24 dev {IN}" in lines
+    assert f"address add 203.0.113.10/24 dev {GW}" in lines
+    assert f"address add 203.0.113.50/32 dev {GW}" in lines
+
+
+def test_only_what_has_changed_is_touched():
+    found = [has("lo"), has(IN, "10.0.0.1/24"), has(GW, "203.0.113.10/24", "203.0.113.49/32"), has("cciold12345678")]
+    lines = routing.inner_lines(NAMES, ROUTER, LEGS, found)
+    assert [line for line in lines if "link set" not in line] == [
+        "link del dev cciold12345678",
+        f"address del 203.0.113.49/32 dev {GW}",
+        f"address add 203.0.113.50/32 dev {GW}",
+    ]
+
+
+def test_a_router_that_is_down_has_its_interfaces_down_and_no_routes():
+    down = evolve(ROUTER, admin_state_up=False)
+    assert all(
+        line.endswith("down") for line in routing.inner_lines(NAMES, down, LEGS, []) if "cci" in line and "link" in line
+    )
+    assert routing.route_lines(NAMES, down, LEGS, [], []) == []
+
+
+def test_the_way_out_is_the_gateway_of_the_subnet_that_the_router_is_in():
+    lines = routing.route_lines(NAMES, ROUTER, LEGS, [], [])
+    assert lines == [
+        f"route replace 169.254.169.254 dev {IN} table 1005 proto static",
+        f"route replace default via 203.0.113.1 dev {GW} proto static",
+        f"rule add iif {IN} to 169.254.169.254 lookup 1005",
+    ]
+
+
+def test_routes_that_are_not_wanted_any_more_go_and_rules_too():
+    routes = [
+        {"dst": "default", "gateway": "203.0.113.1", "dev": GW},
+        {"dst": "10.5.0.0/16", "gateway": "10.0.0.5", "dev": IN},
+    ]
+    rules = [
+        {"iif": IN, "dst": "169.254.169.254", "table": "1005"},
+        {"iif": "x", "dst": "169.254.169.254", "table": "1"},
+    ]
+    lines = routing.route_lines(NAMES, ROUTER, LEGS, routes, rules)
+    assert [line for line in lines if " del " in line] == [
+        f"route del 10.5.0.0/16 via 10.0.0.5 dev {IN} proto static",
+        "rule del iif x to 169.254.169.254 lookup 1",
+    ]
+    assert not any("rule add" in line for line in lines)
+
+
+def test_a_route_whose_next_hop_is_out_of_reach_waits():
+    router = evolve(ROUTER, routes=(Route("10.5.0.9/32", "10.0.0.5"), Route("10.6.0.0/16", "10.99.0.5")))
+    lines = " ".join(routing.route_lines(NAMES, router, LEGS, [], []))
+    assert f"10.5.0.9 via 10.0.0.5 dev {IN}" in lines
+    assert "10.6.0.0" not in lines
+
+
+def test_of_two_interfaces_in_one_network_one_leads_to_metadata():
+    second = Leg(evolve(INNER, port_id="in2", addresses=("10.0.1.1/24",)), INSIDE, "ccb1", 5)
+    lines = routing.route_lines(NAMES, ROUTER, [*LEGS, second], [], [])
+    assert len([line for line in lines if "169.254.169.254 dev" in line]) == 1
+    assert len([line for line in lines if line.startswith("rule add")]) == 2
+
+
+def nat(router: RouterSpec = ROUTER, legs=None) -> str:
+    return routing.ruleset("cc", NAMES, router, LEGS if legs is None else legs)
+
+
+def test_floating_addresses_are_translated_both_ways():
+    assert "dnat to ip daddr map { 203.0.113.50 : 10.0.0.9 }" in nat()
+    assert f'oifname "{GW}" snat to ip saddr map {{ 10.0.0.9 : 203.0.113.50 }}' in nat()
+
+
+def test_all_others_leave_with_the_routers_address_if_they_may():
+    line = f'    oifname "{GW}" snat to 203.0.113.10\n'
+    assert line in nat()
+    assert line not in nat(evolve(ROUTER, enable_snat=False))
+
+
+def test_a_router_without_gateway_translates_nothing():
+    assert " to " not in nat(evolve(ROUTER, gateway=None), LEGS[:1])
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        evolve(ROUTER, floating_ips=(FloatingIp("f", "x", "10.0.0.9"),)),
+        evolve(ROUTER, routes=(Route("x", "10.0.0.5"),)),
+    ],
+    ids=["floating address", "route"],
+)
+def test_what_is_no_address_is_refused(router):
+    with pytest.raises(Unfit):
+        nat(router)
+        routing.route_lines(NAMES, router, LEGS, [], [])

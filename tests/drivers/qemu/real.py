@@ -1,0 +1,83 @@
+"""What the tests with real guests have in common."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from twisted.internet.task import deferLater
+
+from cloudctl.drivers.qemu.hypervisor import Config, Qemu, create
+from cloudctl.drivers.specs import DriverResources, GuestSpec, ImageSource, PortSpec, VolumeConnection
+from tests.drivers.qemu import tiny_guest
+
+ID = "6f1c0f5e-0000-4000-8000-00000000000a"
+IMAGE = "6f1c0f5e-0000-4000-8000-0000000000ff"
+VOLUME = "9d2f4c11-0000-4000-8000-00000000000c"
+PORT = "3b7e8a90-0000-4000-8000-00000000000d"
+HOST = "here"
+
+
+def driver_in(directory: Path, runtime_dir: Path, **options: Any) -> Qemu:
+    """A driver whose state is in the directory: another one there is the same after a restart."""
+    from twisted.internet import reactor
+
+    config = Config(**{"hosts": {HOST: ""}, "runtime_dir": runtime_dir, "slots": 4, **options})
+    return create(config, DriverResources(reactor, "qemu", reactor, directory / "state"))
+
+
+def tiny(directory: Path, **changes: Any) -> GuestSpec:
+    """A guest of one sector."""
+    image = directory / "tiny"
+    image.write_bytes(tiny_guest.disk())
+    given = {"vcpus": 1, "memory_mib": 16, "disk_gib": 1, "image": ImageSource(IMAGE, str(image), "raw"), **changes}
+    return GuestSpec(ID, "tiny", HOST, **given)
+
+
+def volume(directory: Path, id: str = VOLUME) -> VolumeConnection:
+    """An empty one of 1 GiB."""
+    file = directory / f"{id}.qcow2"
+    if not file.exists():
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", file, "1G"], check=True)
+    return VolumeConnection(id, {"driver_volume_type": "qcow2", "data": {"path": str(file), "format": "qcow2"}})
+
+
+def port(directory: Path, id: str = PORT) -> PortSpec:
+    """QEMU makes the tap if it is not there, and it goes with the guest."""
+    binding = {"vif_type": "tap", "vif_details": {"tap": f"cc{directory.stat().st_ino % 10**8}", "namespace": ""}}
+    return PortSpec(id, "network", "fa:16:3e:00:00:01", binding=binding)
+
+
+def disk_info(file: Path) -> Any:
+    """What qemu-img knows of a disk that may be in use."""
+    return orjson.loads(subprocess.run(["qemu-img", "info", "-U", "--output=json", file], stdout=-1, check=True).stdout)
+
+
+async def soon(look: Callable[[], Any], seconds: float = 5.0) -> Any:
+    """What `look` (may be a coroutine function) gives, as soon as it is true; what it gives at the end otherwise."""
+    from twisted.internet import reactor
+
+    for _ in range(int(seconds / 0.02)):
+        found = look()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            break
+        await deferLater(reactor, 0.02)
+    return found
+
+
+async def booted(driver: Qemu, id: str = ID) -> int:
+    """How often the tiny guest has started; waits until it has said its last line since its process began."""
+    files = driver.records.files(id)
+
+    async def is_up() -> bool:
+        text = await driver.console_output(id)
+        last = files.console.stat().st_mtime_ns if files.console.exists() else 0
+        return text.rstrip("\n").endswith(tiny_guest.LAST_LINE) and last > files.pid.stat().st_mtime_ns
+
+    await soon(is_up, 2.0)
+    return (await driver.console_output(id)).count("Linux version")

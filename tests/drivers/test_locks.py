@@ -1,0 +1,68 @@
+"""Locks by key."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+
+from cloudctl.drivers.locks import Locks
+
+
+def holder(locks, key, entered, until):
+    async def hold():
+        async with locks.hold(*key):
+            entered.append(key)
+            await until
+
+    return ensureDeferred(hold())
+
+
+def test_the_same_key_is_held_by_one_at_a_time_in_the_order_of_asking():
+    locks, entered = Locks(), []
+    turns = [Deferred() for _ in range(3)]
+    done = [holder(locks, ("volume", "a"), entered, turn) for turn in turns]
+    for number, turn in enumerate(turns, start=1):
+        assert len(entered) == number
+        turn.callback(None)
+    assert all(each.called for each in done)
+
+
+def test_different_keys_do_not_wait_for_each_other():
+    locks, entered, until = Locks(), [], Deferred()
+    holder(locks, ("volume", "a"), entered, until)
+    holder(locks, ("snapshot", "a"), entered, until)
+    assert entered == [("volume", "a"), ("snapshot", "a")]
+    until.callback(None)
+
+
+def test_a_lock_that_nobody_wants_is_forgotten_even_after_a_failure():
+    locks = Locks()
+    until = Deferred()
+    failing = holder(locks, ("a",), [], until)
+    assert locks.held == {("a",)}
+    until.errback(ValueError())
+    failing.addErrback(lambda failure: failure.trap(ValueError))
+    assert locks.held == frozenset()
+
+
+def test_who_gives_up_waiting_does_not_get_the_lock_and_nobody_is_kept_from_it():
+    locks, entered = Locks(), []
+    first, last = Deferred(), Deferred()
+    holder(locks, ("a",), entered, first)
+    given_up = holder(locks, ("a",), entered, Deferred())
+    holder(locks, ("a",), entered, last)
+    given_up.cancel()
+    given_up.addErrback(lambda failure: failure.trap(CancelledError))
+    first.callback(None)
+    assert len(entered) == 2
+    last.callback(None)
+    assert locks.held == frozenset()
+
+
+@pytest.mark.parametrize("keys", [[("a", "b"), ("ab",)], [("a",), ("a", "")]])
+def test_keys_of_several_words_are_not_run_together(keys):
+    locks, entered, until = Locks(), [], Deferred()
+    for key in keys:
+        holder(locks, key, entered, until)
+    assert entered == keys
+    until.callback(None)
