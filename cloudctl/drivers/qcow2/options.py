@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from attrs import field, frozen
 from attrs.validators import ge, gt
 
