@@ -234,14 +234,16 @@ def rows_of_servers(conn: Connection) -> dict[str, Any]:
     def ids(column: Any, *where: Any) -> set[str]:
         return set(conn.execute(select(column).where(*where)).scalars())
 
+    # The first start makes a router.
+    not_routers = ~ports.c.device_owner.startswith("network:router")
     return {
         "servers": ids(servers.c.id, servers.c.deleted_at.is_(None)),
         "consumers": ids(allocations.c.consumer_id),
         "claimed": conn.execute(select(func.coalesce(func.sum(allocations.c.vcpus), 0))).scalar_one(),
         "used": conn.execute(select(func.sum(hosts.c.used_vcpus))).scalar_one(),
-        "ports": ids(ports.c.id),
+        "ports": ids(ports.c.id, not_routers),
         "interfaces": ids(server_interfaces.c.port_id),
-        "addresses": ids(addresses.c.port_id),
+        "addresses": ids(addresses.c.port_id, addresses.c.port_id.in_(select(ports.c.id).where(not_routers))),
         "volumes": ids(volumes.c.id),
         "devices": ids(block_devices.c.volume_id),
         "attachments": ids(volume_attachments.c.volume_id),
