@@ -11,6 +11,9 @@ from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.specs import BandwidthLimit
 
 BYTES = 125  # of 1000 bits
+# nftables counts no further. 147 Gbit/s is more than goes through a tap, so a limit above it is none.
+RATE_MOST = 2**64 // 10**9  # bytes a second, together with the burst
+BURST_MOST = 2**32 - 1
 
 
 def rules(limits: Iterable[BandwidthLimit]) -> dict[str, list[str]]:
@@ -20,7 +23,9 @@ def rules(limits: Iterable[BandwidthLimit]) -> dict[str, list[str]]:
         if limit.direction not in found or limit.max_kbps <= 0 or limit.max_burst_kbit < 0:
             raise Unfit(f"no bandwidth limit: {limit}")
         rate = limit.max_kbps * BYTES
-        more = limit.max_burst_kbit * BYTES - rate
+        if rate > RATE_MOST:
+            continue
+        more = min(limit.max_burst_kbit * BYTES - rate, BURST_MOST, RATE_MOST - rate)
         burst = f" burst {more} bytes" if more > 0 else ""
         found[limit.direction].append(f"limit rate over {rate} bytes/second{burst} drop")
     return found

@@ -55,7 +55,8 @@ class Config:
     underlay: str = field(default="198.18.0.0/24", validator=_ipv4_network)
     lease_seconds: int = field(default=86400, validator=_positive)  # of addresses given by DHCP
     # What dnsmasq reads, for as long as the machine is up. Readable by all, since dnsmasq drops its privileges.
-    runtime_dir: Path = Path("/run/cloudctl")
+    # Not one that only root may enter, as those of other drivers.
+    runtime_dir: Path = Path("/run/cloudctl-netns")
     # Of the names of all links, namespaces and tables. Several clouds on one machine need different ones.
     prefix: str = field(default="cc", validator=_prefix)
     dry_run: bool = False  # write to the log what would be changed, and change nothing

@@ -18,7 +18,7 @@ from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.netns import dhcp
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.names import written
-from cloudctl.drivers.netns.records import write
+from cloudctl.drivers.netns.records import make_readable, write
 from cloudctl.drivers.specs import NetworkSpec, PortSpec
 
 POLL_SECONDS = 0.005
@@ -72,28 +72,30 @@ class Dnsmasq:
         there = file.read_bytes() if file.exists() else b""
         if self._dry() or content == there:
             return
-        if content:
-            write(file, content)
-        else:
-            file.unlink()
         if there:
-            await self._forget(spec.id, namespace)
+            await self._without(file, spec.id, namespace, content)
+        else:
+            write(file, content)
 
     async def ensure_port_absent(self, port_id: str, network_id: str, namespace: str) -> None:
         file = self._hosts(network_id) / written(port_id)
         if not self._dry() and file.exists():
-            file.unlink()
-            await self._forget(network_id, namespace)
+            await self._without(file, network_id, namespace, b"")
 
-    async def _forget(self, network_id: str, namespace: str) -> None:
-        """Begin anew, with the host files as they are now.
+    async def _without(self, file: Path, network_id: str, namespace: str, content: bytes) -> None:
+        """Begin anew, without what this host file said; it says `content` then, or goes.
 
         A new file is seen at once. But whatever becomes of a file, dnsmasq keeps the leases that it has given, and
-        refuses the address of one to every other port until it ends: a day later, or with the process.
+        refuses the address of one to every other port until it ends: a day later, or with the process. As long as the
+        file is as it was, that is still to be done.
         """
         async with self._locks.hold(network_id):
             words = self._running(network_id)
             await self._end(network_id)
+            if content:
+                write(file, content)
+            else:
+                file.unlink(missing_ok=True)
             await self._start(words, namespace)
 
     async def _start(self, arguments: list[str], namespace: str) -> None:
@@ -107,11 +109,11 @@ class Dnsmasq:
         return self._directory(network_id) / "hosts"
 
     def _fill(self, spec: NetworkSpec, ports: Iterable[PortSpec]) -> bool:
-        """Write the files of all ports; whether an address was taken away from one: see `_forget`."""
+        """Write the files of all ports; whether an address was taken away from one: see `_without`."""
         if self._dry():
             return False
         hosts = self._hosts(spec.id)
-        hosts.mkdir(parents=True, exist_ok=True)
+        make_readable(hosts)
         wanted = {written(port.id): content for port in ports if (content := dhcp.hosts_file(port, spec))}
         taken_away = False
         for file in hosts.iterdir():

@@ -22,7 +22,7 @@ from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.metadata import MetadataService
 from cloudctl.drivers.netns.names import Names, read
-from cloudctl.drivers.netns.records import Network, Port, Records, free_index, records
+from cloudctl.drivers.netns.records import Network, Port, Records, free_index, make_readable, records
 from cloudctl.drivers.netns.routers import Routers
 from cloudctl.drivers.netns.underlay import Underlay
 from cloudctl.drivers.programs import Programs, require
@@ -94,6 +94,7 @@ class NetnsBackend:
             raise Unusable("it runs programs, which needs a reactor")
         if self.config.dry_run:
             return
+        directory = self.config.runtime_dir
         if os.geteuid() != 0:
             raise Unusable("it changes the kernel's networks, which only root may")
         if not os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
@@ -101,9 +102,15 @@ class NetnsBackend:
                 "the kernel module br_netfilter is not loaded; security groups need it: modprobe br_netfilter"
             )
         try:
-            self.config.runtime_dir.mkdir(parents=True, exist_ok=True)
+            make_readable(directory)
         except OSError as error:
-            raise Unusable(f"cannot write its runtime_dir {self.config.runtime_dir}: {error.strerror}") from error
+            raise Unusable(f"cannot write its runtime_dir {directory}: {error.strerror}") from error
+        closed = [each for each in (directory, *directory.parents) if not each.stat().st_mode & 0o001]
+        if closed:
+            raise Unusable(
+                f"dnsmasq gives up its privileges and cannot read the runtime_dir {directory} then: not everybody may "
+                f"enter {closed[-1]}"
+            )
 
     async def close(self) -> None:
         await self.metadata.close()

@@ -37,7 +37,8 @@ def zones(records: Records, port: PortSpec) -> set[int]:
     for each in records.ports.rows.values():
         if not referring.isdisjoint(each.spec.security_groups):
             networks.add(each.spec.network_id)
-    return {records.networks.rows[id].index for id in networks if id in records.networks.rows}
+    found = (records.networks.rows[id] for id in networks if id in records.networks.rows)
+    return {0 if each.spec.network_type == "flat" else each.index for each in found}
 
 
 def forget_lines(zones: Iterable[int], of: Iterable[str]) -> list[str]:

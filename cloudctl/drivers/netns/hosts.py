@@ -169,7 +169,9 @@ class Host:
             for group in port.spec.security_groups:
                 members.setdefault(group, []).extend(spoofing.addresses(port.spec))
         return HostRules(
-            zones={each.bridge: records.networks.rows[id].index for id, each in wanted.items()},
+            zones={
+                each.bridge: 0 if each.physical else records.networks.rows[id].index for id, each in wanted.items()
+            },
             ports=[
                 FilteredPort(self.names.tap(port.spec.id), port.index, port.spec)
                 for port in records.ports_on(self.name)

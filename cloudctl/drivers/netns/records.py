@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -132,9 +133,24 @@ def free_index(taken: Iterable[int]) -> int:
 
 
 def write(file: Path, data: bytes) -> None:
-    """The file, readable by all, holds `data`, or what it held before."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """The file, readable by all, holds `data`, or what it held before. Raises NoCapacity."""
     # dnsmasq, too, leaves files alone that begin with a dot.
     beside = file.with_name(f".{file.name}.{os.getpid()}.new")
-    beside.write_bytes(data)
-    beside.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        beside.chmod(0o644)
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        if error.errno in (EDQUOT, ENOSPC):
+            raise NoCapacity(f"no room for {file}: {error.strerror}") from error
+        raise
+
+
+def make_readable(directory: Path) -> None:
+    """The directory is there; it and those above it that are made for it can be read by all, whatever the umask."""
+    if not directory.is_dir():
+        make_readable(directory.parent)
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)

@@ -32,7 +32,7 @@ class FilteredPort:
 class HostRules:
     """Everything that the rules of one host follow from."""
 
-    zones: Mapping[str, int]  # bridge → conntrack zone
+    zones: Mapping[str, int]  # bridge → conntrack zone; 0 for one that is the operator's
     ports: Sequence[FilteredPort]
     groups: Mapping[str, SecurityGroupSpec]  # at least those of the ports
     members: Mapping[str, Iterable[str]]  # group → addresses and CIDRs of all ports in it, on any host
@@ -90,7 +90,7 @@ def _frames(host: HostRules) -> list[str]:
     for port in host.ports:
         limits = bandwidth.rules(port.spec.limits)
         lines += chain(f"from{port.index}", [*limits["egress"], *spoofing.rules(port.spec, port.index)])
-        mark = [f"meta mark set meta mark | {port.index << 16:#x}"] if port.spec.port_security else []
+        mark = [f"meta mark set meta mark & 0xffff | {port.index << 16:#x}"] if port.spec.port_security else []
         lines += chain(f"to{port.index}", [*limits["ingress"], *mark])
     return lines
 
@@ -105,14 +105,15 @@ def _packets(host: HostRules) -> list[str]:
     for id, number in sets.items():
         for version in (4, 6):
             lines += _members(f"members{number}_v{version}", version, host.members.get(id, ()))
-    zones = [f'iifname "{bridge}" ct zone set {zone}' for bridge, zone in sorted(host.zones.items())]
+    # What this machine does itself on an operator's bridge, or passes on from there, has no other end in a zone.
+    zones = [f'iifname "{bridge}" ct zone set {zone}' for bridge, zone in sorted(host.zones.items()) if zone]
     lines += chain("zones", zones, "type filter hook prerouting priority -300")
     # Two chains that the kernel calls in turn: `accept` in the first hands the packet to the second.
     for direction, half, priority in (("egress", 0xFFFF, 0), ("ingress", 0xFFFF0000, 1)):
         shift = 0 if direction == "egress" else 16
         chains = {f"{port.index << shift:#x}": f"{direction}{port.index}" for port in secured}
         hook = f"type filter hook forward priority {priority}"
-        lines += chain(direction, choice(f"meta mark & {half:#x}", chains), hook)
+        lines += chain(direction, _on_bridges(direction, host.zones, choice(f"meta mark & {half:#x}", chains)), hook)
         for id, number in numbers.items():
             rules = filters.group_rules(host.groups[id], direction, lambda remote: f"members{sets[remote]}")
             lines += chain(f"{direction}_group{number}", rules)
@@ -122,6 +123,19 @@ def _packets(host: HostRules) -> list[str]:
             stateful = all(host.groups[id].stateful for id in mine)
             lines += chain(f"{direction}{port.index}", filters.port_rules(direction, jumps, stateful))
     return lines
+
+
+def _on_bridges(direction: str, bridges: Iterable[str], rules: Iterable[str]) -> list[str]:
+    """Rules that look at marks only of packets in our bridges: others may mark their packets, too, as they like.
+
+    What comes from a port may be routed by this machine, on an operator's bridge; what goes to one comes by a bridge.
+    """
+    names = [f'"{each}"' for each in sorted(bridges)]
+    if not names:
+        return []
+    if direction == "egress":
+        return [f"iifname {{ {', '.join(names)} }} {rule}" for rule in rules]
+    return [f"iifname . oifname {{ {', '.join(f'{each} . {each}' for each in names)} }} {rule}" for rule in rules]
 
 
 def _members(name: str, version: int, addresses: Iterable[str]) -> list[str]:
