@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STATE ?= state
 # More words for the command that a target runs: make run ARGS="--help"
 ARGS ?=
-# Test processes at once.
-JOBS ?= 2
+# Test processes at once: one more than the cores that CI has, since live tests mostly wait.
+JOBS ?= 3
 # Threads, timers, sockets and processes live here, so these are run on a second reactor too.
 ASYNCIO_TESTS ?= $(wildcard tests/db tests/tasks tests/rest tests/drivers tests/live tests/test_*.py)
 # Of these, what takes long there and asks nothing of the reactor that the others do not.

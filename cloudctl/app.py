@@ -11,6 +11,7 @@ where it likes: `root.putChild(b"cloud", cloud.resource)`.
 from __future__ import annotations
 
 import fcntl
+import math
 import secrets
 import tempfile
 from collections.abc import Mapping
@@ -93,6 +94,8 @@ SECTIONS: dict[str, Any] = {
     "volume": VolumeOptions,
     "compute": ComputeOptions,
 }
+# Seconds.
+ABANDONED_UPLOAD = 3600.0
 # The packages with a policy.toml.
 POLICIES = ("identity", "image", "network", "volume", "compute", "instance_ha")
 
@@ -185,7 +188,7 @@ class Cloud(OrderedService):
             ),
             "image": self._image(config.section(ImageOptions)),
             "networking": cloudctl.network.api.build(
-                http, self.db, self.drivers.network, config.section(NetworkOptions)
+                http, self.db, self.drivers.network, config.drivers.network, config.section(NetworkOptions)
             ),
             "volume": cloudctl.volume.api.build(http, self.db, self.drivers.volume, config.section(VolumeOptions)),
             "compute": cloudctl.compute.api.build(
@@ -315,7 +318,8 @@ class Cloud(OrderedService):
         except OSError as error:
             raise ConfigError([f"volume.backup_directory: {error}"]) from None
         is_new = self._bootstrap(passwords or {})
-        self.uploads.sweep()
+        # An upload that nobody has written to for so long was closed by its process, or died with it.
+        self.uploads.sweep(math.inf if self.db.is_sqlite else self.clock.seconds() - ABANDONED_UPLOAD)
         # Not before the first rows are there: the files that another process writes for them are no leftovers.
         recover(self.db, self.store)
         return is_new

@@ -24,6 +24,7 @@ log = Logger()
 
 SOON = 0.2  # seconds: guests that go off together are compared together
 AGAIN = 2.0
+BATCH = 100  # guests in one transaction
 
 
 class GuestWatch(Service):
@@ -91,8 +92,10 @@ class GuestWatch(Service):
                     decided.add(id)
                 except DriverError as error:
                     log.warn("guest {id} cannot be seen: {error}", id=id, error=error)
-            undecided = await self.db.run(_compare, found)
-            decided |= {guest.id for guest in found} - undecided
+            for start in range(0, len(found), BATCH):
+                some = found[start : start + BATCH]
+                undecided = await self.db.run(_compare, some)
+                decided |= {guest.id for guest in some} - undecided
         finally:
             # Beside those that have been told of meanwhile.
             self._suspects |= suspects - decided

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -60,7 +61,7 @@ def _image(
     if not server.image_id:
         return None
     try:
-        return image_source(conn, server.image_id, image_path)
+        return image_source(conn, server.image_id, image_path, is_made=may_be_gone)
     except NotFound:
         if may_be_gone:
             return ImageSource(server.image_id, None)
@@ -106,11 +107,13 @@ def _spec(
     )
 
 
-def image_source(conn: Connection, image_id: str, image_path: Callable[[str], Path]) -> ImageSource:
-    """Raises NotFound."""
+def image_source(
+    conn: Connection, image_id: str, image_path: Callable[[str], Path], *, is_made: bool = False
+) -> ImageSource:
+    """`is_made`: the guest has a kernel and ramdisk of its own already, so theirs may be gone. Raises NotFound."""
     image = images.get(conn, image_id)
     given = properties.of(conn, [image_id])[image_id]
-    kernel, ramdisk = given.get("kernel_id"), given.get("ramdisk_id")
+    kernel, ramdisk = (_started_with(conn, image, given.get(name), is_made) for name in ("kernel_id", "ramdisk_id"))
     return ImageSource(
         id=image_id,
         path=str(image_path(image_id)),
@@ -119,6 +122,25 @@ def image_source(conn: Connection, image_id: str, image_path: Callable[[str], Pa
         ramdisk_path=str(image_path(ramdisk)) if ramdisk else None,
         properties=given,
     )
+
+
+def _started_with(conn: Connection, image: Any, id: str | None, is_made: bool) -> str | None:
+    """The id of a kernel or ramdisk. An image's owner writes there what he likes, so it must be one that he may use.
+
+    Raises NotFound.
+    """
+    if not id or images.is_usable(conn, id, image.owner or ""):
+        return id or None
+    if not is_made or not _is_id(id) or images.exists(conn, id):
+        raise images.not_found(id)
+    return id
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnection, ...]:

@@ -11,7 +11,7 @@ from cloudctl import db
 from cloudctl.compute import power, quotas, servers
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.image import images, properties
+from cloudctl.image import images, patching, properties
 from cloudctl.image.images import NewImage
 from cloudctl.rest.call import Call
 from cloudctl.tasks import queue
@@ -23,11 +23,13 @@ NOT_INHERITED_PREFIXES = ("img_signature", "os_glance_", "cinder_encryption_key"
 
 
 def create_image(conn: Connection, call: Call, server_id: str, name: str, metadata: Mapping[str, str]) -> str:
-    """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, OverQuota."""
+    """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
     row = power.placed(servers.begin(conn, call, server_id, "createImage"))
     if not row.image_id:
         raise Invalid(f"Instance {row.id} boots from a volume: it has no root disk to make an image of.")
     quotas.check_metadata(conn, row.project_id, len(metadata))
+    for key in metadata:
+        patching.check_name(key)
     image_id = images.create(conn, _new(conn, call, row, name, metadata), call.now)
     power.submit(conn, call, row, CREATE_IMAGE, {"image_id": image_id})
     return image_id

@@ -37,6 +37,8 @@ SECTOR = 512
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2  # among qcow2's incompatible features
 VMDK_MAGIC = b"KDMV"
+# Sectors from the start of a VMDK in which QEMU looks for a parent, wherever its header says that the descriptor is.
+VMDK_LOOKED_AT = 21
 
 
 @frozen
@@ -82,7 +84,7 @@ def _vmdk_objection(head: bytes) -> str | None:
         return "it refers to another file"
     if (descriptor + length) * SECTOR > len(head):
         return "its descriptor is not at its start"
-    text = head[: (descriptor + length) * SECTOR].lower()
+    text = head[: max(descriptor + length, VMDK_LOOKED_AT) * SECTOR].lower()
     return "it refers to another file" if b"parentfilenamehint" in text else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from shutil import which
 from typing import Any
 
@@ -111,7 +112,11 @@ class Programs:
             raise AssertionError("a program cannot be both missing and installed")
         running = _Running(command[0], stdin)
         # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
-        process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], ENVIRONMENT)
+        try:
+            process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], ENVIRONMENT)
+        except OSError as error:
+            # No memory, no descriptors or no process numbers are left just now.
+            raise Unreachable(f"{command[0]} cannot be started: {error.strerror}") from error
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
@@ -144,11 +149,10 @@ class _Running(ProcessProtocol):
 
     def kill(self, process: Any) -> None:
         self._timed_out = True
-        try:
+        with suppress(ProcessExitedAlready):
             process.signalProcess("KILL")
-        except ProcessExitedAlready:
-            # A child of it still holds its pipes: nobody waits for those.
-            process.loseConnection()
+        # A child of it may still hold its pipes: nobody waits for those.
+        process.loseConnection()
 
     def processEnded(self, reason: Failure) -> None:
         complaint = self._stderr.decode("utf-8", "replace").strip()

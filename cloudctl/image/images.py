@@ -101,12 +101,15 @@ def sees_all(call: Call) -> bool:
 
 def seen_by(call: Call) -> ColumnElement[bool]:
     """Which images the caller may know by their ids."""
-    if sees_all(call):
-        return true()
+    return true() if sees_all(call) else seen_in(call.project_id)
+
+
+def seen_in(project_id: str) -> ColumnElement[bool]:
+    """Which images a project may know by their ids, whoever of it asks."""
     return or_(
-        owned_by(call.project_id),
+        owned_by(project_id),
         images.c.visibility.in_((PUBLIC, COMMUNITY)),
-        shared_with(call.project_id, ACCEPTED, PENDING),
+        shared_with(project_id, ACCEPTED, PENDING),
     )
 
 
@@ -159,6 +162,16 @@ def get(conn: Connection, image_id: str, *, lock: bool = False) -> Row[Any]:
     if row is None:
         raise not_found(image_id)
     return row
+
+
+def is_usable(conn: Connection, image_id: str, project_id: str) -> bool:
+    """The image has data, and the project may use it."""
+    query = select(images.c.id).where(images.c.id == image_id, images.c.status == ACTIVE, seen_in(project_id))
+    return conn.execute(query).first() is not None
+
+
+def exists(conn: Connection, image_id: str) -> bool:
+    return conn.execute(_by_id, {"wanted": image_id}).first() is not None
 
 
 def full(conn: Connection, rows: Sequence[Row[Any]]) -> list[Image]:

@@ -58,8 +58,12 @@ def check_name(name: str) -> None:
     """That a client may write this key. Raises Forbidden."""
     if name in READ_ONLY:
         raise Forbidden(f"Attribute '{name}' is read-only.")
-    if name in RESERVED or name.startswith(RESERVED_PREFIX):
+    if is_reserved(name):
         raise Forbidden(f"Attribute '{name[:64]}' is reserved.")
+
+
+def is_reserved(name: str) -> bool:
+    return name in RESERVED or name.startswith(RESERVED_PREFIX)
 
 
 @frozen

@@ -189,7 +189,8 @@ def bad(reason: str) -> Invalid:
 
 def found_status(conn: Connection, router_id: str, served: Sequence[tuple[str, str, str]], status: str) -> None:
     """Set the status of those of `served` (id, port id, fixed address) that still go where they went through it."""
-    for id, port_id, fixed in served:
-        same = (floating_ips.c.port_id == port_id) & (floating_ips.c.fixed_ip_address == fixed)
-        mine = update(floating_ips).where(floating_ips.c.id == id, floating_ips.c.router_id == router_id, same)
-        conn.execute(mine.values(status=status))
+    f, same = floating_ips.c, {*served}
+    others = select(f.id, f.port_id, f.fixed_ip_address).where(f.router_id == router_id, f.status != status)
+    rows = conn.execute(others.order_by(f.id).with_for_update()).all()
+    for some in standard.batches([row.id for row in rows if tuple(row) in same]):
+        conn.execute(update(floating_ips).where(f.id.in_(some)).values(status=status))

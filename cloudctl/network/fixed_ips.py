@@ -11,12 +11,12 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, not_, select, update
+from sqlalchemy import Connection, Row, bindparam, not_, or_, select, true, update
 
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
 from cloudctl.network import addresses, ipam, realisation, standard
 from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
-from cloudctl.network.tables import allocations, ports, subnets
+from cloudctl.network.tables import EVERYBODYS, allocations, networks, ports, subnets
 
 ROUTERS = "network:router_"
 DHCP = "network:dhcp"
@@ -55,7 +55,9 @@ def assign(
     Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, or none left).
     """
     rows = _held(conn, network_id)
-    choices = _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, mac, owner, wanted)
+    choices = (
+        _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, port_id, mac, owner, wanted)
+    )
     present = ipam.of_ports(conn, [port_id]).get(port_id, [])
     kept = _kept(choices, present)
     by_id = {row.id: row for row in rows}
@@ -123,13 +125,19 @@ def _from_mac(row: Any, mac: str) -> int:
 
 
 def _asked(
-    conn: Connection, rows: Sequence[Any], network_id: str, mac: str, owner: str, wanted: Sequence[FixedIpRequest]
+    conn: Connection,
+    rows: Sequence[Any],
+    network_id: str,
+    port_id: str,
+    mac: str,
+    owner: str,
+    wanted: Sequence[FixedIpRequest],
 ) -> list[Choice]:
     if not wanted:
         return []
     if not rows:
         raise Invalid(f"Invalid input for operation: IP address requested on network {network_id} without subnets.")
-    choices = [_choice(conn, rows, network_id, mac, owner, each) for each in wanted]
+    choices = [_choice(conn, rows, network_id, port_id, mac, owner, each) for each in wanted]
     named = {choice.subnets[0].id for choice in choices if choice.address is not None}
     choices += [choice for choice in _automatic(rows, mac, owner) if choice.subnets[0].id not in named]
     exact = [(choice.subnets[0].id, choice.address) for choice in choices if choice.address is not None]
@@ -139,13 +147,19 @@ def _asked(
 
 
 def _choice(
-    conn: Connection, rows: Sequence[Any], network_id: str, mac: str, owner: str, wanted: FixedIpRequest
+    conn: Connection,
+    rows: Sequence[Any],
+    network_id: str,
+    port_id: str,
+    mac: str,
+    owner: str,
+    wanted: FixedIpRequest,
 ) -> Choice:
     address = None if wanted.ip_address is None else parse_address(wanted.ip_address)
     if wanted.subnet_id is not None:
         row = next((row for row in rows if row.id == wanted.subnet_id), None)
         if row is None:
-            raise _wrong_subnet(conn, wanted.subnet_id, network_id)
+            raise _wrong_subnet(conn, wanted.subnet_id, network_id, port_id)
     elif address is not None:
         row = next((row for row in rows if address in ip_network(row.cidr)), None)
     elif wanted.ip_version is not None:
@@ -171,8 +185,15 @@ def _is_hosts(address: addresses.Address, row: Any) -> bool:
     return address.version == row.ip_version and int(address) in hosts(ip_network(row.cidr))
 
 
-def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str) -> CloudError:
-    if conn.execute(select(subnets.c.id).where(subnets.c.id == subnet_id)).first() is None:
+def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: str) -> CloudError:
+    """One that the port's project cannot see is answered like one that there is not.
+
+    For a port of no project whoever asks for the subnet has looked.
+    """
+    owner = conn.scalar(select(ports.c.project_id).where(ports.c.id == port_id))
+    query = select(subnets.c.id).join_from(subnets, networks, networks.c.id == subnets.c.network_id)
+    seen = or_(subnets.c.project_id == owner, EVERYBODYS) if owner else true()
+    if conn.execute(query.where(subnets.c.id == subnet_id, seen)).first() is None:
         return NotFound(f"Subnet {subnet_id} could not be found.", type="SubnetNotFound")
     return Invalid(
         f"Invalid input for operation: Failed to create port on network {network_id}, because fixed_ips included "

@@ -10,7 +10,17 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, se
 
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import quotas, realisation, router_ports, security_groups, segments, standard, tags
+from cloudctl.network import (
+    bandwidth_limits,
+    qos_policies,
+    quotas,
+    realisation,
+    router_ports,
+    security_groups,
+    segments,
+    standard,
+    tags,
+)
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
 from cloudctl.network.tables import EVERYBODYS, floating_ips, networks, ports, subnets
@@ -26,7 +36,7 @@ SHOWN_IDS = 20
 
 @frozen
 class NewNetwork:
-    """`mtu` 0 is the most that the segment can carry."""
+    """`mtu` 0 is the most that the segment can carry; `qos_policy_id` None is the project's default one, if any."""
 
     name: str = ""
     description: str = ""
@@ -38,6 +48,7 @@ class NewNetwork:
     mtu: int = 0
     segment: Segment = field(factory=Segment)
     availability_zone_hints: tuple[str, ...] = ()
+    qos_policy_id: str | None = None
 
 
 # -- who sees what
@@ -154,6 +165,7 @@ def create(
             network_type=segment.network_type,
             physical_network=segment.physical_network,
             segmentation_id=segment.segmentation_id,
+            qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
         )
     )
     realisation.ensure(conn, "network", values["id"], now, project_id, user_id)
@@ -181,6 +193,8 @@ def change(
     standard.change(conn, networks, row.id, now, **changes)
     if "mtu" in changes:
         router_ports.network_changed(conn, row.id, now)
+    if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
+        bandwidth_limits.network_changed(conn, row.id, now, user_id)
     realisation.ensure(conn, "network", row.id, now, row.project_id, user_id)
     return held(conn, row.id)
 

@@ -60,7 +60,7 @@ async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
     binding = await hold(ctx, wanted, host)
     if not await ctx.write(ports.plugged, port_id, host, binding):
         await take_back(ctx, wanted, host)
-        raise Conflict(f"Port {port_id} is not bound to host {host}.", type="PortInUse")
+        raise Conflict(f"Port {port_id} is bound to another host.", type="PortInUse")
     return evolve(wanted.port, binding=binding)
 
 

@@ -18,6 +18,7 @@ from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
+    bandwidth_limits,
     fixed_ips,
     ipam,
     macs,
@@ -44,8 +45,8 @@ BINDING_FAILED = "binding_failed"
 # Built once, here and below: building a statement costs more than running it.
 _by_id = select(ports).where(ports.c.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_with_mtu = (
-    select(ports, networks_table.c.mtu)
+_with_network = (
+    select(ports, networks_table.c.mtu, networks_table.c.qos_policy_id.label("network_policy_id"))
     .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
     .where(ports.c.id == bindparam("wanted"))
 )
@@ -79,6 +80,7 @@ class NewPort:
     address_pairs: tuple[tuple[str, str | None], ...] = ()  # (address or CIDR, MAC)
     host: str = ""
     profile: Mapping[str, Any] = field(factory=dict)
+    qos_policy_id: str | None = None
 
 
 # -- who sees what
@@ -196,6 +198,7 @@ def create(
         profile=dict(wanted.profile),
         vif_type=UNBOUND,
         vif_details={},
+        qos_policy_id=wanted.qos_policy_id,
     )
     fixed_ips.assign(conn, network.id, values["id"], mac, wanted.device_owner, wanted.fixed_ips)
     _join_groups(conn, values["id"], groups)
@@ -371,7 +374,7 @@ def unbind(conn: Connection, port_id: str, now: float) -> None:
 
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
-    row = conn.execute(_with_mtu, {"wanted": port_id}).first()
+    row = conn.execute(_with_network, {"wanted": port_id}).first()
     if row is None:
         raise not_found(port_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
@@ -386,6 +389,7 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
         security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
         address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
+        limits=bandwidth_limits.of_port(conn, row, row.network_policy_id),
     )
 
 

@@ -25,6 +25,36 @@ def _standard() -> tuple[Column[Any], ...]:
     )
 
 
+qos_policies = Table(
+    "qos_policies",
+    metadata,
+    *_standard(),
+    text("name"),
+    flag("shared", False),
+    # What new networks of its project get; one at most.
+    flag("is_default", False),
+    Index("ix_qos_policies_project", "project_id", "id"),
+)
+Index(
+    "uq_qos_policies_default",
+    qos_policies.c.project_id,
+    unique=True,
+    sqlite_where=qos_policies.c.is_default.is_(True),
+    postgresql_where=sql("is_default IS true"),
+)
+
+# One row a policy and direction.
+bandwidth_limits = Table(
+    "qos_bandwidth_limits",
+    metadata,
+    identifier(),
+    Column("policy_id", String(64), ForeignKey("qos_policies.id"), nullable=False),
+    text("direction", 8),  # as the guest sees it: ingress, egress
+    Column("max_kbps", Integer, nullable=False),
+    Column("max_burst_kbps", Integer, nullable=False),
+    UniqueConstraint("policy_id", "direction", name="uq_qos_bandwidth_limits_direction"),
+)
+
 networks = Table(
     "networks",
     metadata,
@@ -42,6 +72,7 @@ networks = Table(
     text("network_type", 16),
     optional_text("physical_network", 64),
     Column("segmentation_id", Integer, nullable=True),
+    Column("qos_policy_id", String(64), ForeignKey("qos_policies.id"), nullable=True, index=True),
     Index("ix_networks_project", "project_id", "id"),
 )
 # What everybody sees is few, and is looked for in every list.
@@ -122,6 +153,7 @@ ports = Table(
     json("vif_details", dict),
     # Whether a driver may hold something of this port.
     flag("realised", False),
+    Column("qos_policy_id", String(64), ForeignKey("qos_policies.id"), nullable=True, index=True),
     UniqueConstraint("network_id", "mac_address", name="uq_ports_mac_address"),
     Index("ix_ports_project", "project_id", "id"),
     Index("ix_ports_network_project", "network_project_id", "id"),
@@ -138,7 +170,8 @@ allocations = Table(
     Column("network_id", String(64), nullable=False),
     Column("position", Integer, nullable=False, default=0),  # within the port's fixed_ips
     Index("ix_ip_allocations_port", "port_id", "position"),
-    Index("ix_ip_allocations_ip_address", "ip_address"),
+    # Tenants choose the same addresses: one is looked for on one network.
+    Index("ix_ip_allocations_ip_address", "ip_address", "network_id"),
 )
 
 security_groups = Table(

@@ -46,6 +46,11 @@ _limits = (
     )
     .order_by(quota_limits.c.project_id)  # what is for everybody comes first, and a project's own limit replaces it
 )
+_turn = (
+    update(quota_locks)
+    .where(quota_locks.c.service == bindparam("of_service"), quota_locks.c.project_id == bindparam("of_project"))
+    .values(turn=quota_locks.c.turn + 1)
+)
 
 
 @frozen
@@ -103,6 +108,8 @@ def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str,
 
 
 def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
+    # Two requests that set a limit for the first time take turns.
+    _lock(conn, quotas.service, project_id)
     for name, limit in wanted.items():
         key = (
             quota_limits.c.service == quotas.service,
@@ -124,11 +131,10 @@ def reset_limits(conn: Connection, quotas: Quotas, project_id: str) -> None:
 def _lock(conn: Connection, service: str, project_id: str) -> None:
     if conn.dialect.name == "sqlite":
         return
-    taken = update(quota_locks).where(quota_locks.c.service == service, quota_locks.c.project_id == project_id)
-    taken = taken.values(turn=quota_locks.c.turn + 1)
-    if conn.execute(taken).rowcount == 0:
+    mine = {"of_service": service, "of_project": project_id}
+    if conn.execute(_turn, mine).rowcount == 0:
         try:
             with conn.begin_nested():
                 conn.execute(insert(quota_locks).values(service=service, project_id=project_id, turn=1))
         except IntegrityError:
-            conn.execute(taken)
+            conn.execute(_turn, mine)

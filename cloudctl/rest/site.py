@@ -7,6 +7,7 @@ it, so that keeping it is a hard link and no copy.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable
 from io import BytesIO
@@ -48,11 +49,19 @@ class Uploads:
         """A file that is deleted when the request is over, unless somebody has linked it by then."""
         return cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory))
 
-    def sweep(self) -> None:
-        """Delete what a killed process left behind. Call it before the listener starts."""
+    def sweep(self, before: float = math.inf) -> None:
+        """Delete what a killed process left behind. Call it before the listener starts.
+
+        `before`: only what was last written before this time (seconds since the epoch); another process may be
+        receiving the rest.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         for left in self.directory.glob(f"{SPOOL_PREFIX}*"):
-            left.unlink(missing_ok=True)
+            try:
+                if left.stat().st_mtime < before:
+                    left.unlink()
+            except FileNotFoundError:
+                continue  # its process has just ended the request
 
 
 class LimitedRequest(Request):

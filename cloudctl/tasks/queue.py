@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
 
 from cloudctl import context
 from cloudctl.db import notify
@@ -19,6 +19,7 @@ CANCELS = "tasks.cancel"
 
 # Built once: building a statement costs more than running it.
 _new = insert(tasks)
+_lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 
 
 def submit(
@@ -130,8 +131,7 @@ def lock_resource(conn: Connection, resource_type: str, resource_id: str) -> Non
     SQLite has one writer at a time anyway.
     """
     if conn.dialect.name == "postgresql":
-        key = f"{resource_type}/{resource_id}"
-        conn.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(key, 0))))
+        conn.execute(_lock, {"key": f"{resource_type}/{resource_id}"})
 
 
 # -- for operators and for action logs

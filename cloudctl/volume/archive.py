@@ -206,7 +206,7 @@ def _piece(places: list[Path], name: str) -> bytes:
         except FileNotFoundError:
             continue
         if hashlib.sha256(data).hexdigest() != name:
-            raise Damaged(f"The piece {name} in {place} has changed.")
+            raise Damaged(f"The piece {name} of backup {place.name} has changed.")
         return data
     raise Damaged(f"The piece {name} is in none of {', '.join(place.name for place in places)}.")
 

@@ -11,12 +11,15 @@ from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cloudctl.db.database import Threads
 from cloudctl.tasks import Context, Transient
 from cloudctl.tasks.workflow import Cancelled
 from cloudctl.volume.archive import Archive, Stopped
+
+log = Logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,4 +59,6 @@ class ArchiveThreads:
         try:
             return await doing
         except OSError as error:
-            raise Transient(f"the archive of backups does not work: {error}") from error
+            # Without the file's name: its owner reads this as the backup's `fail_reason`.
+            log.warn("the archive of backups does not work: {error}", error=error)
+            raise Transient(f"the archive of backups does not work: {error.strerror or 'a file is refused'}") from error

@@ -28,6 +28,7 @@ from cloudctl.volume.tables import volumes as table
 SETTLED = (states.AVAILABLE, states.IN_USE)
 # While a volume is in one of these, a snapshot of it may be there that is only a frozen copy.
 COPIED = (states.BACKING_UP, states.UPLOADING)
+BATCH = 100  # tasks in one transaction
 
 
 @frozen
@@ -46,7 +47,13 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
         before = await database.read(_before)
         found = await backend.inventory()
         frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
-        return await database.run(compare, before, found, frozen_ones)
+        # It reads every volume, so it keeps nobody from writing; what it asks for is then written in short pieces.
+        findings = await database.read(compare, before, found, frozen_ones)
+        wanted = list(dict.fromkeys(each.resource_id for each in findings if each.submitted))
+        mended: set[str] = set()
+        for start in range(0, len(wanted), BATCH):
+            mended |= await database.run(_mend, wanted[start : start + BATCH])
+        return [each for each in findings if not each.submitted or each.resource_id in mended]
 
     return round
 
@@ -59,7 +66,7 @@ def _before(conn: Connection) -> Before:
 def compare(
     conn: Connection, before: Before, found: Sequence[VolumeState], frozen_ones: Sequence[SnapshotState] | None
 ) -> list[Finding]:
-    """All differences. `frozen_ones` None: the backend has no snapshots."""
+    """All differences; those that are `submitted` are yet to be. `frozen_ones` None: the backend has no snapshots."""
     findings = [*_volumes(conn, before, found)]
     if frozen_ones is not None:
         findings += _snapshots(conn, before, frozen_ones)
@@ -85,9 +92,6 @@ def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[
     differences = list(_differences(row, state, held))
     if not differences or queue.has_open(conn, volumes.RESOURCE, row.id):
         return
-    mended = any(mend for _, _, mend in differences)
-    if mended:
-        _mend(conn, row)
     for kind, message, mend in differences:
         yield Finding(kind, volumes.RESOURCE, row.id, message, mend)
 
@@ -106,16 +110,24 @@ def _differences(row: Any, state: VolumeState | None, held: frozenset[str]) -> I
         yield "volume-connected", f"it is attached nowhere, and {', '.join(state.hosts)} can use it", False
 
 
-def _mend(conn: Connection, row: Any) -> None:
-    tasks.submit(
-        conn,
-        volumes.MEND,
-        row.id,
-        resource_type=volumes.RESOURCE,
-        now=db.now(conn),
-        project_id=row.project_id,
-        deadline=volumes.DEADLINE,
-    )
+def _mend(conn: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of these volumes that now have a task; one that has other work by now is looked at in the next round."""
+    mended = set()
+    for id in ids:
+        row = volumes.find(conn, id)
+        if row is None or queue.has_open(conn, volumes.RESOURCE, id):
+            continue
+        tasks.submit(
+            conn,
+            volumes.MEND,
+            id,
+            resource_type=volumes.RESOURCE,
+            now=db.now(conn),
+            project_id=row.project_id,
+            deadline=volumes.DEADLINE,
+        )
+        mended.add(id)
+    return mended
 
 
 def _is_old(row: Any, before: Before) -> bool:

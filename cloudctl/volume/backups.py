@@ -110,13 +110,14 @@ def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> 
     zone = wish.availability_zone or volume.availability_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
-    quotas.take_backup(conn, options, volume.project_id, volume.size)
     taken_at, size, frozen_copy = call.now, volume.size, False
     if wish.snapshot_id is not None:
         snapshot = _take_snapshot(conn, call, wish.snapshot_id, volume.id)
         taken_at, size = snapshot.created_at, snapshot.size
     else:
         frozen_copy = _take_volume(conn, call, volume.id, wish.force)
+    # After the volume is locked, as others do it who need both; and for as much as is recorded.
+    quotas.take_backup(conn, options, volume.project_id, size)
     parent = _parent(conn, volume, taken_at if wish.snapshot_id else None) if wish.incremental else None
     made = new_id()
     conn.execute(

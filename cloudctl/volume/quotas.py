@@ -6,9 +6,10 @@ Reference: volume.md, section 9. `gigabytes` counts volumes and snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, delete, exists, func, or_, select, update
 
 from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
@@ -26,19 +27,17 @@ size = func.coalesce(volumes.c.reserved_size, volumes.c.size)
 
 
 def _counted(table: Table, *where: ColumnElement[bool]) -> Count:
-    def count(conn: Connection, project_id: str) -> int:
-        query = select(func.count()).select_from(table).where(table.c.project_id == project_id, *where)
-        return int(conn.execute(query).scalar_one())
-
-    return count
+    return _number(select(func.count()).select_from(table).where(table.c.project_id == bindparam("project"), *where))
 
 
 def _summed(table: Table, column: ColumnElement[Any], *where: ColumnElement[bool]) -> Count:
-    def total(conn: Connection, project_id: str) -> int:
-        query = select(func.coalesce(func.sum(column), 0)).where(table.c.project_id == project_id, *where)
-        return int(conn.execute(query).scalar_one())
+    total = func.coalesce(func.sum(column), 0)
+    return _number(select(total).where(table.c.project_id == bindparam("project"), *where))
 
-    return total
+
+def _number(query: Select[Any]) -> Count:
+    """`query` is built once: that costs more than running it."""
+    return lambda conn, project_id: int(conn.execute(query, {"project": project_id}).scalar_one())
 
 
 def _both(one: Count, other: Count) -> Count:
@@ -53,15 +52,21 @@ def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[Co
     )
 
 
+@lru_cache(maxsize=1000)
 def _of_type(name: str) -> tuple[Limited, ...]:
     type_id = select(volume_types.c.id).where(volume_types.c.name == name).scalar_subquery()
     mine = volumes.c.volume_type_id == type_id
-    of_mine = volume_snapshots.c.volume_id.in_(select(volumes.c.id).where(mine))
+    # Looked up for each snapshot of the project: all volumes of a type are far more.
+    of_mine = exists(select(volumes.c.id).where(volumes.c.id == volume_snapshots.c.volume_id, mine))
     return (
         Limited(f"volumes_{name}", UNLIMITED, _counted(volumes, mine)),
         Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes([mine], [of_mine])),
         Limited(f"snapshots_{name}", UNLIMITED, _counted(volume_snapshots, of_mine)),
     )
+
+
+_volumes, _snapshots, _backups = _counted(volumes), _counted(volume_snapshots), _counted(volume_backups)
+_all_gigabytes, _backup_gigabytes = _gigabytes(), _summed(volume_backups, volume_backups.c.size)
 
 
 def told(resource: str, asked: int, used: int, limit: int) -> str:
@@ -92,11 +97,11 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
     return Quotas(
         SERVICE,
         (
-            Limited("volumes", options.volumes, _counted(volumes)),
-            Limited("snapshots", options.snapshots, _counted(volume_snapshots)),
-            Limited("gigabytes", options.gigabytes, _gigabytes()),
-            Limited("backups", options.backups, _counted(volume_backups)),
-            Limited("backup_gigabytes", options.backup_gigabytes, _summed(volume_backups, volume_backups.c.size)),
+            Limited("volumes", options.volumes, _volumes),
+            Limited("snapshots", options.snapshots, _snapshots),
+            Limited("gigabytes", options.gigabytes, _all_gigabytes),
+            Limited("backups", options.backups, _backups),
+            Limited("backup_gigabytes", options.backup_gigabytes, _backup_gigabytes),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
             Limited("groups", 10),
             *(limited for name in types for limited in _of_type(name)),

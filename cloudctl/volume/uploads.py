@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row
 
 from cloudctl import tasks
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
-from cloudctl.image import images
+from cloudctl.image import images, patching
 from cloudctl.image.images import ACTIVATE as ACTIVATE
 from cloudctl.image.images import SAVING, NewImage
 from cloudctl.rest.call import Call
@@ -77,7 +77,7 @@ def _number(text: str | None) -> int:
 def properties(image_metadata: dict[str, str]) -> dict[str, str]:
     """What the image that the volume was made from said of guests that run from it."""
     own = {*creation.REMEMBERED, "image_id", "image_name"}
-    return {name: value for name, value in image_metadata.items() if name not in own}
+    return {name: value for name, value in image_metadata.items() if name not in own and not patching.is_reserved(name)}
 
 
 def exported(conn: Connection, image_id: str, disk_format: str, now: datetime) -> None:

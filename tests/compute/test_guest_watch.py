@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve
 
+from cloudctl.compute import audit
 from cloudctl.compute.guest_watch import AGAIN, SOON, GuestWatch
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
@@ -24,6 +27,22 @@ def test_a_server_whose_guest_dies_is_soon_off(cloud: MemoryCloud, demo: Asking,
     cloud.settle()
     assert status(demo, server_id) == ("SHUTOFF", 4)
     assert cloud.cloud.audit.latest == {}, "the audit has not run"
+
+
+def test_guests_that_die_together_are_compared_in_pieces(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("cloudctl.compute.guest_watch.BATCH", 1)
+    sizes: list[int] = []
+    compare = audit.compare_these
+    monkeypatch.setattr(audit, "compare_these", lambda conn, some: sizes.append(len(some)) or compare(conn, some))
+    both = [demo.boot(), demo.boot()]
+    for server_id in both:
+        hypervisor.crash(server_id)
+    cloud.advance(SOON)
+    cloud.settle()
+    assert [status(demo, server_id) for server_id in both] == [("SHUTOFF", 4)] * 2
+    assert max(sizes) == 1
 
 
 def test_a_guest_that_dies_in_the_hands_of_a_task_is_left_to_the_task(

@@ -243,6 +243,26 @@ def test_nothing_is_found_where_all_is_well(cloud: MemoryCloud, demo: Asking) ->
     assert audited(cloud) == []
 
 
+def test_servers_that_are_as_they_were_cost_no_query_each(cloud: MemoryCloud, demo: Asking, monkeypatch: Any) -> None:
+    demo.boot()
+    asked: list[Any] = []
+    monkeypatch.setattr("cloudctl.compute.audit.queue.has_open", lambda *args: asked.append(args))
+    cloud.cloud.audit.run()
+    assert (cloud.cloud.audit.latest["hypervisor"], asked) == ((), [])
+
+
+def test_more_unknown_guests_than_one_statement_takes(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor, monkeypatch: Any
+) -> None:
+    from attrs import evolve
+
+    monkeypatch.setattr("cloudctl.compute.audit.BATCH", 2)
+    guest = hypervisor.guests.get(demo.boot())
+    for id in ("alien-1", "alien-2", "alien-3"):
+        hypervisor.guests.put(id, evolve(guest, spec=evolve(guest.spec, id=id)))
+    assert audited(cloud) == [("guest-unknown", False)] * 3
+
+
 def test_a_guest_that_dies_makes_its_server_stop(cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor) -> None:
     server_id = demo.boot()
     hypervisor.crash(server_id)

@@ -164,6 +164,11 @@ def test_an_update_answers_the_whole_record_from_2_75_on(demo: Asking, server_id
     assert shown["description"] == "mine"
 
 
+def test_an_address_is_shown_in_its_shortest_form(demo: Asking, server_id: str) -> None:
+    given = {"accessIPv6": "0000:0000:0000:0000:0000:babe:220.12.22.2"}
+    assert demo.put(f"/servers/{server_id}", {"server": given}).json()["server"]["accessIPv6"] == "::babe:dc0c:1602"
+
+
 @pytest.mark.parametrize(
     ("version", "body"),
     [
@@ -174,6 +179,7 @@ def test_an_update_answers_the_whole_record_from_2_75_on(demo: Asking, server_id
         (None, {"name": None}),
         (None, {"status": "ACTIVE"}),
         (None, {"accessIPv6": "192.0.2.1"}),
+        (None, {"accessIPv6": "fe80::1%eth0"}),
     ],
 )
 def test_a_wrong_update_is_refused(demo: Asking, server_id: str, version: str | None, body: Any) -> None:

@@ -45,6 +45,18 @@ def other_image(demo: Asking, **fields: Any) -> str:
 # -- createImage
 
 
+@pytest.mark.parametrize(
+    ("key", "said"), [("os_glance_import_task", "reserved"), ("locations", "reserved"), ("size", "read-only")]
+)
+def test_what_the_image_service_keeps_for_itself_is_no_metadata(
+    demo: Asking, server_id: str, key: str, said: str
+) -> None:
+    before = images(demo)
+    answer = demo.act(server_id, {"createImage": {"name": "x", "metadata": {key: "x"}}})
+    assert refusal(answer) == (403, "forbidden", f"Attribute '{key}' is {said}.")
+    assert (demo.server(server_id)["OS-EXT-STS:task_state"], images(demo)) == (None, before)
+
+
 def test_an_image_is_made_while_the_server_goes_on(demo: Asking, server_id: str) -> None:
     made = snapshot(demo, server_id, metadata={"mine": "yes"})
     assert image(demo, made)["status"] == "queued"
@@ -217,6 +229,7 @@ def test_an_image_that_the_host_cannot_run_costs_no_disk(
     demo.cloud.settle()
     found = demo.server(server_id)
     assert found["status"] == "ERROR" and found["fault"]["message"].startswith("No valid host was found.")
+    assert hypervisor.guests.get(server_id).spec.host not in found["fault"]["message"]
     assert hypervisor.guests.get(server_id).power is Power.RUNNING
 
 
@@ -316,3 +329,41 @@ def test_a_password_that_nobody_takes(
 @pytest.mark.parametrize("body", [None, {}, {"adminPass": None}, {"adminPass": 1}, {"adminPass": "x" * 256}])
 def test_a_wrong_password_body_is_refused(demo: Asking, server_id: str, body: Any) -> None:
     assert refusal(demo.act(server_id, {"changePassword": body}))[:2] == (400, "badRequest")
+
+
+# -- kernels and ramdisks
+
+
+def begun_with(demo: Asking, kernel_id: str, name: str = "kernel_id") -> tuple[str, str]:
+    """Status of a server from an image with this property, and why it has failed."""
+    server_id = demo.boot(imageRef=other_image(demo, **{name: kernel_id}))
+    found = demo.get(f"/servers/{server_id}").json()["server"]
+    return found["status"], found.get("fault", {}).get("message", "")
+
+
+@pytest.mark.parametrize("name", ["kernel_id", "ramdisk_id"])
+def test_a_kernel_is_no_file_of_this_machine_and_no_image_of_another_project(
+    demo: Asking, admin: Asking, name: str
+) -> None:
+    theirs = other_image(admin, visibility="private")
+    for wanted in ("/etc/passwd", "../../cloudctl.sqlite", theirs, UNKNOWN):
+        status, why = begun_with(demo, wanted, name)
+        assert status == "ERROR" and "No image found" in why, (wanted, status, why)
+
+
+def test_a_kernel_is_an_image_that_the_owner_may_use(demo: Asking) -> None:
+    mine = other_image(demo)
+    assert begun_with(demo, mine) == ("ACTIVE", "")
+
+
+def test_a_guest_keeps_its_kernel_when_the_image_of_it_is_gone(demo: Asking) -> None:
+    from cloudctl.compute import guests
+
+    kernel, store = other_image(demo), demo.cloud.cloud.store
+    image = other_image(demo, kernel_id=kernel)
+    assert demo.client.delete(f"/image/v2/images/{kernel}").status == 204
+    reading = demo.cloud.db.read(guests.image_source, image, store.path, is_made=True)
+    demo.cloud.settle()
+    found: list[Any] = []
+    reading.addBoth(found.append)
+    assert found[0].kernel_path == str(store.path(kernel))

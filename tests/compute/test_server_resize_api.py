@@ -180,6 +180,7 @@ def test_a_revert_that_fails_is_an_error(demo: Asking, server_id: str, hyperviso
     demo.act(server_id, {"revertResize": None})
     demo.cloud.settle()
     assert demo.status(server_id) == "ERROR"
+    assert counted(demo) == (1, 512), "the flavor that it has counts, and not the larger of both"
 
 
 def test_a_root_disk_does_not_shrink(demo: Asking) -> None:

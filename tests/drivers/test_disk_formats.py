@@ -53,6 +53,9 @@ def test_what_is_no_qcow2_is_refused(head):
         ("vmdk", vmdk(text=b'parentFileNameHint="/etc/shadow"')),
         ("vmdk", vmdk(text=b'PARENTFILENAMEHINT="/etc/shadow"')),
         ("vmdk", vmdk(descriptor=1 << 40)),
+        # QEMU reads the descriptor of sector 1, whatever the header says of it.
+        ("vmdk", vmdk(descriptor=0, length=0) + b'parentFileNameHint="/etc/shadow"'),
+        ("vmdk", vmdk(descriptor=100, length=1) + b'parentFileNameHint="/etc/shadow"'),
         ("vmdk", b"COWD" + bytes(1024)),
         ("vmdk", b"KDMV"),
     ],
@@ -101,6 +104,20 @@ def test_a_vmdk_of_several_files_is_refused(tmp_path, subformat):
     live.demand("qemu-img")
     image = live.image(tmp_path / "i.vmdk", "vmdk", "vmdk", 1, options=("-o", f"subformat={subformat}"))
     with pytest.raises(Unfit):
+        format_of(image)
+
+
+def test_a_vmdk_that_hides_its_parent_is_refused(tmp_path):
+    """With a header that says that there is no descriptor, where QEMU looks for one all the same."""
+    live.demand("qemu-img")
+    image = live.image(tmp_path / "i.vmdk", "vmdk", "vmdk", 1)
+    other = live.image(tmp_path / "other.vmdk", "vmdk", "vmdk", 1)
+    with (tmp_path / "i.vmdk").open("rb+") as file:
+        file.seek(28)
+        file.write(bytes(16))
+        file.seek(512)
+        file.write(f'# Disk DescriptorFile\nparentFileNameHint="{other.path}"\n'.encode().ljust(20 * 512, b"\0"))
+    with pytest.raises(Unfit, match="another file"):
         format_of(image)
 
 

@@ -19,7 +19,8 @@ from tests.generated.world import PERSONAS, VARIABLE, World
 # Variables whose samples belong to project demo: another project must not learn that they exist.
 OWNED = {
     ("image", "image_id"), ("networking", "network_id"), ("networking", "subnet_id"), ("networking", "port_id"),
-    ("networking", "router_id"), ("networking", "floatingip_id"),
+    ("networking", "router_id"), ("networking", "floatingip_id"), ("networking", "policy_id"),
+    ("networking", "limit_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("compute", "server_id"),
     ("compute", "group_id"),

@@ -187,7 +187,13 @@ class World:
         external = _good(demo.get(f"{base}/networks?router:external=true")).json()["networks"][0]["id"]
         router = self._make(demo, f"{base}/routers", "router", {"external_gateway_info": {"network_id": external}})
         floating = self._make(demo, f"{base}/floatingips", "floatingip", {"floating_network_id": external})
+        policies = f"{base}/qos/policies"
+        policy = self._make(self.admin, policies, "policy", {"name": "own", "project_id": self.project})
+        limits = f"{policies}/{policy}/bandwidth_limit_rules"
         self.ids |= {
+            ("networking", "policy_id"): policy,
+            ("networking", "limit_id"): self._make(self.admin, limits, "bandwidth_limit_rule", {"max_kbps": 1000}),
+            ("networking", "rule_type"): "bandwidth_limit",
             ("networking", "network_id"): network,
             ("networking", "subnet_id"): subnet,
             ("networking", "port_id"): self._make(demo, f"{base}/ports", "port", {"network_id": network}),

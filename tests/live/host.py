@@ -91,7 +91,8 @@ class Host:
     """The cloud, its namespaces, and a person outside with an ssh key."""
 
     def __init__(self, directory: Path, image: Path, killing: bool) -> None:
-        self.prefix = f"t{secrets.token_hex(1)}"
+        # Tests of the network driver, which may run beside this one, have theirs begin with a t.
+        self.prefix = f"h{secrets.token_hex(1)}"
         self.outside = f"{self.prefix}-outside"
         self.namespaces = {host: f"{self.prefix}-{host}" for host in HOSTS}
         # Short, for the paths of sockets, and readable by dnsmasq.

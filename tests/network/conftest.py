@@ -167,7 +167,7 @@ def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron
     engine = Engine(db, clock, Driving(driver), WORKFLOWS, chance=lambda: 0.5, expected=expected)
     http = Http(KnownTokens(), policy.load(["network"], None), clock, Metrics())
     tree = Resource()
-    app = api.build(http, db, driver, options)
+    app = api.build(http, db, driver, "fake", options)
     tree.putChild(b"networking", app.resource())
     engine.startService()
     return Neutron(clock, db, driver, engine, CloudSite(tree, clock, None), app, options)

@@ -38,7 +38,7 @@ QUERIES = [
 
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
-    "extensions",
+    "extensions", "qos/policies", "qos/rule-types",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
     """(method, path, key of the envelope, body class, wire name) of every field of every body."""
     found = []
     driver = create(Config(), DriverResources(Clock(), "fake"))
-    for path, operation in build(None, None, driver, None).operations:  # type: ignore[arg-type]  # nothing is asked
+    for path, operation in build(None, None, driver, "fake", None).operations:  # type: ignore[arg-type]  # nothing is asked
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
                 found.append((operation.method, path, body.key or "", body.type, name))
@@ -62,6 +62,9 @@ def ids(neutron) -> dict[str, str]:
     external = neutron.network("203.0.113.0/24", user="admin", router__external=True)
     router = neutron.create("router", "admin", external_gateway_info={"network_id": external["id"]})
     floating = neutron.create("floatingip", "admin", floating_network_id=external["id"])
+    policy = neutron.expect(201, "POST", "/qos/policies", {"policy": {"name": "p"}}, "admin")["policy"]["id"]
+    limits, wanted = f"/qos/policies/{policy}/bandwidth_limit_rules", {"bandwidth_limit_rule": {"max_kbps": 1}}
+    limit = neutron.expect(201, "POST", limits, wanted, "admin")["bandwidth_limit_rule"]["id"]
     return {
         "router_id": router["id"],
         "floatingip_id": floating["id"],
@@ -72,6 +75,9 @@ def ids(neutron) -> dict[str, str]:
         "group_id": group["id"],
         "security_group_id": group["id"],
         "rule_id": rule["id"],
+        "policy_id": policy,
+        "limit_id": limit,
+        "rule_type": "bandwidth_limit",
         "project_id": "admin",
         "collection": "networks",
         "resource_id": network["id"],
@@ -92,8 +98,10 @@ REQUIRED = {
     "CreateSubnet": ("network_id", "ip_version", "cidr"),
     "CreateFloatingIp": ("floating_network_id",),
     "CreateRule": ("security_group_id", "direction"),
+    "CreatePolicy": ("name",),
+    "CreateLimit": ("max_kbps",),
 }
-VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress"}
+VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress", "name": "n", "max_kbps": 1}
 
 
 @pytest.mark.parametrize(("method", "path", "key", "body", "name"), fields(), ids=lambda value: str(value)[-40:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from cloudctl.network import devices
 from tests.network.conftest import Neutron
@@ -350,3 +351,25 @@ def test_lists_filter_and_sort(neutron, external, router, port) -> None:
     ids = {each["id"] for each in neutron.get("/floatingips?sort_key=fixed_ip_address&sort_dir=asc")["floatingips"]}
     assert ids == {free["id"], led["id"]}
     neutron.expect(400, "GET", "/floatingips?x=1")
+
+
+def test_one_statement_tells_of_all_that_a_router_serves(neutron, external, network, router) -> None:
+    made = []
+    for _ in range(5):
+        port = neutron.create("port", network_id=network["id"])
+        made.append(floating(neutron, external, port_id=port["id"]))
+    written = []
+
+    def note(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("UPDATE floating_ips"):
+            written.append(statement)
+
+    event.listen(neutron.db.engine, "before_cursor_execute", note)
+    neutron.settle()
+    assert len(written) == 1
+    renamed = {"router": {"name": "other"}}
+    neutron.expect(200, "PUT", f"/routers/{router['id']}", renamed)
+    neutron.settle()
+    event.remove(neutron.db.engine, "before_cursor_execute", note)
+    assert len(written) == 1, "they were as they are"
+    assert {show(neutron, ip)["status"] for ip in made} == {"ACTIVE"}

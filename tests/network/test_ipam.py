@@ -68,7 +68,7 @@ BASE = number("10.0.0.0")
 POOLS = [Range(BASE + 9, BASE + 14), Range(BASE + 2, BASE + 5)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(MOVES)
 def test_ranges_say_what_a_set_says(moves: list[tuple[str, int]]) -> None:
     db = database()

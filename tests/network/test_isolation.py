@@ -77,6 +77,12 @@ def test_what_refers_to_them(neutron, theirs) -> None:
     neutron.refused(404, "NetworkNotFound", "POST", "/subnets", {"subnet": subnet})
     group = {"network_id": own["id"], "security_groups": [theirs["security-groups"]]}
     neutron.refused(404, "SecurityGroupNotFound", "POST", "/ports", {"port": group})
+    address = {"network_id": own["id"], "fixed_ips": [{"subnet_id": theirs["subnets"]}]}
+    neutron.refused(404, "SubnetNotFound", "POST", "/ports", {"port": address})
+    port = neutron.create("port", network_id=own["id"])
+    neutron.refused(404, "SubnetNotFound", "PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": address["fixed_ips"]}})
+    floating = {"floating_network_id": neutron.external()["id"], "subnet_id": theirs["subnets"]}
+    neutron.refused(404, "SubnetNotFound", "POST", "/floatingips", {"floatingip": floating})
 
 
 def test_their_quota(neutron, theirs) -> None:

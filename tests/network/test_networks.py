@@ -27,6 +27,7 @@ def test_a_new_network_looks_as_documented(neutron) -> None:
         "availability_zone_hints": [],
         "availability_zones": [],
         "l2_adjacency": True,
+        "qos_policy_id": None,
         "description": "",
         "tags": [],
         "created_at": "2027-01-15T08:00:00Z",

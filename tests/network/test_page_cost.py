@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert
 
+from cloudctl.network import ports as ports_of_cloud
 from cloudctl.network.addresses import key
 from cloudctl.network.tables import (
     allocations,
@@ -97,6 +98,15 @@ def test_a_page_costs_the_same_in_a_small_and_in_a_large_cloud(neutron) -> None:
     large = {page: steps(neutron, page[0].format(marker=marker), page[1]) for page in PAGES}
     slower = {page: (small[page], large[page]) for page in PAGES if large[page] > 2 * small[page] + 5}
     assert not slower
+
+
+def test_an_address_is_looked_for_on_one_network(neutron) -> None:
+    """All networks of a cloud may have the same addresses."""
+    neutron.transact(fill, 0, FEW)
+    assert neutron.transact(ports_of_cloud.at, identifier(63), "10.0.0.9") == identifier(63)
+    query = "EXPLAIN QUERY PLAN SELECT port_id FROM ip_allocations WHERE ip_address = 'a' AND network_id = 'n'"
+    plan = neutron.transact(lambda conn: [row[-1] for row in conn.exec_driver_sql(query)])
+    assert len(plan) == 1 and "(ip_address=? AND network_id=?)" in plan[0]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def test_a_new_port_looks_as_documented(neutron) -> None:
         "port_security_enabled": True,
         "allowed_address_pairs": [],
         "binding:vnic_type": "normal",
+        "qos_policy_id": None,
+        "qos_network_policy_id": None,
         "tenant_id": "demo",
         "project_id": "demo",
         "description": "",

@@ -115,6 +115,16 @@ def test_a_limit_holds(db: Database) -> None:
     assert found["OverQuota"] == 11
 
 
+def test_a_first_limit_is_set_by_several(db: Database) -> None:
+    for project in ("p1", "p2", "p3", "p4", "p5"):
+
+        def limit(conn: Connection, project: str = project) -> None:
+            quota.set_limits(conn, quotas.QUOTAS, project, {"port": 7})
+
+        assert at_once(db, *[limit] * 8) == [None] * 8
+        assert db.transact(True, quota.limits, quotas.QUOTAS, project)["port"] == 7
+
+
 def test_subnets_made_at_once_do_not_overlap(db: Database) -> None:
     id = db.transact(False, network, None)
 

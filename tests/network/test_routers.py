@@ -42,7 +42,8 @@ class TestTheRecord:
         assert seen == {
             "name": "r", "description": "d", "status": "ACTIVE", "admin_state_up": True, "external_gateway_info": None,
             "routes": [], "availability_zone_hints": [], "availability_zones": ["nova"], "flavor_id": None,
-            "project_id": "demo", "tenant_id": "demo", "revision_number": 0, "tags": ["a", "b"],
+            "service_type_id": None, "project_id": "demo", "tenant_id": "demo", "revision_number": 0,
+            "tags": ["a", "b"],
         }  # fmt: skip
         assert show(neutron, made) == made
         as_admin = show(neutron, made, "admin")
@@ -309,7 +310,7 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron) -> Non
 
     def collections(driver: Any) -> set[str]:
         made: Any = api.build
-        operations = made(None, None, driver, neutron.options).operations
+        operations = made(None, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
     assert collections(neutron.driver) - collections(plain) == {"routers", "floatingips"}

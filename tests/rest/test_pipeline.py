@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import JSON_LIMIT, Http, Pipeline, path_matches
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Routes
-from cloudctl.rest.site import PATIENCE, CloudSite, Uploads
+from cloudctl.rest.site import PATIENCE, SPOOL_PREFIX, CloudSite, Uploads
 from cloudctl.rest.versions import Microversions
 from cloudctl.testing.http import Response, encode, exchange, parse, request
 
@@ -385,3 +386,16 @@ def test_access_rules_allow_what_they_name_and_nothing_else(world: World) -> Non
 )
 def test_path_patterns(pattern: str, path: str, matches: bool) -> None:
     assert path_matches(pattern, path) is matches
+
+
+def test_a_start_takes_away_only_uploads_that_nobody_is_receiving(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path / "spool", 1000, lambda headers: True)
+    uploads.sweep()
+    receiving = uploads.spool()
+    abandoned = tmp_path / "spool" / f"{SPOOL_PREFIX}abandoned"
+    abandoned.write_bytes(b"half")
+    os.utime(abandoned, (1000.0, 1000.0))
+    uploads.sweep(before=2000.0)
+    assert [file.name for file in (tmp_path / "spool").iterdir()] == [Path(receiving.name).name]
+    receiving.close()
+    assert list((tmp_path / "spool").iterdir()) == []

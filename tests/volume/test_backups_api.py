@@ -438,6 +438,15 @@ def test_backups_count(make: Any, back_up: Any, demo: Any, admin: Any, cloud: An
 
     assert "BackupLimitExceeded: Maximum number of backups allowed (1) exceeded" in refused(backups=1)
     assert "exceeds allowed Backup gigabytes quota" in refused(backup_gigabytes=3)
+    snapshot = demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}}).json()["snapshot"]["id"]
+    cloud.settle()
+    assert act(demo, id, "os-extend", {"new_size": 5}).status == 202
+    cloud.settle()
+    # What counts is the size of the snapshot, which is that of the backup.
+    assert admin.put(f"{V3}/os-quota-sets/{project}", {"quota_set": {"backup_gigabytes": 4}}).status == 200
+    small = back_up(id, snapshot_id=snapshot)
+    assert small["size"] == 2 and demo.delete(f"{V3}/backups/{small['id']}").status == 202
+    cloud.settle()
     assert demo.delete(f"{V3}/backups/{backup['id']}").status == 202
     cloud.settle()
     assert demo.get(f"{V3}/limits").json()["limits"]["absolute"]["totalBackupGigabytesUsed"] == 0

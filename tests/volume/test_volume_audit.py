@@ -46,6 +46,16 @@ def test_where_all_is_well_nothing_is_found(make: Any, demo: Any, cloud: Any, lo
     assert look() == []
 
 
+def test_looking_keeps_nobody_from_writing(make: Any, cloud: Any, backend: Any, look: Any, monkeypatch: Any) -> None:
+    kept, small = make()["id"], make(size=3)["id"]
+    backend.volumes.put(small, evolve(backend.volumes.get(small), size_gib=1))
+    backend.volumes.put(kept, evolve(backend.volumes.get(kept), size_gib=9))
+    run, written = cloud.db.run, []
+    monkeypatch.setattr(cloud.db, "run", lambda fn, *args: written.append((fn.__module__, args)) or run(fn, *args))
+    assert look() == sorted([("volume-larger", kept, False), ("volume-smaller", small, True)])
+    assert [args for module, args in written if module == audit.__name__] == [([small],)]
+
+
 def test_a_volume_that_is_too_small_grows(make: Any, demo: Any, cloud: Any, backend: Any, look: Any) -> None:
     id = make(size=3)["id"]
     backend.volumes.put(id, evolve(backend.volumes.get(id), size_gib=1))

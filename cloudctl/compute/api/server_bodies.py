@@ -84,9 +84,10 @@ def _address(version: int) -> Check:
             found = ipaddress.ip_address(value)
         except ValueError:
             raise ValueProblem(f"{shown(value)} is not a 'ipv{version}'") from None
-        if found.version != version:
+        if found.version != version or "%" in value:
             raise ValueProblem(f"{shown(value)} is not a 'ipv{version}'")
-        return value
+        # As it is shown: shortest, and in one way.
+        return str(found)
 
     return Check(test)
 

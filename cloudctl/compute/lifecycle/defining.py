@@ -58,7 +58,7 @@ def plugged(conn: Connection, bindings: Bindings, host: str) -> None:
     """Raises Conflict if a port was bound elsewhere, or deleted, meanwhile; then `look_again`."""
     for port_id, binding in bindings.items():
         if not ports.plugged(conn, port_id, host, binding):
-            raise Conflict(f"Port {port_id} is not bound to host {host}.")
+            raise Conflict(f"Port {port_id} is not bound to the server's host.")
 
 
 async def look_again(ctx: Context, port_ids: Iterable[str], host: str) -> None:

@@ -33,7 +33,7 @@ def begin(conn: Connection, server_id: str, now: float) -> None:
     wish = placing.wish(conn, server, ())
     here = [state for state in claims.host_states(conn) if state.name == server.host]
     if not passing(here, wish, (capable, suits_image)):
-        raise NoValidHost(f"No valid host was found. Host {server.host} cannot run the image.")
+        raise NoValidHost("No valid host was found. The server's host cannot run the image.")
     _step_to(conn, server_id, now, REBUILDING[2])
 
 

@@ -262,6 +262,7 @@ def end_failed(conn: Connection, task: Task, error: str) -> None:
     now = db.now(conn)
     claims.release(conn, task.args["migration_id"])
     migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    resizing.count_one(conn, task.resource_id, now)
     servers.fail(conn, task.resource_id, utc(now), error, task_state=None, vm_state=ERROR)
 
 

@@ -201,7 +201,12 @@ class ServedDisks:
         """These exports are gone, whoever uses them."""
         left = set(ids)
         for id in left:
-            await self.daemon.tell("block-export-del", {"id": id, "mode": "hard"})
+            try:
+                await self.daemon.tell("block-export-del", {"id": id, "mode": "hard"})
+            except Refused as error:
+                # Asked before: it goes, or has just gone.
+                if not any(words in error.description for words in ("is already shutting down", "is not found")):
+                    raise
         limit = self.clock.seconds() + self.daemon.answer_timeout
         while left.intersection(await self._exports()):
             if self.clock.seconds() >= limit:

@@ -176,7 +176,8 @@ class NetnsBackend:
     def _is_fulfilled(self, spec: NetworkSpec) -> bool:
         """Compute asks for the network of each port that it plugs: that must cost nothing."""
         there = self.kernel.has_namespace(self.names.network_namespace(spec.id))
-        return there and self._fulfilled.get(spec.id) == spec and self.dnsmasq.runs(spec)
+        served = self.metadata.is_served(spec.id) or not self._has_metadata(spec)
+        return there and served and self._fulfilled.get(spec.id) == spec and self.dnsmasq.runs(spec)
 
     async def _fulfil(self, spec: NetworkSpec) -> None:
         namespace = self.names.network_namespace(spec.id)
@@ -314,13 +315,19 @@ class NetnsBackend:
         self.metadata.site_of = site_of
         await self._restore()
         for network in self.records.networks.values():
-            self._listen(network.spec)
+            try:
+                self._listen(network.spec)
+            except DriverError as error:
+                # The next call for this network tries again. The others are served meanwhile.
+                _log.error("no metadata on network {id} yet: {error}", id=network.spec.id, error=error)
 
     def _listen(self, spec: NetworkSpec) -> None:
-        namespace = self.names.network_namespace(spec.id)
-        served = self.routers.host.segment(spec).served and self.kernel.has_namespace(namespace)
-        if served and not self.config.dry_run:
-            self.metadata.ensure(spec.id, namespace)
+        if self._has_metadata(spec):
+            self.metadata.ensure(spec.id, self.names.network_namespace(spec.id))
+
+    def _has_metadata(self, spec: NetworkSpec) -> bool:
+        there = self.kernel.has_namespace(self.names.network_namespace(spec.id))
+        return there and self.routers.host.segment(spec).served and not self.config.dry_run
 
     # -- after a start
 

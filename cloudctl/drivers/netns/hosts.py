@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cloudctl.drivers.errors import DriverError
@@ -21,6 +22,8 @@ from cloudctl.drivers.netns.records import Network, Records
 from cloudctl.drivers.netns.rules import FilteredPort, HostRules
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import NetworkSpec
+
+_log = Logger()
 
 
 @define(eq=False)
@@ -159,7 +162,12 @@ class Host:
         if text == self._rules:
             return
         self._rules = ""
-        await self.kernel.rules(self.namespace, text)
+        try:
+            await self.kernel.rules(self.namespace, text)
+        except ProgramFailed as error:
+            # It quotes rules, which may be of another project than that of the one who is told of this.
+            _log.error("host {name} has not taken its rules: {error}", name=self.name, error=error)
+            raise DriverError(f"host {self.name} has not taken its rules; the log says why") from error
         self._rules = text
 
     def _host_rules(self, wanted: Mapping[str, Segment]) -> HostRules:
@@ -169,9 +177,7 @@ class Host:
             for group in port.spec.security_groups:
                 members.setdefault(group, []).extend(spoofing.addresses(port.spec))
         return HostRules(
-            zones={
-                each.bridge: 0 if each.physical else records.networks.rows[id].index for id, each in wanted.items()
-            },
+            zones={each.bridge: 0 if each.physical else records.networks.rows[id].index for id, each in wanted.items()},
             ports=[
                 FilteredPort(self.names.tap(port.spec.id), port.index, port.spec)
                 for port in records.ports_on(self.name)

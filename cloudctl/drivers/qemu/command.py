@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.qemu import devices, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.options import FIXED_SLOTS, Config
@@ -23,6 +24,7 @@ PROGRAM = "qemu-system-x86_64"
 SANDBOX = "on,obsolete=deny,resourcecontrol=deny"
 # What cloud-init looks for to know that there is a metadata service.
 PRODUCT = "OpenStack Compute"
+KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
 
 
 @frozen
@@ -95,7 +97,13 @@ def boot_image(record: Record) -> ImageSource | None:
 
 
 def kernel_arguments(config: Config, image: ImageSource) -> str:
-    return image.properties.get("os_command_line") or config.kernel_arguments
+    """Raises Unfit for what no program can be given."""
+    given = image.properties.get("os_command_line") or config.kernel_arguments
+    if "\0" in given or len(given) > KERNEL_ARGUMENTS_MOST:
+        raise Unfit(
+            f"os_command_line of image {image.id} has a zero byte or more than {KERNEL_ARGUMENTS_MOST} characters"
+        )
+    return given
 
 
 def _identity(id: str) -> list[str]:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -23,10 +22,10 @@ from twisted.logger import Logger
 
 from cloudctl.drivers import guest_data
 from cloudctl.drivers.disk_formats import format_of, qcow2_header
-from cloudctl.drivers.errors import NoCapacity, Unfit
+from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qemu.records import Files
+from cloudctl.drivers.qemu.records import Files, room_for
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
 _log = Logger()
@@ -34,6 +33,7 @@ _log = Logger()
 GIB, MIB = 1 << 30, 1 << 20
 COPY_SECONDS = 1800.0
 HEADER = 512  # bytes in which the size of a qcow2 is
+LOCKED = "Is another process using the image"
 LABEL = "config-2"  # by which a guest knows its config drive
 
 
@@ -93,7 +93,9 @@ class Disks:
             self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._whole(target) as beside:
             try:
-                await self._run("qemu-img", "convert", "-q", "-f", format, "-O", "qcow2", image.path, str(beside))
+                # Writeback: it is flushed to the disk before it is renamed. All later guests of the image rely on it.
+                how = ("-q", "-t", "writeback", "-f", format, "-O", "qcow2")
+                await self._run("qemu-img", "convert", *how, image.path, str(beside))
             except ProgramFailed as error:
                 raise Unfit(f"image {image.id} cannot be read as {format}: {error.complaint}") from error
 
@@ -118,20 +120,25 @@ class Disks:
 
     async def make_config_drive(self, spec: GuestSpec, files: Files) -> None:
         """What the guest may know of itself, as a small disk."""
-        with TemporaryDirectory(prefix="config-", dir=None if self.programs.dry_run else files.directory) as directory:
-            await self.in_thread(write_tree, Path(directory, "tree"), guest_data.files(spec))
+        tree = files.config_drive.with_suffix(".tree")
+        # One of a call that was killed tells things that may not be so any more.
+        await self.in_thread(shutil.rmtree, tree, True)
+        try:
+            await self.in_thread(write_tree, tree, guest_data.files(spec))
             with self._whole(files.config_drive) as beside:
                 await self._run(
                     "genisoimage", "-quiet", "-o", str(beside), "-ldots", "-allow-lowercase", "-allow-multidot", "-l",
-                    "-joliet", "-rational-rock", "-volid", LABEL, "-publisher", "cloudctl", f"{directory}/tree",
+                    "-joliet", "-rational-rock", "-volid", LABEL, "-publisher", "cloudctl", str(tree),
                 )  # fmt: skip
+        finally:
+            await self.in_thread(shutil.rmtree, tree, True)
 
     async def copy(self, source: Path, target: Path) -> None:
         """A complete qcow2 that needs no other file. The source is in nobody's use."""
         await self._run("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "qcow2", str(source), str(target))
 
     async def create(self, target: Path, size: int) -> None:
-        """An empty qcow2 of so many bytes."""
+        """An empty qcow2 of so many bytes, at a new path."""
         await self._run("qemu-img", "create", "-q", "-f", "qcow2", str(target), str(size))
 
     async def remove(self, files: Files) -> None:
@@ -157,8 +164,9 @@ class Disks:
         """Drop what no guest of these image ids uses, and what has lain unused for long enough."""
         kept = {f"{quote(id, safe='')}.qcow2" for id in (*used, *+self._pinned)}
         oldest = time.time() - self.keep_seconds
-        for file in self.cache.glob("*.qcow2"):
-            if file.name not in kept and file.stat().st_mtime < oldest:
+        # Those that were half made when their maker was killed, too.
+        for file in (*self.cache.glob("*.qcow2"), *self.cache.glob("*.qcow2.new")):
+            if file.name.removesuffix(".new") not in kept and file.stat().st_mtime < oldest:
                 file.unlink(missing_ok=True)
 
     async def in_thread(self, function: Callable[..., None], *args: Any) -> None:
@@ -166,7 +174,8 @@ class Disks:
         if self.programs.dry_run:
             _log.info("would {function} {path}", function=function.__name__, path=args[0])
         else:
-            await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
+            with room_for(f"{function.__name__} {args[0]}"):
+                await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
 
     def size(self, path: Path) -> int:
         """Bytes of a qcow2 of ours, as its guest sees it; it may be in use."""
@@ -179,6 +188,8 @@ class Disks:
     def _whole(self, target: Path) -> Iterator[Path]:
         """A path beside `target` to make it at; it takes its place when all has gone well."""
         beside = target.with_name(f"{target.name}.new")
+        # A program whose caller was killed may still write there, and hold locks: it loses the file.
+        beside.unlink(missing_ok=True)
         try:
             yield beside
             if not self.programs.dry_run:
@@ -192,6 +203,9 @@ class Disks:
         except ProgramFailed as error:
             if "No space left on device" in error.complaint:
                 raise NoCapacity(f"no room for a disk: {error.complaint}") from error
+            if LOCKED in error.complaint:
+                # By a program whose caller was killed; it ends by itself.
+                raise Busy("another process has the disk open") from error
             raise
 
 

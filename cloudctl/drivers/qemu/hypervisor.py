@@ -43,6 +43,7 @@ from cloudctl.drivers.specs import (
 )
 
 INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents)
+SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
 
 _log = Logger()
@@ -90,6 +91,9 @@ class Qemu:
             raise Unusable("it plugs guests into network interfaces, for which it must run as root")
         if self.config.accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
             raise Unusable('/dev/kvm cannot be opened; accelerator = "tcg" does without')
+        longest = len(os.fsencode(self.records.files("").serial))
+        if longest > SOCKET_PATH_LIMIT:
+            raise Unusable(f"the path of a socket would have {longest} bytes: set runtime_dir to a shorter one")
         for directory in (self.records.directory, self.records.runtime_dir):
             try:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -297,12 +301,15 @@ class Qemu:
     async def ensure_unrescued(self, id: str) -> None:
         async with self._locks.hold(id):
             record, files = self._guest(id)
+            # The disk goes last: as long as it is there, the guest may not have been started again.
+            is_due = record.rescued or files.rescue.exists()
             if record.rescued:
                 record = await self.machines.end(record, files)
                 record = evolve(record, rescued=False, rescue_image=None)
                 self.records.put(record)
-                files.rescue.unlink(missing_ok=True)
+            if is_due:
                 await self._start(record, files)
+                files.rescue.unlink(missing_ok=True)
 
     # -- disks
 
@@ -312,6 +319,8 @@ class Qemu:
             if record.spec.image is None:
                 raise Unfit(f"guest {id} has no root disk of its own: it boots from a volume")
             beside = Path(path + ".new")
+            # A copy whose caller was killed may still be written there.
+            beside.unlink(missing_ok=True)
             try:
                 if processes.find(files.pid) is None:
                     await self.disks.copy(files.root, beside)

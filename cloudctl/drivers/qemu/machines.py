@@ -21,6 +21,7 @@ from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
 from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
+from cloudctl.drivers.qemu.plugging import AWAY
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
 from cloudctl.drivers.qemu.records import Files, Record, Records
 from cloudctl.drivers.specs import Power
@@ -289,4 +290,6 @@ def _start_error(id: str, error: ProgramFailed) -> DriverError:
         return Busy(f"guest {id} cannot start yet: {complaint}")
     if "Cannot allocate memory" in complaint or "No space left on device" in complaint:
         return NoCapacity(f"guest {id} cannot start: {complaint}")
+    if any(words in complaint for words in AWAY):
+        return Unreachable(f"guest {id} cannot start yet: {complaint}")
     return DriverError(f"guest {id} cannot start: {complaint}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from cloudctl.drivers.errors import Busy
+from cloudctl.drivers.errors import Busy, Unreachable
 from cloudctl.drivers.qemu import slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
+
+# What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
+AWAY = ("Failed to connect to", "Connection refused", "export not available")
 
 
 async def plugged(monitor: Monitor) -> frozenset[str]:
@@ -23,6 +26,8 @@ async def plug_disk(monitor: Monitor, disk: Disk) -> None:
     except Refused as error:
         if "lock" in error.description:
             raise Busy(f"{disk.name} is in use elsewhere: {error.description}") from error
+        if any(words in error.description for words in AWAY):
+            raise Unreachable(f"{disk.name} is not served yet: {error.description}") from error
         raise
     try:
         await monitor.execute("device_add", disk.device)

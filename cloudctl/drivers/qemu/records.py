@@ -13,7 +13,9 @@ Whether a guest runs is never taken from the record: see `processes` and `power`
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -23,7 +25,7 @@ from attrs import field, frozen
 from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 
 RECORD = "guest.json"
@@ -103,6 +105,17 @@ class Files:
         return self.directory / "serial"
 
 
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """A full file system is NoCapacity."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (EDQUOT, ENOSPC):
+            raise NoCapacity(f"no room for {what}: {error.strerror}") from error
+        raise
+
+
 @frozen
 class Records:
     """All guests of one driver. A record is written beside its place and renamed: it is whole, or the old one."""
@@ -143,16 +156,18 @@ class Records:
             raise DriverError(f"{file} is damaged: {error}") from error
 
     def put(self, record: Record) -> None:
+        """Raises NoCapacity."""
         if self.dry is not None:
             self.dry[record.spec.id] = record
             return
         file = self.files(record.spec.id).record
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = file.with_suffix(".new")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as opened:
-            opened.write(orjson.dumps(_converter.unstructure(record)))
-        beside.replace(file)
+        with room_for(f"the record of guest {record.spec.id}"):
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "wb") as opened:
+                opened.write(orjson.dumps(_converter.unstructure(record)))
+            beside.replace(file)
 
     def remove(self, id: str) -> None:
         if self.dry is not None:

@@ -6,10 +6,14 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters
+from cloudctl.network.api.bandwidth_limits import BandwidthLimits
 from cloudctl.network.api.extensions import Extensions
 from cloudctl.network.api.floating_ips import FloatingIps
 from cloudctl.network.api.networks import Networks
 from cloudctl.network.api.ports import Ports
+from cloudctl.network.api.qos_policies import QosPolicies
+from cloudctl.network.api.qos_rule_types import QosRuleTypes
+from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import Routers
@@ -25,9 +29,13 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
 
-def build(http: Http, db: Database, driver: Any, options: NetworkOptions) -> ApiApp:
-    """The tree under `/networking`. Without routers in the driver there are none in the API, nor floating IPs."""
+def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
+    """The tree under `/networking`. Without routers in the driver there are none in the API, nor floating IPs.
+
+    `driver_name`: what the configuration calls the driver.
+    """
     has_routers = IRouters.providedBy(driver)
+    tags = ResourceTags(db)
     resources = (
         Version(has_routers),
         Extensions(has_routers),
@@ -36,7 +44,11 @@ def build(http: Http, db: Database, driver: Any, options: NetworkOptions) -> Api
         Ports(db),
         SecurityGroups(db),
         SecurityGroupRules(db),
-        ResourceTags(db),
+        QosPolicies(db),
+        BandwidthLimits(db),
+        QosRuleTypes(driver_name),
+        tags,
+        QosPolicyTags(tags),
         ProjectQuotas(db),
         Zones(options, has_routers),
         *((Routers(db, options), RouterInterfaces(db), FloatingIps(db)) if has_routers else ()),

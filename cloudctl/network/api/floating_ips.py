@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func
 
 from cloudctl.db import Database
 from cloudctl.errors import Conflict
-from cloudctl.network import associations, floating_ips, networks, ports, standard, tags
+from cloudctl.network import associations, floating_ips, networks, ports, standard, subnets, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
     Id,
@@ -111,6 +111,8 @@ class FloatingIps:
                 call.require("network:floatingips:create:address")
             network = networks.visible(conn, call, each.floating_network_id)
             floating_ips.check_network(conn, network)
+            if each.subnet_id is not None:
+                subnets.visible(conn, call, each.subnet_id)
             to = _target(conn, call, owner, network.id, each.port_id, each.fixed_ip_address)
             new = NewFloatingIp(network.id, each.description, each.floating_ip_address, each.subnet_id)
             row = floating_ips.create(conn, owner, new, to, now, call.user_id)

@@ -8,10 +8,11 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cloudctl.db import Database
-from cloudctl.network import networks, standard, tags
+from cloudctl.network import networks, qos_policies, standard, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
     Flag,
+    Id,
     Json,
     Mtu,
     Project,
@@ -49,6 +50,7 @@ COLLECTION = lists.collection(
         "is_default": lists.truths(table.c.is_default),
         "port_security_enabled": lists.truths(table.c.port_security_enabled),
         "mtu": number(table.c.mtu),
+        "qos_policy_id": any_of(table.c.qos_policy_id),
         "provider:network_type": any_of(table.c.network_type),
         "provider:physical_network": any_of(table.c.physical_network),
         "provider:segmentation_id": number(table.c.segmentation_id),
@@ -78,6 +80,7 @@ class CreateNetwork:
     network_type: Annotated[str, Length(1, 16)] | None = wire("provider:network_type", default=None)
     physical_network: PhysicalName | None = wire("provider:physical_network", default=None)
     segmentation_id: Annotated[int, Loose(), Range(0)] | None = wire("provider:segmentation_id", default=None)
+    qos_policy_id: Id | None = None
     tags: Tags | Missing = MISSING
 
 
@@ -91,6 +94,7 @@ class UpdateNetwork:
     is_default: Flag | Missing = MISSING
     port_security_enabled: Flag | Missing = MISSING
     mtu: Mtu | Missing = MISSING
+    qos_policy_id: Id | Missing | None = MISSING
 
 
 class Networks:
@@ -123,6 +127,7 @@ class Networks:
         rows = []
         for each in wanted:
             owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            qos_policies.check_set(conn, call, None, each.qos_policy_id)
             row = networks.create(conn, owner, self._new(call, each), now, self.options, call.user_id)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -149,6 +154,7 @@ class Networks:
             mtu=body.mtu,
             segment=segment,
             availability_zone_hints=tuple(default(body.availability_zone_hints, [])),
+            qos_policy_id=body.qos_policy_id,
         )
 
     @routes.get("/networks/<network_id>", policy="network:networks:show", pure=True)
@@ -172,6 +178,8 @@ class Networks:
             if name in changes:
                 call.require(f"network:networks:update:{name}")
         standard.check_match(call, row)
+        if "qos_policy_id" in changes:
+            qos_policies.check_set(conn, call, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
             row = networks.change(conn, row, changes, self.db.now(conn), self.options, call.user_id)
         return self._views(conn, call, [row])[0]
@@ -207,6 +215,7 @@ def view(row: Any, subnets: Any, tagged: Any, zone: str, provider: bool) -> Json
         "router:external": row.external,
         "mtu": row.mtu,
         "port_security_enabled": row.port_security_enabled,
+        "qos_policy_id": row.qos_policy_id,
         "availability_zone_hints": row.availability_zone_hints,
         "availability_zones": [zone] if subnets else [],
         "l2_adjacency": True,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from cloudctl.db import Database
 from cloudctl.errors import Invalid
-from cloudctl.network import macs, networks, port_security, ports, router_ports, standard, tags
+from cloudctl.network import macs, networks, port_security, ports, qos_policies, router_ports, standard, tags
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
@@ -100,6 +100,7 @@ COLLECTION = lists.collection(
         "fixed_ips": _with_fixed_ips,
         "security_groups": _with_groups,
         "binding:host_id": any_of(table.c.host),
+        "qos_policy_id": any_of(table.c.qos_policy_id),
     },
     sort_keys={
         "name": table.c.name,
@@ -175,6 +176,7 @@ class CreatePort:
     vnic_type: VnicType = wire("binding:vnic_type", default="normal")
     host: Text | Missing | None = wire("binding:host_id", default=MISSING)
     profile: Profile | Missing | None = wire("binding:profile", default=MISSING)
+    qos_policy_id: Id | None = None
     tags: Tags | Missing = MISSING
 
 
@@ -193,6 +195,7 @@ class UpdatePort:
     vnic_type: VnicType | Missing = wire("binding:vnic_type", default=MISSING)
     host: Text | Missing | None = wire("binding:host_id", default=MISSING)
     profile: Profile | Missing | None = wire("binding:profile", default=MISSING)
+    qos_policy_id: Id | Missing | None = MISSING
 
 
 def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
@@ -248,6 +251,7 @@ class Ports:
             router_ports.check_device(conn, call, each.device_id, each.device_owner)
             owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
             everybodys = call.may("network:ports:foreign_security_groups")
+            qos_policies.check_set(conn, call, None, each.qos_policy_id)
             row = ports.create(conn, owner, _new(each), now, call.user_id, everybodys)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -277,6 +281,8 @@ class Ports:
         if {"device_id", "device_owner"} & changes.keys():
             device_id, owner = (changes.get(name, getattr(row, name)) for name in ("device_id", "device_owner"))
             router_ports.check_device(conn, call, device_id, owner)
+        if "qos_policy_id" in changes:
+            qos_policies.check_set(conn, call, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
             everybodys = call.may("network:ports:foreign_security_groups")
             row = ports.change(conn, row, changes, self.db.now(conn), call.user_id, everybodys)
@@ -319,6 +325,7 @@ def _new(body: CreatePort) -> NewPort:
         address_pairs=_pairs(default(body.address_pairs, None)),
         host=default(body.host, "") or "",
         profile=(None if isinstance(body.profile, Missing) else body.profile) or {},
+        qos_policy_id=body.qos_policy_id,
     )
 
 
@@ -344,14 +351,22 @@ def _changes(conn: Connection, row: Any, sent: dict[str, Any]) -> dict[str, Any]
 def _views(conn: Connection, call: Call, rows: Rows) -> Views:
     ids = [row.id for row in rows]
     addresses, groups, tagged = ports.fixed_ips_of(conn, ids), ports.groups_of(conn, ids), tags.of(conn, ids)
+    policies = qos_policies.of_networks(conn, [row.network_id for row in rows])
     binding = call.may("network:ports:show:binding")
     return [
-        view(row, addresses.get(row.id, []), [id for id, _ in groups.get(row.id, [])], tagged.get(row.id, []), binding)
+        view(
+            row,
+            addresses.get(row.id, []),
+            [id for id, _ in groups.get(row.id, [])],
+            policies.get(row.network_id),
+            tagged.get(row.id, []),
+            binding,
+        )
         for row in rows
     ]
 
 
-def view(row: Any, addresses: Any, groups: Any, tagged: Any, binding: bool) -> Json:
+def view(row: Any, addresses: Any, groups: Any, network_policy: str | None, tagged: Any, binding: bool) -> Json:
     """`binding`: whether the caller may know where the port is."""
     shown = {
         "id": row.id,
@@ -367,6 +382,8 @@ def view(row: Any, addresses: Any, groups: Any, tagged: Any, binding: bool) -> J
         "port_security_enabled": row.port_security_enabled,
         "allowed_address_pairs": row.allowed_address_pairs,
         "binding:vnic_type": "normal",
+        "qos_policy_id": row.qos_policy_id,
+        "qos_network_policy_id": network_policy,
         **standard_view(row, tagged),
     }
     if binding:

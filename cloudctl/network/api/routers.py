@@ -92,6 +92,7 @@ class CreateRouter:
     external_gateway_info: GatewayInfo | None = None
     availability_zone_hints: Annotated[list[Text], Items(0, 10)] | Missing = MISSING
     flavor_id: None = None
+    service_type_id: None = None
     distributed: No | Missing = MISSING
     ha: No | Missing = MISSING
     tags: Tags | Missing = MISSING
@@ -277,6 +278,7 @@ def view(row: Any, gateway: Json | None, tagged: Any, zone: str, kind: bool) -> 
         "availability_zone_hints": row.availability_zone_hints,
         "availability_zones": [zone],
         "flavor_id": None,
+        "service_type_id": None,
         **standard_view(row, tagged),
     }
     if kind:

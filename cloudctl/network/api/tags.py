@@ -10,11 +10,22 @@ from sqlalchemy import Connection, Table
 
 from cloudctl.db import Database
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network import floating_ips, networks, ports, routers, security_groups, standard, subnets, tags
+from cloudctl.network import (
+    floating_ips,
+    networks,
+    ports,
+    qos_policies,
+    routers,
+    security_groups,
+    standard,
+    subnets,
+    tags,
+)
 from cloudctl.network.api.attributes import Json, Tags
 from cloudctl.network.tables import floating_ips as floating_ips_table
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import qos_policies as policies_table
 from cloudctl.network.tables import routers as routers_table
 from cloudctl.network.tables import security_group_rules as rules_table
 from cloudctl.network.tables import security_groups as groups_table
@@ -38,6 +49,7 @@ TAGGED = {
     "ports": Tagged(ports_table, ports.visible),
     "routers": Tagged(routers_table, routers.visible),
     "floatingips": Tagged(floating_ips_table, floating_ips.visible),
+    "policies": Tagged(policies_table, qos_policies.visible),
     "security-groups": Tagged(groups_table, security_groups.visible),
     "security-group-rules": Tagged(rules_table, security_groups.visible_rule),
 }

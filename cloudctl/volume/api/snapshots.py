@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, select
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
@@ -30,8 +30,9 @@ IN_USE = (3, 66)
 
 
 def _in_zone(values: Any) -> Any:
-    zone = select(volumes_table.c.id).where(volumes_table.c.availability_zone == values[-1])
-    return table.c.volume_id.in_(zone)
+    # Looked up for each snapshot: the volumes of a zone are far more.
+    volume = volumes_table.c.id == table.c.volume_id
+    return exists(select(volumes_table.c.id).where(volume, volumes_table.c.availability_zone == values[-1]))
 
 
 FILTERS = {

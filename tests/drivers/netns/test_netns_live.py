@@ -3,113 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
 from contextlib import closing
 
 import pytest
 from attrs import evolve
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.internet.task import deferLater
-from twisted.web.resource import Resource
 
-from cloudctl.drivers.errors import InUse, Unfit
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import (
     BandwidthLimit,
     FixedIp,
-    FloatingIp,
-    NetworkSpec,
-    PortSpec,
-    Route,
-    RouterInterface,
-    RouterSpec,
     SecurityGroupRule,
-    SecurityGroupSpec,
-    SubnetSpec,
 )
 from tests.drivers.netns.probes import arp_request
-
-SILENCE = 0.15  # seconds after which what has not come counts as dropped
-
-SUBNET = SubnetSpec(
-    "subnet", "10.7.0.0/24", "10.7.0.1", dns_nameservers=("10.7.0.53",), host_routes=(Route("10.9.0.0/16", "10.7.0.7"),)
+from tests.drivers.netns.wishes import (
+    NETWORK,
+    OPEN,
+    PUBLIC,
+    QUIET,
+    SILENCE,
+    TWIN,
+    ensure,
+    eventually,
+    guest,
+    leasing,
+    port,
 )
-NETWORK = NetworkSpec("11111111-aaaa-4000-8000-000000000001", segmentation_id=101, mtu=1400, subnets=(SUBNET,))
-TWIN = evolve(NETWORK, id="22222222-aaaa-4000-8000-000000000002", segmentation_id=102)
-PUBLIC = NetworkSpec(
-    "33333333-aaaa-4000-8000-000000000003",
-    network_type="flat",
-    physical_network="public",
-    external=True,
-    subnets=(SubnetSpec("public", "203.0.113.0/24", "203.0.113.1", enable_dhcp=False),),
-)
-OPEN = SecurityGroupSpec(
-    "44444444-aaaa-4000-8000-000000000004",
-    (SecurityGroupRule("egress", "IPv4"), SecurityGroupRule("ingress", "IPv4")),
-)
-QUIET = SecurityGroupSpec("55555555-aaaa-4000-8000-000000000005", (SecurityGroupRule("egress", "IPv4"),))
-
-
-def port(
-    number: int, network: NetworkSpec = NETWORK, groups: tuple[SecurityGroupSpec, ...] = (OPEN,), **changes
-) -> PortSpec:
-    """The port with address 10.7.0.NUMBER of a network."""
-    found = PortSpec(
-        id=f"{number:04x}{network.id[:4]}-bbbb-4000-8000-000000000000",
-        network_id=network.id,
-        mac=f"fa:16:3e:{network.id[:2]}:00:{number:02x}",
-        fixed_ips=(FixedIp("subnet", f"10.7.0.{number}"),),
-        mtu=network.mtu,
-        security_groups=tuple(group.id for group in groups),
-    )
-    return evolve(found, **changes)
-
-
-def router(*floating: tuple[str, str], **changes) -> RouterSpec:
-    """From NETWORK to the outside, where it is 203.0.113.10; floating addresses and what they are for."""
-    found = RouterSpec(
-        "66666666-aaaa-4000-8000-000000000006",
-        gateway=RouterInterface(
-            "77777777-cccc-4000-8000-000000000000", PUBLIC.id, "fa:16:3e:fe:00:01", ("203.0.113.10/24",)
-        ),
-        interfaces=(
-            RouterInterface("88888888-cccc-4000-8000-000000000000", NETWORK.id, "fa:16:3e:fe:00:02", ("10.7.0.1/24",)),
-        ),
-        floating_ips=tuple(FloatingIp(public, public, private) for public, private in floating),
-    )
-    return evolve(found, **changes)
-
-
-async def ensure(lab, *wishes) -> None:
-    for wish in wishes:
-        kind = {NetworkSpec: "network", RouterSpec: "router", SecurityGroupSpec: "security_group"}[type(wish)]
-        await getattr(lab.driver, f"ensure_{kind}")(wish)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    from twisted.internet import reactor
-
-    for _ in range(100):
-        if condition():
-            return
-        await deferLater(reactor, 0.02)
-    raise AssertionError("it did not come to be within two seconds")
-
-
-async def guest(lab, spec: PortSpec, host: str = "host-1"):
-    """With its address, as it has it from DHCP, without the wait for that."""
-    made = await lab.guest(spec, host)
-    address = spec.fixed_ips[0].ip_address
-    made.settle(f"{address}/24", address.rpartition(".")[0] + ".1")
-    return made
-
-
-async def leasing(lab, spec: PortSpec):
-    """A guest that asked for its address."""
-    made = await lab.guest(spec)
-    lease = await made.lease()
-    assert lease.get("ip") == spec.fixed_ips[0].ip_address, lease
-    return made
 
 
 async def test_a_guest_gets_its_address_with_all_options(lab):
@@ -149,6 +70,23 @@ async def test_an_address_goes_to_the_next_port_that_has_it(lab):
     await lab.driver.ensure_port_absent(spec.id)
     heir = evolve(spec, id=spec.id[::-1], mac="fa:16:3e:77:77:77")
     await leasing(lab, heir)
+
+
+async def test_an_address_is_free_for_the_next_port_if_the_first_removal_was_killed(lab, monkeypatch):
+    await ensure(lab, NETWORK, OPEN)
+    spec = port(9)
+    await leasing(lab, spec)
+    monkeypatch.setattr(lab.driver.dnsmasq.__class__, "_end", _killed)
+    with pytest.raises(ZeroDivisionError):
+        await lab.driver.ensure_port_absent(spec.id)
+    monkeypatch.undo()
+    lab.restart()
+    await lab.driver.ensure_port_absent(spec.id)
+    await leasing(lab, evolve(spec, id=spec.id[::-1], mac="fa:16:3e:77:77:77"))
+
+
+async def _killed(*_args):
+    raise ZeroDivisionError
 
 
 async def test_neighbours_reach_each_other_and_not_their_twins_on_another_network(lab):
@@ -272,116 +210,13 @@ async def test_a_port_gets_no_more_bandwidth_than_its_limit(lab, direction):
     limited, free = await guest(lab, port(9, limits=limits)), await guest(lab, port(10))
     sender, receiver, address = (limited, free, "10.7.0.10") if direction == "egress" else (free, limited, "10.7.0.9")
     assert sender.ping(address)
-    # Packets are of 1028 bytes. A second's worth, 100,000 bytes, and as many more, may come at once.
-    assert 180 <= receiver.receives(sender, address, packets=400) <= 250
+    # Packets are of 1028 bytes. A second's worth, 100,000 bytes, and as many more, may come at once, and then what the
+    # rate allows while this process is held up.
+    began = time.monotonic()
+    arrived = receiver.receives(sender, address, packets=400)
+    assert 180 <= arrived <= min(210 + 100 * (time.monotonic() - began), 399)
     await lab.driver.ensure_port(port(9), "host-1")
     assert receiver.receives(sender, address, packets=400) == 400
-
-
-async def test_a_guest_reaches_the_outside_through_its_router_with_the_routers_address(lab):
-    await ensure(lab, NETWORK, PUBLIC, OPEN, router())
-    made = await guest(lab, port(9))
-    assert made.ping("203.0.113.1")
-    await ensure(lab, router(enable_snat=False))
-    assert not made.ping("203.0.113.1", patience=SILENCE)
-
-
-async def test_a_floating_address_is_reached_from_outside_if_a_rule_lets_it(lab):
-    await ensure(lab, NETWORK, PUBLIC, OPEN, QUIET, router(("203.0.113.50", "10.7.0.9")))
-    made = await guest(lab, port(9, groups=(QUIET,)))
-    with closing(made.listen(22)):
-        assert not lab.outside_connects("203.0.113.50", 22, SILENCE)
-        await ensure(lab, evolve(QUIET, rules=(*QUIET.rules, SecurityGroupRule("ingress", "IPv4", "tcp", 22, 22))))
-        assert lab.outside_connects("203.0.113.50", 22)
-        await ensure(lab, router())
-        assert not lab.outside_connects("203.0.113.50", 22, SILENCE)
-
-
-async def test_a_floating_address_is_also_the_sender_and_works_from_inside(lab):
-    await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
-    made, other = await guest(lab, port(9)), await guest(lab, port(10))
-    assert lab.seen_from_outside(made) == "203.0.113.50"
-    assert lab.seen_from_outside(other) == "203.0.113.10"
-    assert other.ping("203.0.113.50")
-
-
-async def test_a_floating_address_moves_to_another_guest(lab):
-    await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
-    _, second = await guest(lab, port(9)), await guest(lab, port(10))
-    with closing(second.listen(22)):
-        assert not lab.outside_connects("203.0.113.50", 22, SILENCE)
-        await ensure(lab, router(("203.0.113.50", "10.7.0.10")))
-        assert lab.outside_connects("203.0.113.50", 22)
-
-
-async def test_a_router_joins_two_networks_and_follows_its_own_routes(lab):
-    other = evolve(TWIN, subnets=(SubnetSpec("other", "10.8.0.0/24", "10.8.0.1"),))
-    leg = RouterInterface("99999999-cccc-4000-8000-000000000000", other.id, "fa:16:3e:fe:00:03", ("10.8.0.1/24",))
-    await ensure(lab, NETWORK, other, OPEN, router(gateway=None, interfaces=(*router().interfaces, leg)))
-    first = await guest(lab, port(9))
-    second = await guest(lab, port(9, other, fixed_ips=(FixedIp("other", "10.8.0.9"),)))
-    assert first.ping("10.8.0.9")
-    second.ip("address", "add", "172.16.0.1/32", "dev", "lo")
-    await lab.driver.ensure_port(
-        port(9, other, fixed_ips=(FixedIp("other", "10.8.0.9"),), address_pairs=(("172.16.0.1", port(9, other).mac),)),
-        "host-1",
-    )
-    both = router(gateway=None, interfaces=(*router().interfaces, leg), routes=(Route("172.16.0.0/24", "10.8.0.9"),))
-    await ensure(lab, both)
-    assert first.ping("172.16.0.1")
-    await ensure(lab, evolve(both, routes=()))
-    assert not first.ping("172.16.0.1", patience=SILENCE)
-
-
-class Site(Resource):
-    """Says on which network, and to whom."""
-
-    isLeaf = True
-
-    def __init__(self, network_id: str) -> None:
-        super().__init__()
-        self.network_id = network_id
-
-    def render_GET(self, request) -> bytes:
-        return f"{self.network_id} {request.getClientAddress().host} {request.path.decode()}".encode()
-
-
-async def test_metadata_knows_the_guest_with_a_router_or_without(lab):
-    await lab.driver.serve_guest_metadata(Site)
-    await ensure(lab, NETWORK, TWIN, PUBLIC, OPEN, router())
-    routed, alone = await guest(lab, port(9)), await guest(lab, port(9, TWIN), "host-2")
-    assert await routed.get("/latest") == f"{NETWORK.id} 10.7.0.9 /latest".encode()
-    assert await alone.get("/") == f"{TWIN.id} 10.7.0.9 /".encode()
-    # A guest that knows no more than its default route.
-    routed.ip("route", "del", "169.254.169.254")
-    assert await routed.get("/2") == f"{NETWORK.id} 10.7.0.9 /2".encode()
-
-
-async def test_everything_is_there_again_after_a_reboot(lab):
-    await lab.driver.serve_guest_metadata(Site)
-    await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
-    await lab.guest(port(9))
-    await lab.guest(port(10), "host-2")
-    before = await lab.driver.inventory()
-    await lab.driver.close()
-    lab.reboot()
-    assert (await lab.driver.inventory()) == before
-    await lab.driver.serve_guest_metadata(Site)
-    made = await leasing(lab, port(9))
-    assert await made.get("/") == f"{NETWORK.id} 10.7.0.9 /".encode()
-    assert lab.outside_pings("203.0.113.50")
-
-
-async def test_a_restart_disturbs_nobody(lab):
-    await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
-    made = await guest(lab, port(9))
-    links, dnsmasq = lab.links("host-1"), lab.dnsmasq_pids()
-    await lab.driver.close()
-    lab.restart()
-    await lab.driver.inventory()
-    assert (lab.links("host-1"), lab.dnsmasq_pids()) == (links, dnsmasq)
-    assert lab.outside_pings("203.0.113.50")
-    assert (await made.lease())["ip"] == "10.7.0.9"
 
 
 async def test_a_dnsmasq_that_died_runs_again_with_the_next_call(lab):
@@ -422,23 +257,6 @@ async def test_the_last_port_takes_its_network_from_the_host(lab):
     await lab.driver.ensure_port_absent(port(9).id, "host-2")
     assert not any(lab.names.bridge(NETWORK.id) in line for line in lab.links("host-2"))
     assert (await lab.driver.observe_port(port(9).id)).hosts == ("host-1",)
-
-
-async def test_nothing_is_left_of_what_was_removed(lab):
-    await lab.driver.serve_guest_metadata(Site)
-    await ensure(lab, NETWORK, TWIN, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
-    made = await guest(lab, port(9))
-    await guest(lab, port(10), "host-2")
-    await made.get("/")
-    with pytest.raises(InUse):
-        await lab.driver.ensure_network_absent(NETWORK.id)
-    await lab.driver.ensure_router_absent(router().id)
-    for each in (port(9), port(10)):
-        await lab.driver.ensure_port_absent(each.id)
-    await lab.driver.ensure_security_group_absent(OPEN.id)
-    for network in (NETWORK, TWIN, PUBLIC):
-        await lab.driver.ensure_network_absent(network.id)
-    assert lab.nothing_left() == []
 
 
 async def test_a_plug_is_a_tap_in_the_hosts_namespace(lab):

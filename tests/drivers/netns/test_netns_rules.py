@@ -130,7 +130,7 @@ def test_connections_are_tracked_by_network():
 def test_both_ends_of_a_packet_are_marked_and_judged():
     text = ruleset(FilteredPort("tap1", 3, PORT))
     assert 'iifname vmap { "tap1" : jump from3 }' in text
-    assert "meta mark set meta mark | 0x30000" in text
+    assert "meta mark set meta mark & 0xffff | 0x30000" in text
     assert "meta mark & 0xffff vmap { 0x3 : jump egress3 }" in text
     assert "meta mark & 0xffff0000 vmap { 0x30000 : jump ingress3 }" in text
 
@@ -158,6 +158,14 @@ def test_limits_are_in_bytes_and_a_burst_is_what_exceeds_a_second():
         "egress": ["limit rate over 1000000 bytes/second drop"],
         "ingress": ["limit rate over 1000 bytes/second burst 19000 bytes drop"],
     }
+
+
+def test_limits_stay_within_what_nftables_counts():
+    assert bandwidth.rules((BandwidthLimit("egress", 2**31 - 1),))["egress"] == []
+    (slow,) = bandwidth.rules((BandwidthLimit("egress", 1, 2**31 - 1),))["egress"]
+    assert slow == f"limit rate over 125 bytes/second burst {2**32 - 1} bytes drop"
+    (fast,) = bandwidth.rules((BandwidthLimit("egress", 147_000_000, 2**31 - 1),))["egress"]
+    assert fast == f"limit rate over 18375000000 bytes/second burst {2**64 // 10**9 - 18_375_000_000} bytes drop"
 
 
 @pytest.mark.parametrize("limit", [BandwidthLimit("sideways", 1), BandwidthLimit("egress", 0)])
@@ -192,6 +200,26 @@ def test_connections_end_in_the_networks_where_the_port_counts_as_a_member():
     held.ports.put("p2", Port(PortSpec("p2", "n2", MAC, security_groups=("g2",)), ("h",), 2))
     held.ports.put("p3", Port(PortSpec("p3", "n3", MAC, security_groups=("g1",)), ("h",), 3))
     assert flows.zones(held, PORT) == {1, 2}
+
+
+def test_connections_on_an_operators_bridge_are_among_the_machines_own():
+    held = records(None)
+    held.networks.put("n1", Network(NetworkSpec("n1", network_type="flat"), 5))
+    assert flows.zones(held, PORT) == {0}
+
+
+def test_only_packets_in_our_bridges_are_judged_by_their_marks():
+    group = SecurityGroupSpec("g1")
+    host = HostRules({"ccb1": 3, "br-ex": 0}, [FilteredPort("cct1", 1, PORT)], {"g1": group}, {})
+    text = rules.ruleset("cc", host)
+    judging = [line.strip() for line in text.splitlines() if "vmap" in line and "mark" in line]
+    assert judging == [
+        'iifname { "br-ex", "ccb1" } meta mark & 0xffff vmap { 0x1 : jump egress1 }',
+        'iifname . oifname { "br-ex" . "br-ex", "ccb1" . "ccb1" } '
+        "meta mark & 0xffff0000 vmap { 0x10000 : jump ingress1 }",
+    ]
+    assert "meta mark set meta mark & 0xffff | 0x10000" in text, "whatever mark it came with"
+    assert '"ccb1" ct zone set 3' in text and '"br-ex" ct zone' not in text
 
 
 def test_connections_are_forgotten_in_both_directions():

@@ -6,8 +6,10 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from cloudctl.drivers.errors import DriverError, NoCapacity
-from cloudctl.drivers.netns.hosts import Turns
+from cloudctl.drivers.netns.hosts import Host, Turns
+from cloudctl.drivers.netns.names import Names
 from cloudctl.drivers.netns.records import INDEX_LIMIT, Network, free_index, records
+from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import NetworkSpec
 
 
@@ -77,6 +79,33 @@ def test_whoever_is_answered_may_ask_again_at_once(work):
     assert ended(*again, other) == [True, False]
     work.turns[2].callback(None)
     assert other.called
+
+
+# -- a host
+
+
+class Kernel:
+    """It takes no rules."""
+
+    async def links(self, _namespace):
+        return {}
+
+    async def batch(self, _namespace, lines):
+        assert not lines
+
+    async def rules(self, _namespace, _text):
+        raise ProgramFailed("nft", 1, "ip saddr 192.0.2.7 of another project")
+
+
+async def nothing():
+    pass
+
+
+async def test_rules_that_are_not_taken_are_told_to_nobody():
+    host = Host("one", "", Kernel(), Names("cc"), records(None), {"one": None}, {}, nothing)
+    with pytest.raises(DriverError, match="host one") as caught:
+        await host.ensure()
+    assert "192.0.2.7" not in str(caught.value)
 
 
 # -- records

@@ -181,3 +181,12 @@ def test_names_are_such_that_qemu_takes_them() -> None:
     odd = slots.volume("a/b:c%d")
     assert odd.replace("-", "").isalnum() and odd != slots.volume("a/b:c%e")
     assert len(slots.node(slots.volume(ID))) < 32
+
+
+@pytest.mark.parametrize("given", ["a\0b", "x" * 2048])
+def test_what_no_kernel_can_be_told_is_unfit(given: str) -> None:
+    with pytest.raises(Unfit, match="os_command_line"):
+        command.kernel_arguments(CONFIG, evolve(IMAGE, properties={"os_command_line": given}))
+    assert (
+        command.kernel_arguments(CONFIG, evolve(IMAGE, properties={"os_command_line": "-quiet, a=b"})) == "-quiet, a=b"
+    )

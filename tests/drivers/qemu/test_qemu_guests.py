@@ -48,7 +48,7 @@ async def test_a_killed_guest_has_crashed_and_is_told_of(tmp_path: Path, runtime
     began = time.monotonic()
     os.kill(pid(driver), signal.SIGKILL)
     assert await soon(lambda: told) == [ID]
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
     assert await power(driver) is Power.CRASHED
     await driver.ensure_running(ID)
     assert await power(driver) is Power.RUNNING
@@ -403,6 +403,10 @@ async def test_a_full_disk_is_no_capacity_and_leaves_nothing(
     with pytest.raises(NoCapacity):
         await driver.ensure_suspended(ID)
     assert await power(driver) is Power.RUNNING
+    left = os.statvfs(small_disk)
+    (small_disk / "rest").write_bytes(bytes(left.f_bavail * left.f_bsize))
+    with pytest.raises(NoCapacity):
+        await driver.ensure_stopped(ID)
     await driver.close()
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from attrs import evolve
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, Unusable
+from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qemu import console, disks, host, hypervisor, processes
 from cloudctl.drivers.qemu.hypervisor import Config, create
 from cloudctl.drivers.qemu.records import Record, Records
@@ -150,6 +152,18 @@ def test_sockets_have_room_in_their_address_and_differ_between_drivers(tmp_path:
     assert one.qmp != two.qmp
 
 
+@pytest.mark.parametrize("age", [0.0, 100.0])
+def test_half_an_image_whose_maker_was_killed_is_swept_in_time(tmp_path: Path, age: float) -> None:
+    made = disks.Disks(Programs(None, Clock()), None, tmp_path, keep_seconds=50.0)
+    half = tmp_path / "image.qcow2.new"
+    half.touch()
+    os.utime(half, (time.time() - age,) * 2)
+    made.sweep(["image"])
+    assert half.exists(), "somebody may be at it"
+    made.sweep([])
+    assert half.exists() == (age == 0)
+
+
 # -- the rest
 
 
@@ -186,6 +200,7 @@ def test_it_refuses_to_work_without_root_or_a_directory(tmp_path: Path, monkeypa
         (config, evolve(resources, state_dir=None), 0, "needs a state directory"),
         (config, resources, 1000, "must run as root"),
         (evolve(config, runtime_dir=Path("/proc/cloudctl")), resources, 0, "cannot be made"),
+        (evolve(config, runtime_dir=Path("/proc/" + "x" * 90)), resources, 0, "shorter one"),
     ]
     for options, given, user, words in checks:
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)

@@ -803,7 +803,7 @@ def upgrade() -> None:
         batch_op.create_index("ix_network_tags_tag", ["tag", "resource_id"], unique=False)
 
     op.create_table(
-        "networks",
+        "qos_policies",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
         sa.Column("description", sa.String(length=255), nullable=False),
@@ -811,31 +811,15 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("shared", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.Column("external", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("is_default", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
-        sa.Column("mtu", sa.Integer(), nullable=False),
-        sa.Column("availability_zone_hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("network_type", sa.String(length=16), nullable=False),
-        sa.Column("physical_network", sa.String(length=64), nullable=True),
-        sa.Column("segmentation_id", sa.Integer(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_networks")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_qos_policies")),
     )
-    with op.batch_alter_table("networks", schema=None) as batch_op:
+    with op.batch_alter_table("qos_policies", schema=None) as batch_op:
+        batch_op.create_index("ix_qos_policies_project", ["project_id", "id"], unique=False)
         batch_op.create_index(
-            "ix_networks_everybodys",
-            ["id"],
-            unique=False,
-            sqlite_where=sa.text("shared IS 1 OR external IS 1"),
-            postgresql_where=sa.text("shared IS true OR external IS true"),
-        )
-        batch_op.create_index("ix_networks_project", ["project_id", "id"], unique=False)
-        batch_op.create_index(
-            "uq_networks_default",
-            ["is_default"],
+            "uq_qos_policies_default",
+            ["project_id"],
             unique=True,
             sqlite_where=sa.text("is_default IS 1"),
             postgresql_where=sa.text("is_default IS true"),
@@ -1157,37 +1141,58 @@ def upgrade() -> None:
         batch_op.create_index("ix_volume_types_order", ["created_at", "id"], unique=False)
 
     op.create_table(
-        "ports",
+        "networks",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
         sa.Column("description", sa.String(length=255), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("updated_at", sa.DateTime(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("network_id", sa.String(length=64), nullable=False),
-        sa.Column("network_project_id", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
-        sa.Column("mac_address", sa.String(length=17), nullable=False),
-        sa.Column("device_id", sa.String(length=255), nullable=False),
-        sa.Column("device_owner", sa.String(length=255), nullable=False),
+        sa.Column("shared", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("external", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("is_default", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
-        sa.Column("allowed_address_pairs", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("host", sa.String(length=255), nullable=False),
-        sa.Column("profile", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("vif_type", sa.String(length=64), nullable=False),
-        sa.Column("vif_details", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("realised", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_ports_network_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ports")),
-        sa.UniqueConstraint("network_id", "mac_address", name="uq_ports_mac_address"),
+        sa.Column("mtu", sa.Integer(), nullable=False),
+        sa.Column("availability_zone_hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("network_type", sa.String(length=16), nullable=False),
+        sa.Column("physical_network", sa.String(length=64), nullable=True),
+        sa.Column("segmentation_id", sa.Integer(), nullable=True),
+        sa.Column("qos_policy_id", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(["qos_policy_id"], ["qos_policies.id"], name=op.f("fk_networks_qos_policy_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_networks")),
     )
-    with op.batch_alter_table("ports", schema=None) as batch_op:
-        batch_op.create_index("ix_ports_device", ["device_id", "created_at", "id"], unique=False)
-        batch_op.create_index("ix_ports_network_project", ["network_project_id", "id"], unique=False)
-        batch_op.create_index("ix_ports_project", ["project_id", "id"], unique=False)
+    with op.batch_alter_table("networks", schema=None) as batch_op:
+        batch_op.create_index(
+            "ix_networks_everybodys",
+            ["id"],
+            unique=False,
+            sqlite_where=sa.text("shared IS 1 OR external IS 1"),
+            postgresql_where=sa.text("shared IS true OR external IS true"),
+        )
+        batch_op.create_index("ix_networks_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_networks_qos_policy_id"), ["qos_policy_id"], unique=False)
+        batch_op.create_index(
+            "uq_networks_default",
+            ["is_default"],
+            unique=True,
+            sqlite_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
+        )
 
+    op.create_table(
+        "qos_bandwidth_limits",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("policy_id", sa.String(length=64), nullable=False),
+        sa.Column("direction", sa.String(length=8), nullable=False),
+        sa.Column("max_kbps", sa.Integer(), nullable=False),
+        sa.Column("max_burst_kbps", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["policy_id"], ["qos_policies.id"], name=op.f("fk_qos_bandwidth_limits_policy_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_qos_bandwidth_limits")),
+        sa.UniqueConstraint("policy_id", "direction", name="uq_qos_bandwidth_limits_direction"),
+    )
     op.create_table(
         "security_group_rules",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -1217,32 +1222,6 @@ def upgrade() -> None:
     with op.batch_alter_table("security_group_rules", schema=None) as batch_op:
         batch_op.create_index("ix_security_group_rules_project", ["project_id", "id"], unique=False)
         batch_op.create_index(batch_op.f("ix_security_group_rules_remote_group_id"), ["remote_group_id"], unique=False)
-
-    op.create_table(
-        "subnets",
-        sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("project_id", sa.String(length=64), nullable=False),
-        sa.Column("description", sa.String(length=255), nullable=False),
-        sa.Column("created_at", sa.DateTime(), nullable=False),
-        sa.Column("updated_at", sa.DateTime(), nullable=False),
-        sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("network_id", sa.String(length=64), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("ip_version", sa.Integer(), nullable=False),
-        sa.Column("cidr", sa.String(length=64), nullable=False),
-        sa.Column("gateway_ip", sa.String(length=64), nullable=True),
-        sa.Column("enable_dhcp", sa.Boolean(), server_default=sa.true(), nullable=False),
-        sa.Column("allocation_pools", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("dns_nameservers", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("host_routes", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
-        sa.Column("ipv6_ra_mode", sa.String(length=32), nullable=True),
-        sa.Column("ipv6_address_mode", sa.String(length=32), nullable=True),
-        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_subnets_network_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnets")),
-    )
-    with op.batch_alter_table("subnets", schema=None) as batch_op:
-        batch_op.create_index("ix_subnets_network", ["network_id", "created_at", "id"], unique=False)
-        batch_op.create_index("ix_subnets_project", ["project_id", "id"], unique=False)
 
     op.create_table(
         "volume_default_types",
@@ -1309,90 +1288,66 @@ def upgrade() -> None:
         batch_op.create_index("ix_volumes_type", ["volume_type_id"], unique=False)
 
     op.create_table(
-        "floating_ips",
+        "ports",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
         sa.Column("description", sa.String(length=255), nullable=False),
         sa.Column("created_at", sa.DateTime(), nullable=False),
         sa.Column("updated_at", sa.DateTime(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("network_project_id", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("floating_network_id", sa.String(length=64), nullable=False),
-        sa.Column("floating_ip_address", sa.String(length=64), nullable=False),
-        sa.Column("floating_port_id", sa.String(length=64), nullable=False),
-        sa.Column("port_id", sa.String(length=64), nullable=True),
-        sa.Column("fixed_ip_address", sa.String(length=64), nullable=True),
-        sa.Column("router_id", sa.String(length=64), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["floating_network_id"], ["networks.id"], name=op.f("fk_floating_ips_floating_network_id")
-        ),
-        sa.ForeignKeyConstraint(["floating_port_id"], ["ports.id"], name=op.f("fk_floating_ips_floating_port_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_floating_ips")),
-        sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id", name="uq_floating_ips_fixed"),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("mac_address", sa.String(length=17), nullable=False),
+        sa.Column("device_id", sa.String(length=255), nullable=False),
+        sa.Column("device_owner", sa.String(length=255), nullable=False),
+        sa.Column("port_security_enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("allowed_address_pairs", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("host", sa.String(length=255), nullable=False),
+        sa.Column("profile", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("vif_type", sa.String(length=64), nullable=False),
+        sa.Column("vif_details", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("realised", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("qos_policy_id", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_ports_network_id")),
+        sa.ForeignKeyConstraint(["qos_policy_id"], ["qos_policies.id"], name=op.f("fk_ports_qos_policy_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ports")),
+        sa.UniqueConstraint("network_id", "mac_address", name="uq_ports_mac_address"),
     )
-    with op.batch_alter_table("floating_ips", schema=None) as batch_op:
-        batch_op.create_index("ix_floating_ips_address", ["floating_ip_address"], unique=False)
-        batch_op.create_index(batch_op.f("ix_floating_ips_floating_network_id"), ["floating_network_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_floating_ips_floating_port_id"), ["floating_port_id"], unique=False)
-        batch_op.create_index("ix_floating_ips_project", ["project_id", "id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_floating_ips_router_id"), ["router_id"], unique=False)
+    with op.batch_alter_table("ports", schema=None) as batch_op:
+        batch_op.create_index("ix_ports_device", ["device_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_ports_network_project", ["network_project_id", "id"], unique=False)
+        batch_op.create_index("ix_ports_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_ports_qos_policy_id"), ["qos_policy_id"], unique=False)
 
     op.create_table(
-        "ip_allocations",
-        sa.Column("subnet_id", sa.String(length=64), nullable=False),
-        sa.Column("address", sa.String(length=39), nullable=False),
-        sa.Column("ip_address", sa.String(length=64), nullable=False),
-        sa.Column("port_id", sa.String(length=64), nullable=False),
+        "subnets",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("network_id", sa.String(length=64), nullable=False),
-        sa.Column("position", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_ip_allocations_port_id")),
-        sa.ForeignKeyConstraint(["subnet_id"], ["subnets.id"], name=op.f("fk_ip_allocations_subnet_id")),
-        sa.PrimaryKeyConstraint("subnet_id", "address", name=op.f("pk_ip_allocations")),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("ip_version", sa.Integer(), nullable=False),
+        sa.Column("cidr", sa.String(length=64), nullable=False),
+        sa.Column("gateway_ip", sa.String(length=64), nullable=True),
+        sa.Column("enable_dhcp", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("allocation_pools", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("dns_nameservers", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("host_routes", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("ipv6_ra_mode", sa.String(length=32), nullable=True),
+        sa.Column("ipv6_address_mode", sa.String(length=32), nullable=True),
+        sa.ForeignKeyConstraint(["network_id"], ["networks.id"], name=op.f("fk_subnets_network_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnets")),
     )
-    with op.batch_alter_table("ip_allocations", schema=None) as batch_op:
-        batch_op.create_index("ix_ip_allocations_ip_address", ["ip_address"], unique=False)
-        batch_op.create_index("ix_ip_allocations_port", ["port_id", "position"], unique=False)
+    with op.batch_alter_table("subnets", schema=None) as batch_op:
+        batch_op.create_index("ix_subnets_network", ["network_id", "created_at", "id"], unique=False)
+        batch_op.create_index("ix_subnets_project", ["project_id", "id"], unique=False)
 
-    op.create_table(
-        "port_security_groups",
-        sa.Column("port_id", sa.String(length=64), nullable=False),
-        sa.Column("security_group_id", sa.String(length=64), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["port_id"], ["ports.id"], name=op.f("fk_port_security_groups_port_id"), ondelete="CASCADE"
-        ),
-        sa.ForeignKeyConstraint(
-            ["security_group_id"], ["security_groups.id"], name=op.f("fk_port_security_groups_security_group_id")
-        ),
-        sa.PrimaryKeyConstraint("port_id", "security_group_id", name=op.f("pk_port_security_groups")),
-    )
-    with op.batch_alter_table("port_security_groups", schema=None) as batch_op:
-        batch_op.create_index("ix_port_security_groups_group", ["security_group_id", "port_id"], unique=False)
-
-    op.create_table(
-        "router_ports",
-        sa.Column("port_id", sa.String(length=64), nullable=False),
-        sa.Column("router_id", sa.String(length=64), nullable=False),
-        sa.Column("network_id", sa.String(length=64), nullable=False),
-        sa.Column("is_gateway", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_router_ports_port_id")),
-        sa.ForeignKeyConstraint(["router_id"], ["routers.id"], name=op.f("fk_router_ports_router_id")),
-        sa.PrimaryKeyConstraint("port_id", name=op.f("pk_router_ports")),
-    )
-    with op.batch_alter_table("router_ports", schema=None) as batch_op:
-        batch_op.create_index("ix_router_ports_network", ["network_id", "is_gateway"], unique=False)
-        batch_op.create_index("ix_router_ports_router", ["router_id", "is_gateway"], unique=False)
-
-    op.create_table(
-        "subnet_free_ranges",
-        sa.Column("subnet_id", sa.String(length=64), nullable=False),
-        sa.Column("pool", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("first", sa.String(length=39), nullable=False),
-        sa.Column("last", sa.String(length=39), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["subnet_id"], ["subnets.id"], name=op.f("fk_subnet_free_ranges_subnet_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("subnet_id", "pool", "first", name=op.f("pk_subnet_free_ranges")),
-    )
     op.create_table(
         "volume_attachments",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -1441,24 +1396,96 @@ def upgrade() -> None:
         batch_op.create_index("ix_volume_snapshots_project_name", ["project_id", "name"], unique=False)
         batch_op.create_index("ix_volume_snapshots_volume", ["volume_id", "created_at"], unique=False)
 
+    op.create_table(
+        "floating_ips",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("floating_network_id", sa.String(length=64), nullable=False),
+        sa.Column("floating_ip_address", sa.String(length=64), nullable=False),
+        sa.Column("floating_port_id", sa.String(length=64), nullable=False),
+        sa.Column("port_id", sa.String(length=64), nullable=True),
+        sa.Column("fixed_ip_address", sa.String(length=64), nullable=True),
+        sa.Column("router_id", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["floating_network_id"], ["networks.id"], name=op.f("fk_floating_ips_floating_network_id")
+        ),
+        sa.ForeignKeyConstraint(["floating_port_id"], ["ports.id"], name=op.f("fk_floating_ips_floating_port_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_floating_ips")),
+        sa.UniqueConstraint("port_id", "fixed_ip_address", "floating_network_id", name="uq_floating_ips_fixed"),
+    )
+    with op.batch_alter_table("floating_ips", schema=None) as batch_op:
+        batch_op.create_index("ix_floating_ips_address", ["floating_ip_address"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_floating_network_id"), ["floating_network_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_floating_port_id"), ["floating_port_id"], unique=False)
+        batch_op.create_index("ix_floating_ips_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_floating_ips_router_id"), ["router_id"], unique=False)
+
+    op.create_table(
+        "ip_allocations",
+        sa.Column("subnet_id", sa.String(length=64), nullable=False),
+        sa.Column("address", sa.String(length=39), nullable=False),
+        sa.Column("ip_address", sa.String(length=64), nullable=False),
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_ip_allocations_port_id")),
+        sa.ForeignKeyConstraint(["subnet_id"], ["subnets.id"], name=op.f("fk_ip_allocations_subnet_id")),
+        sa.PrimaryKeyConstraint("subnet_id", "address", name=op.f("pk_ip_allocations")),
+    )
+    with op.batch_alter_table("ip_allocations", schema=None) as batch_op:
+        batch_op.create_index("ix_ip_allocations_ip_address", ["ip_address", "network_id"], unique=False)
+        batch_op.create_index("ix_ip_allocations_port", ["port_id", "position"], unique=False)
+
+    op.create_table(
+        "port_security_groups",
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("security_group_id", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["port_id"], ["ports.id"], name=op.f("fk_port_security_groups_port_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["security_group_id"], ["security_groups.id"], name=op.f("fk_port_security_groups_security_group_id")
+        ),
+        sa.PrimaryKeyConstraint("port_id", "security_group_id", name=op.f("pk_port_security_groups")),
+    )
+    with op.batch_alter_table("port_security_groups", schema=None) as batch_op:
+        batch_op.create_index("ix_port_security_groups_group", ["security_group_id", "port_id"], unique=False)
+
+    op.create_table(
+        "router_ports",
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("router_id", sa.String(length=64), nullable=False),
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("is_gateway", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_router_ports_port_id")),
+        sa.ForeignKeyConstraint(["router_id"], ["routers.id"], name=op.f("fk_router_ports_router_id")),
+        sa.PrimaryKeyConstraint("port_id", name=op.f("pk_router_ports")),
+    )
+    with op.batch_alter_table("router_ports", schema=None) as batch_op:
+        batch_op.create_index("ix_router_ports_network", ["network_id", "is_gateway"], unique=False)
+        batch_op.create_index("ix_router_ports_router", ["router_id", "is_gateway"], unique=False)
+
+    op.create_table(
+        "subnet_free_ranges",
+        sa.Column("subnet_id", sa.String(length=64), nullable=False),
+        sa.Column("pool", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("first", sa.String(length=39), nullable=False),
+        sa.Column("last", sa.String(length=39), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["subnet_id"], ["subnets.id"], name=op.f("fk_subnet_free_ranges_subnet_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("subnet_id", "pool", "first", name=op.f("pk_subnet_free_ranges")),
+    )
     # ### end Alembic commands ###
 
 
 def downgrade() -> None:
     # ### commands auto generated by Alembic - please adjust! ###
-    with op.batch_alter_table("volume_snapshots", schema=None) as batch_op:
-        batch_op.drop_index("ix_volume_snapshots_volume")
-        batch_op.drop_index("ix_volume_snapshots_project_name")
-        batch_op.drop_index("ix_volume_snapshots_project")
-        batch_op.drop_index("ix_volume_snapshots_order")
-
-    op.drop_table("volume_snapshots")
-    with op.batch_alter_table("volume_attachments", schema=None) as batch_op:
-        batch_op.drop_index("ix_volume_attachments_server")
-        batch_op.drop_index("ix_volume_attachments_project")
-        batch_op.drop_index("ix_volume_attachments_order")
-
-    op.drop_table("volume_attachments")
     op.drop_table("subnet_free_ranges")
     with op.batch_alter_table("router_ports", schema=None) as batch_op:
         batch_op.drop_index("ix_router_ports_router")
@@ -1482,6 +1509,31 @@ def downgrade() -> None:
         batch_op.drop_index("ix_floating_ips_address")
 
     op.drop_table("floating_ips")
+    with op.batch_alter_table("volume_snapshots", schema=None) as batch_op:
+        batch_op.drop_index("ix_volume_snapshots_volume")
+        batch_op.drop_index("ix_volume_snapshots_project_name")
+        batch_op.drop_index("ix_volume_snapshots_project")
+        batch_op.drop_index("ix_volume_snapshots_order")
+
+    op.drop_table("volume_snapshots")
+    with op.batch_alter_table("volume_attachments", schema=None) as batch_op:
+        batch_op.drop_index("ix_volume_attachments_server")
+        batch_op.drop_index("ix_volume_attachments_project")
+        batch_op.drop_index("ix_volume_attachments_order")
+
+    op.drop_table("volume_attachments")
+    with op.batch_alter_table("subnets", schema=None) as batch_op:
+        batch_op.drop_index("ix_subnets_project")
+        batch_op.drop_index("ix_subnets_network")
+
+    op.drop_table("subnets")
+    with op.batch_alter_table("ports", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_ports_qos_policy_id"))
+        batch_op.drop_index("ix_ports_project")
+        batch_op.drop_index("ix_ports_network_project")
+        batch_op.drop_index("ix_ports_device")
+
+    op.drop_table("ports")
     with op.batch_alter_table("volumes", schema=None) as batch_op:
         batch_op.drop_index("ix_volumes_type")
         batch_op.drop_index("ix_volumes_project_name")
@@ -1494,22 +1546,27 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_volume_default_types_volume_type_id"))
 
     op.drop_table("volume_default_types")
-    with op.batch_alter_table("subnets", schema=None) as batch_op:
-        batch_op.drop_index("ix_subnets_project")
-        batch_op.drop_index("ix_subnets_network")
-
-    op.drop_table("subnets")
     with op.batch_alter_table("security_group_rules", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_security_group_rules_remote_group_id"))
         batch_op.drop_index("ix_security_group_rules_project")
 
     op.drop_table("security_group_rules")
-    with op.batch_alter_table("ports", schema=None) as batch_op:
-        batch_op.drop_index("ix_ports_project")
-        batch_op.drop_index("ix_ports_network_project")
-        batch_op.drop_index("ix_ports_device")
+    op.drop_table("qos_bandwidth_limits")
+    with op.batch_alter_table("networks", schema=None) as batch_op:
+        batch_op.drop_index(
+            "uq_networks_default",
+            sqlite_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
+        )
+        batch_op.drop_index(batch_op.f("ix_networks_qos_policy_id"))
+        batch_op.drop_index("ix_networks_project")
+        batch_op.drop_index(
+            "ix_networks_everybodys",
+            sqlite_where=sa.text("shared IS 1 OR external IS 1"),
+            postgresql_where=sa.text("shared IS true OR external IS true"),
+        )
 
-    op.drop_table("ports")
+    op.drop_table("networks")
     with op.batch_alter_table("volume_types", schema=None) as batch_op:
         batch_op.drop_index("ix_volume_types_order")
 
@@ -1597,20 +1654,15 @@ def downgrade() -> None:
     op.drop_table("routers")
     op.drop_table("quota_locks")
     op.drop_table("quota_limits")
-    with op.batch_alter_table("networks", schema=None) as batch_op:
+    with op.batch_alter_table("qos_policies", schema=None) as batch_op:
         batch_op.drop_index(
-            "uq_networks_default",
+            "uq_qos_policies_default",
             sqlite_where=sa.text("is_default IS 1"),
             postgresql_where=sa.text("is_default IS true"),
         )
-        batch_op.drop_index("ix_networks_project")
-        batch_op.drop_index(
-            "ix_networks_everybodys",
-            sqlite_where=sa.text("shared IS 1 OR external IS 1"),
-            postgresql_where=sa.text("shared IS true OR external IS true"),
-        )
+        batch_op.drop_index("ix_qos_policies_project")
 
-    op.drop_table("networks")
+    op.drop_table("qos_policies")
     with op.batch_alter_table("network_tags", schema=None) as batch_op:
         batch_op.drop_index("ix_network_tags_tag")
 

@@ -1,0 +1,53 @@
+"""Programs that drivers start: how they end, whatever they do."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from twisted.internet.task import Clock
+
+from cloudctl.drivers import programs
+from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.programs import ProgramFailed, Programs, ProgramTimedOut
+
+
+@pytest.fixture
+def shell(monkeypatch) -> Programs:
+    """May run a shell, too."""
+    from twisted.internet import reactor
+
+    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash"})
+    return Programs(reactor, reactor)
+
+
+async def test_a_program_gets_its_input_and_its_output_is_told(shell):
+    assert await shell.change("sh", "-c", "cat; echo end", stdin=b"begin\n") == b"begin\nend\n"
+
+
+async def test_a_program_that_fails_says_why(shell):
+    with pytest.raises(ProgramFailed, match="it hurts") as caught:
+        await shell.read("sh", "-c", "echo it hurts >&2; exit 3")
+    assert caught.value.code == 3
+
+
+@pytest.mark.parametrize("script", ["exec sleep 20", "sleep 20 & exec sleep 20", "sleep 20 & exit 0"])
+async def test_a_program_has_its_time_whoever_holds_its_pipes(shell, script):
+    began = time.monotonic()
+    with pytest.raises(ProgramTimedOut):
+        await shell.read("sh", "-c", script, timeout=0.2)
+    assert time.monotonic() - began < 10.0
+
+
+async def test_a_program_that_cannot_be_started_now_may_be_later():
+    class Full:
+        def spawnProcess(self, *_args, **_kwargs):
+            raise OSError(11, "Resource temporarily unavailable")
+
+    with pytest.raises(Unreachable, match="temporarily"):
+        await Programs(Full(), Clock()).read("ip", "link")
+
+
+async def test_no_other_program_can_be_run():
+    with pytest.raises(ValueError, match="may not run"):
+        await Programs(None, Clock()).change("sh", "-c", "true")
