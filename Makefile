@@ -7,13 +7,15 @@ BIN := $(VENV)/bin
 STATE ?= state
 # More words for the command that a target runs: make run ARGS="--help"
 ARGS ?=
-# Test processes at once: one more than the cores that CI has, since live tests mostly wait.
-JOBS ?= 3
-# Threads, timers, sockets and processes live here, so these are run on a second reactor too.
-ASYNCIO_TESTS ?= $(wildcard tests/db tests/tasks tests/rest tests/drivers tests/live tests/test_*.py)
-# Of these, what takes long there and asks nothing of the reactor that the others do not.
-ASYNCIO_LEFT_OUT := --ignore=tests/tasks/test_task_crash.py --ignore=tests/drivers/qemu --ignore=tests/drivers/netns \
-	--ignore=tests/live/test_host.py --deselect=tests/live/test_stock_clients.py::test_the_openstack_command
+# Test processes at once.
+JOBS ?= 2
+# Threads, timers, sockets and processes live here, so these are run on a second reactor too. The others have a Clock.
+ASYNCIO_TESTS ?= $(wildcard tests/db tests/drivers tests/live tests/tasks/test_task_live.py \
+	tests/tasks/test_task_kill.py tests/test_*.py)
+# Of these, what takes long there and asks nothing of the reactor that the rest does not.
+ASYNCIO_LEFT_OUT := --ignore=tests/drivers/qemu --ignore=tests/drivers/netns --ignore=tests/live/test_host.py \
+	--deselect=tests/live/test_stock_clients.py::test_the_openstack_command \
+	--deselect=tests/live/test_kill.py::test_of_two_processes_one_is_killed_and_the_other_takes_over
 
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed

@@ -138,7 +138,11 @@ def write(file: Path, data: bytes) -> None:
     beside = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(data)
+        with beside.open("wb") as opened:
+            opened.write(data)
+            opened.flush()
+            # A power cut after the rename must not leave an empty file. It is short, so this takes no thread.
+            os.fsync(opened.fileno())
         beside.chmod(0o644)
         beside.replace(file)
     except OSError as error:

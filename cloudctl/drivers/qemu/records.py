@@ -167,6 +167,9 @@ class Records:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "wb") as opened:
                 opened.write(orjson.dumps(_converter.unstructure(record)))
+                opened.flush()
+                # A power cut after the rename must not leave an empty file. It is short, so this takes no thread.
+                os.fsync(descriptor)
             beside.replace(file)
 
     def remove(self, id: str) -> None:
