@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.live.host import Host, a_host, build_image, lacking
 
 STARTED = "guest: started"
+LIMIT = 120.0  # seconds for what must come
 
 
 def since(began: float) -> float:
@@ -34,7 +35,10 @@ def since(began: float) -> float:
 
 
 def wait(test: Callable[[], Any]) -> None:
+    end = time.monotonic() + LIMIT
     while not test():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {LIMIT} s")
         time.sleep(0.005)
 
 
@@ -122,7 +126,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     if reason := lacking():
-        sys.exit(f"no real host here: {reason}")
+        print(f"no real host here: {reason}")
+        return
     seen: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="cc") as name:
         directory = Path(name)
