@@ -18,6 +18,8 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublish
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from tests.needed import POSTGRESQL, need
+
 
 @implementer(ILogObserver)
 class LoggedFailures:
@@ -73,11 +75,7 @@ def reactor() -> Any:
 def postgresql_url() -> Iterator[str]:
     """The URL of an empty database that is dropped afterwards."""
     server = os.environ.get("CLOUDCTL_TEST_POSTGRESQL", "")
-    if not server:
-        reason = "CLOUDCTL_TEST_POSTGRESQL is not set"
-        if os.environ.get("CLOUDCTL_REQUIRE_POSTGRESQL") == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    need(None if server else "CLOUDCTL_TEST_POSTGRESQL is not set", POSTGRESQL)
     name = f"cloudctl_{uuid4().hex}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as conn:

@@ -6,7 +6,6 @@ lies outside are network namespaces, so nothing of the machine's own is touched.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,17 +14,14 @@ import pytest
 
 from tests.live import host as hosts
 from tests.live.host import Host, a_host, build_image, until
+from tests.needed import HOST, need
 
 SECRET = "these bytes must come back"
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    reason = hosts.lacking()
-    if reason is not None:
-        if os.environ.get("CLOUDCTL_REQUIRE_HOST") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need(hosts.lacking(), HOST)
     image = build_image(tmp_path_factory.mktemp("image"))
     with a_host(tmp_path_factory.mktemp("host"), image, killing=True) as made:
         yield made

@@ -96,7 +96,7 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
         if name not in await plugged(monitor):
             drop(gone)
             return
-    except BaseException:
+    except Exception:  # also CancelledError: nobody waits for the event any more
         drop(gone)
         raise
     try:

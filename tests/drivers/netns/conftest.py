@@ -12,16 +12,13 @@ import pytest
 import pytest_twisted
 
 from tests.drivers.netns.lab import Lab, dnsmasq_pids, lacking, left_over, make_driver, run, runtime_dir
+from tests.needed import HOST, need
 
 
 @pytest.fixture
 def prefix() -> Iterator[str]:
     """Of the names of everything that the test makes."""
-    reason = lacking()
-    if reason is not None:
-        if os.environ.get("CLOUDCTL_REQUIRE_HOST") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need(lacking(), HOST)
     prefix = reserved()
     yield prefix
     for pid in dnsmasq_pids(prefix):

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.specs import ImageSource
+from tests.needed import HOST, need
 
 MIB, GIB = 1 << 20, 1 << 30
 IMAGE = "9d2f4c11-0000-4000-8000-0000000000ff"
@@ -29,10 +28,7 @@ def demand(*programs: str, root: bool = False) -> None:
         reason = str(error)
     if root and os.geteuid() != 0:
         reason = "mounting a file system needs root"
-    if reason is not None:
-        if os.environ.get("CLOUDCTL_REQUIRE_HOST") == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    need(reason, HOST)
 
 
 def run(*command: object, check: bool = True) -> str:

@@ -14,6 +14,7 @@ from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qemu import processes
 from tests.live import guest_image
+from tests.needed import HOST, need
 
 
 def lacking() -> str | None:
@@ -27,24 +28,17 @@ def lacking() -> str | None:
     return None
 
 
-def need(reason: str | None) -> None:
-    if reason is not None:
-        if os.environ.get("CLOUDCTL_REQUIRE_HOST") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
 @pytest.fixture
 def image(runtime_dir: Path) -> Path:
     """The directory of the guest image."""
-    need(guest_image.lacking())
+    need(guest_image.lacking(), HOST)
     return guest_image.ensure()
 
 
 @pytest.fixture
 def runtime_dir() -> Iterator[Path]:
     """For sockets and process ids of guests. Whatever still runs at the end is killed."""
-    need(lacking())
+    need(lacking(), HOST)
     directory = Path(tempfile.mkdtemp(prefix="cc-"))
     yield directory
     for pid_file in directory.glob("*.pid"):
