@@ -15,7 +15,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, volumes
 
 ATTACH_VOLUME, DETACH_VOLUME = "compute.server.attach_volume", "compute.server.detach_volume"
@@ -26,14 +26,22 @@ ATTACH_INTERFACE, DETACH_INTERFACE = "compute.server.attach_interface", "compute
 
 
 def attach_volume(
-    conn: Connection, call: Call, server_id: str, volume_id: str, options: ComputeOptions, **wishes: Any
+    conn: Connection,
+    caller: Caller,
+    server_id: str,
+    volume_id: str,
+    options: ComputeOptions,
+    *,
+    knows_multiattach: bool,
+    **wishes: Any,
 ) -> Row[Any]:
     """Reserve the volume and submit the work; the row of `block_devices`.
 
-    `wishes`: `device_name`, `tag`, `delete_on_termination`. Raises NotFound, Invalid, Conflict, Forbidden.
+    `wishes`: `device_name`, `tag`, `delete_on_termination`. Unless the client `knows_multiattach`, no volume is shared.
+    Raises NotFound, Invalid, Conflict, Forbidden.
     """
-    server = power.placed(servers.allowed(conn, call, server_id, "attach_volume", lock=True))
-    volume = volumes.visible(conn, call, volume_id)
+    server = power.placed(servers.allowed(conn, caller, server_id, "attach_volume", lock=True))
+    volume = volumes.visible(conn, caller, volume_id)
     present = block_devices.of_server(conn, server.id)
     device = Device(VOLUME, VOLUME, volume.id, **wishes)
     device = _named(device, present)
@@ -43,19 +51,19 @@ def attach_volume(
         raise Forbidden(f"The maximum allowed number of disk devices ({options.max_volumes}) was exceeded.")
     if not options.cross_az_attach and volume.availability_zone != server.zone:
         raise Invalid(OTHER_ZONE)
-    if volume.multiattach and call.version < (2, 60) and volume.status == "in-use":
+    if volume.multiattach and not knows_multiattach and volume.status == "in-use":
         raise Invalid("Multiattach volumes are only supported starting with compute API version 2.60.")
     if volume.status not in ("available", "downloading") and not (volume.multiattach and volume.status == "in-use"):
         raise Invalid(
             f"Invalid volume: volume '{volume.id}' status must be 'available'. Currently in '{volume.status}'"
         )
     attachment_id = attachments.reserve(
-        conn, volume.id, server.id, project_id=None, now=call.now, device=device.device_name
+        conn, volume.id, server.id, project_id=None, now=caller.now, device=device.device_name
     )
     device_id = block_devices.add(
-        conn, server.id, len(present), device, volume.id, call.now, attachment_id=attachment_id
+        conn, server.id, len(present), device, volume.id, caller.now, attachment_id=attachment_id
     )
-    power.submit(conn, call, server, ATTACH_VOLUME, {"device_id": device_id})
+    power.submit(conn, caller, server, ATTACH_VOLUME, {"device_id": device_id})
     found = block_devices.find(conn, server.id, volume.id)
     assert found is not None, "it was added just now"
     return found
@@ -68,9 +76,9 @@ def _named(device: Device, present: Any) -> Device:
     return device if device.device_name else evolve(device, device_name=block_devices.next_name(taken))
 
 
-def attached(conn: Connection, call: Call, server_id: str, volume_id: str) -> tuple[Row[Any], Row[Any]]:
+def attached(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> tuple[Row[Any], Row[Any]]:
     """The server and its row of the volume. Raises NotFound."""
-    server = servers.visible(conn, call, server_id)
+    server = servers.visible(conn, caller, server_id)
     device = block_devices.find(conn, server.id, volume_id)
     if device is None:
         raise not_attached(server.id, volume_id)
@@ -81,19 +89,19 @@ def not_attached(server_id: str, volume_id: str) -> NotFound:
     return NotFound(f"Instance {server_id} is not attached to volume {volume_id[:64]}")
 
 
-def detach_volume(conn: Connection, call: Call, server_id: str, volume_id: str) -> None:
+def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> None:
     """Raises NotFound, Invalid, Conflict."""
-    server = servers.allowed(conn, call, server_id, "detach_volume", lock=True)
-    _, device = attached(conn, call, server_id, volume_id)
+    server = servers.allowed(conn, caller, server_id, "detach_volume", lock=True)
+    _, device = attached(conn, caller, server_id, volume_id)
     if device.boot_index == 0:
         raise Invalid("Cannot detach a root device volume")
-    attachments.begin_detach(conn, device.attachment_id or "", call.now)
-    power.submit(conn, call, server, DETACH_VOLUME, {"device_id": device.id})
+    attachments.begin_detach(conn, device.attachment_id or "", caller.now)
+    power.submit(conn, caller, server, DETACH_VOLUME, {"device_id": device.id})
 
 
-def keep_or_drop(conn: Connection, call: Call, server_id: str, volume_id: str, drop: bool) -> None:
+def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:
     """Whether the volume ends with the server. Raises NotFound."""
-    _, device = attached(conn, call, server_id, volume_id)
+    _, device = attached(conn, caller, server_id, volume_id)
     block_devices.change(conn, device.id, delete_on_termination=drop)
 
 
@@ -108,26 +116,26 @@ class Interface:
     port: Any
 
 
-def attach_interface(conn: Connection, call: Call, server_id: str, wish: NetworkWish | None) -> Interface:
+def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NetworkWish | None) -> Interface:
     """`wish` None: the only network that the project can use. Raises NotFound, Invalid, Conflict, OverQuota."""
-    server = power.placed(servers.allowed(conn, call, server_id, "attach_interface", lock=True))
-    (checked,) = networking.chosen(conn, call, "auto" if wish is None else _findable(conn, call, wish))
+    server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
+    (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
     port_id = networking.add(conn, server, checked, networking.next_position(conn, server.id), db.now(conn), None)
     ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), db.now(conn))
-    power.submit(conn, call, server, ATTACH_INTERFACE, {"port_id": port_id})
-    return interface(conn, call, server_id, port_id)
+    power.submit(conn, caller, server, ATTACH_INTERFACE, {"port_id": port_id})
+    return interface(conn, caller, server_id, port_id)
 
 
-def _findable(conn: Connection, call: Call, wish: NetworkWish) -> list[NetworkWish]:
+def _findable(conn: Connection, caller: Caller, wish: NetworkWish) -> list[NetworkWish]:
     """Here a port that is not there is a 404."""
     if wish.port_id and ports.find(conn, wish.port_id) is None:
         raise NotFound(f"Port id {wish.port_id} could not be found.")
     return [wish]
 
 
-def interface(conn: Connection, call: Call, server_id: str, port_id: str) -> Interface:
+def interface(conn: Connection, caller: Caller, server_id: str, port_id: str) -> Interface:
     """Raises NotFound."""
-    server = servers.visible(conn, call, server_id)
+    server = servers.visible(conn, caller, server_id)
     row = networking.find(conn, server.id, port_id)
     port = None if row is None else ports.find(conn, port_id)
     if port is None:
@@ -135,15 +143,15 @@ def interface(conn: Connection, call: Call, server_id: str, port_id: str) -> Int
     return Interface(row, port)
 
 
-def interfaces(conn: Connection, call: Call, server_id: str) -> list[Interface]:
+def interfaces(conn: Connection, caller: Caller, server_id: str) -> list[Interface]:
     """In the order of the guest. Raises NotFound."""
-    server = servers.visible(conn, call, server_id)
+    server = servers.visible(conn, caller, server_id)
     found = {port.id: port for port in ports.of_device(conn, server.id)}
     return [Interface(row, found[row.port_id]) for row in networking.of_server(conn, server.id) if row.port_id in found]
 
 
-def detach_interface(conn: Connection, call: Call, server_id: str, port_id: str) -> None:
+def detach_interface(conn: Connection, caller: Caller, server_id: str, port_id: str) -> None:
     """Raises NotFound, Conflict."""
-    server = servers.allowed(conn, call, server_id, "detach_interface", lock=True)
-    interface(conn, call, server_id, port_id)
-    power.submit(conn, call, server, DETACH_INTERFACE, {"port_id": port_id})
+    server = servers.allowed(conn, caller, server_id, "detach_interface", lock=True)
+    interface(conn, caller, server_id, port_id)
+    power.submit(conn, caller, server, DETACH_INTERFACE, {"port_id": port_id})

@@ -27,7 +27,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.network import security_groups
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
 
 BOOT, BOOT_WITH_VOLUMES = "compute.server.boot", "compute.server.boot_with_volumes"
@@ -99,44 +99,44 @@ class _Plan:
 
 
 def create(
-    conn: Connection, call: Call, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection, caller: Caller, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
 ) -> Created:
     """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
-    plan = _plan(conn, call, wanted, options, volume_options)
+    plan = _plan(conn, caller, wanted, options, volume_options)
     number = quotas.take_servers(
-        conn, call.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
+        conn, caller.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
     )
     if wanted.metadata:
-        quotas.check_metadata(conn, call.project_id, len(wanted.metadata))
+        quotas.check_metadata(conn, caller.project_id, len(wanted.metadata))
     if plan.group_id is not None:
-        groups.join(conn, call, plan.group_id, number)
-    made = [_insert(conn, call, wanted, plan, index) for index in range(number)]
+        groups.join(conn, caller, plan.group_id, number)
+    made = [_insert(conn, caller, wanted, plan, index) for index in range(number)]
     for server in made:
-        _equip(conn, call, server, plan, options, volume_options)
+        _equip(conn, caller, server, plan, options, volume_options)
     groups_told = tuple(wanted.security_groups) or ("default",)
     return Created(made[0].id, made[0].name, plan.reservation_id, plan.admin_password, groups_told)
 
 
 def _plan(
-    conn: Connection, call: Call, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection, caller: Caller, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
 ) -> _Plan:
     if wanted.least > wanted.most:
         raise Invalid("min_count must be <= max_count")
     if wanted.most > 1:
         _refuse_for_many(wanted)
-    place = asked_place(conn, call, wanted.zone, wanted.host, wanted.node)
-    flavor = wanted_flavor(conn, call, wanted.flavor_id)
+    place = asked_place(conn, caller, wanted.zone, wanted.host, wanted.node)
+    flavor = wanted_flavor(conn, caller, wanted.flavor_id)
     disks = arrange(wanted.devices, wanted.image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
-    _check_image(conn, call, disks.image_id, flavor)
-    public_key = own_public_key(conn, call, wanted.key_name)
-    interfaces = networking.chosen(conn, call, wanted.networks)
+    _check_image(conn, caller, disks.image_id, flavor)
+    public_key = own_public_key(conn, caller, wanted.key_name)
+    interfaces = networking.chosen(conn, caller, wanted.networks)
     return _Plan(
         flavor=flavor,
-        place=volume_zone(conn, call, place, disks.volumes, options, volume_options),
+        place=volume_zone(conn, caller, place, disks.volumes, options, volume_options),
         disks=disks,
         interfaces=interfaces,
         public_key=public_key,
-        group_ids=_security_groups(conn, call, wanted.security_groups),
+        group_ids=_security_groups(conn, caller, wanted.security_groups),
         group_id=_group(wanted.hints),
         admin_password=wanted.admin_password or password(),
         reservation_id="r-" + "".join(secrets.choice(RESERVATION_LETTERS) for _ in range(8)),
@@ -160,10 +160,10 @@ def _refuse_for_many(wanted: NewServer) -> None:
         raise Invalid("Unable to launch multiple instances with a single configured port ID.")
 
 
-def wanted_flavor(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+def wanted_flavor(conn: Connection, caller: Caller, flavor_id: str) -> Row[Any]:
     """The flavor that a body names. Raises Invalid for one that the caller cannot use."""
     try:
-        flavor = flavors.visible(conn, call, flavor_id)
+        flavor = flavors.visible(conn, caller, flavor_id)
     except NotFound as error:
         raise Invalid(error.message) from None
     if flavor.disabled:
@@ -171,15 +171,15 @@ def wanted_flavor(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
     return flavor
 
 
-def _check_image(conn: Connection, call: Call, image_id: str, flavor: Row[Any]) -> None:
+def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Row[Any]) -> None:
     if not image_id:
         return
     try:
-        image = images.visible(conn, call, image_id)
+        image = images.visible(conn, caller, image_id)
     except NotFound:
         raise Invalid("Can not find requested image") from None
     check_fit(image, flavor.memory_mib, flavor.disk_gib)
-    if not flavor.disk_gib and not call.may("compute:servers:create:zero_disk_flavor"):
+    if not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
 
 
@@ -199,22 +199,22 @@ def check_size(image: Any, memory_mib: int, disk_gib: int) -> None:
         raise Invalid("Flavor's disk is too small for requested image.")
 
 
-def own_public_key(conn: Connection, call: Call, key_name: str | None) -> str | None:
+def own_public_key(conn: Connection, caller: Caller, key_name: str | None) -> str | None:
     """Of the caller's key pair of this name. Raises Invalid if there is none."""
     if not key_name:
         return None
-    row = keypairs.find(conn, call.user_id, key_name)
+    row = keypairs.find(conn, caller.user_id, key_name)
     if row is None:
         raise Invalid("Invalid key_name provided.")
     return str(row.public_key)
 
 
-def _security_groups(conn: Connection, call: Call, names: Sequence[str]) -> tuple[str, ...] | None:
+def _security_groups(conn: Connection, caller: Caller, names: Sequence[str]) -> tuple[str, ...] | None:
     """Their ids; None: the default one, which the network service makes where it is missing."""
     if not names or list(names) == ["default"]:
         return None
     try:
-        return tuple(security_groups.resolve(conn, call.project_id, list(names)))
+        return tuple(security_groups.resolve(conn, caller.project_id, list(names)))
     except (NotFound, Conflict) as error:
         raise Invalid(error.message) from None
 
@@ -234,7 +234,7 @@ class _Made:
     zone: str | None
 
 
-def _insert(conn: Connection, call: Call, wanted: NewServer, plan: _Plan, index: int) -> _Made:
+def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, index: int) -> _Made:
     server_id = new_id()
     name = f"{wanted.name}-{index + 1}" if wanted.most > 1 else wanted.name
     own_hostname = wanted.hostname or hostname(name, server_id, dots=wanted.dots_in_hostname)
@@ -242,8 +242,8 @@ def _insert(conn: Connection, call: Call, wanted: NewServer, plan: _Plan, index:
         _new,
         {
             "id": server_id,
-            "project_id": call.project_id,
-            "user_id": call.user_id,
+            "project_id": caller.project_id,
+            "user_id": caller.user_id,
             "name": name,
             "description": wanted.description,
             "hostname": own_hostname,
@@ -281,30 +281,30 @@ def _insert(conn: Connection, call: Call, wanted: NewServer, plan: _Plan, index:
             "security_groups": list(wanted.security_groups) or ["default"],
             "reservation_id": plan.reservation_id,
             "launch_index": index,
-            "created_at": call.now,
-            "updated_at": call.now,
+            "created_at": caller.now,
+            "updated_at": caller.now,
         },
     )
-    return _Made(server_id, name, call.project_id, plan.place.zone)
+    return _Made(server_id, name, caller.project_id, plan.place.zone)
 
 
 def _equip(
-    conn: Connection, call: Call, server: _Made, plan: _Plan, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection, caller: Caller, server: _Made, plan: _Plan, options: ComputeOptions, volume_options: VolumeOptions
 ) -> None:
     """The server's ports and volumes, and the task that boots it."""
     now = db.now(conn)
     for position, wish in enumerate(plan.interfaces):
         networking.add(conn, server, wish, position, now, plan.group_ids)
-    add_volumes(conn, call, server, plan.disks, options, volume_options)
+    add_volumes(conn, caller, server, plan.disks, options, volume_options)
     tasks.submit(
         conn,
         BOOT_WITH_VOLUMES if plan.disks.volumes else BOOT,
         server.id,
         resource_type=servers.RESOURCE,
         now=now,
-        request_id=call.request_id,
-        user_id=call.user_id,
-        project_id=call.project_id,
+        request_id=caller.request_id,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
         deadline=options.build_timeout,
     )
 

@@ -12,7 +12,7 @@ from cloudctl.compute import block_devices, migrations, networking, servers
 from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
 from cloudctl.db.columns import utc
 from cloudctl.placement import claims
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import queue
 from cloudctl.volume import attachments, volumes
 
@@ -20,15 +20,15 @@ DELETE = "compute.server.delete"
 PURGE = "compute.server.purge"
 
 
-def delete(conn: Connection, call: Call, server_id: str) -> None:
+def delete(conn: Connection, caller: Caller, server_id: str) -> None:
     """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked)."""
-    row = servers.visible(conn, call, server_id, lock=True)
-    check(ACTIONS["delete"], row, over_lock=call.may(servers.OVER_LOCK))
+    row = servers.visible(conn, caller, server_id, lock=True)
+    check(ACTIONS["delete"], row, over_lock=caller.may(servers.OVER_LOCK))
     # A delete that an operator must look at (held) does not keep the next one from being tried.
     if row.task_state == DELETING and queue.has_open(conn, servers.RESOURCE, row.id, [DELETE]):
         return
     now = db.now(conn)
-    servers.move(conn, row.id, call.now, {}, task_state=DELETING)
+    servers.move(conn, row.id, caller.now, {}, task_state=DELETING)
     tasks.cancel_open(conn, servers.RESOURCE, row.id, now, keep=(DELETE,))
     tasks.submit(
         conn,
@@ -36,8 +36,8 @@ def delete(conn: Connection, call: Call, server_id: str) -> None:
         row.id,
         resource_type=servers.RESOURCE,
         now=now,
-        request_id=call.request_id,
-        user_id=call.user_id,
+        request_id=caller.request_id,
+        user_id=caller.user_id,
         project_id=row.project_id,
         deadline=3600.0,
     )

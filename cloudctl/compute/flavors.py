@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from cloudctl.compute.tables import flavor_access, flavors
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 
 # The rule of those who see private flavors without access.
@@ -58,9 +58,9 @@ def unknown(flavor_id: str) -> NotFound:
     return NotFound(f"Flavor {flavor_id[:255]} could not be found.")
 
 
-def seen_by(call: Call) -> ColumnElement[bool]:
+def seen_by(caller: Caller) -> ColumnElement[bool]:
     """Public ones and those that the project was granted."""
-    granted = select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == call.project_id)
+    granted = select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == caller.project_id)
     return or_(flavors.c.is_public, flavors.c.id.in_(granted))
 
 
@@ -80,13 +80,13 @@ def get(conn: Connection, flavor_id: str) -> Row[Any]:
     return row
 
 
-def visible(conn: Connection, call: Call, flavor_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, flavor_id: str) -> Row[Any]:
     """Raises NotFound, also for a private flavor that the project may not use."""
     row = get(conn, flavor_id)
-    if row.is_public or call.may(MANAGE):
+    if row.is_public or caller.may(MANAGE):
         return row
     granted = select(flavor_access.c.flavor_id).where(
-        flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == call.project_id
+        flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == caller.project_id
     )
     if conn.execute(granted).first() is None:
         raise unknown(flavor_id)

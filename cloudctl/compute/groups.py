@@ -17,65 +17,65 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement.wishes import GroupWish
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 
 def unknown(group_id: str) -> NotFound:
     return NotFound(f"Instance group {group_id[:255]} could not be found.")
 
 
-def visible(conn: Connection, call: Call, group_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, group_id: str) -> Row[Any]:
     """Raises NotFound."""
     row = conn.execute(select(server_groups).where(server_groups.c.id == group_id)).first()
-    if row is None or (row.project_id != call.project_id and not call.may(ALL_PROJECTS)):
+    if row is None or (row.project_id != caller.project_id and not caller.may(ALL_PROJECTS)):
         raise unknown(group_id)
     return row
 
 
-def page(conn: Connection, call: Call, everyone: bool, limit: int, offset: int) -> list[Row[Any]]:
+def page(conn: Connection, caller: Caller, everyone: bool, limit: int, offset: int) -> list[Row[Any]]:
     """The groups of the project, or of everyone, the oldest first."""
     query = select(server_groups).order_by(server_groups.c.number).limit(limit).offset(offset)
     if not everyone:
-        query = query.where(server_groups.c.project_id == call.project_id)
+        query = query.where(server_groups.c.project_id == caller.project_id)
     return list(conn.execute(query))
 
 
-def create(conn: Connection, call: Call, name: str, policy: str, rules: dict[str, int]) -> Row[Any]:
+def create(conn: Connection, caller: Caller, name: str, policy: str, rules: dict[str, int]) -> Row[Any]:
     """Raises OverQuota."""
-    quota.take(conn, quotas.QUOTAS, call.project_id, {"server_groups": 1})
+    quota.take(conn, quotas.QUOTAS, caller.project_id, {"server_groups": 1})
     group_id = new_id()
     conn.execute(
         insert(server_groups).values(
             id=group_id,
-            project_id=call.project_id,
-            user_id=call.user_id,
+            project_id=caller.project_id,
+            user_id=caller.user_id,
             name=name,
             policy=policy,
             rules=rules,
-            created_at=call.now,
+            created_at=caller.now,
         )
     )
-    return visible(conn, call, group_id)
+    return visible(conn, caller, group_id)
 
 
-def remove(conn: Connection, call: Call, group_id: str) -> None:
+def remove(conn: Connection, caller: Caller, group_id: str) -> None:
     """Its servers stay, and are in no group. Raises NotFound."""
-    visible(conn, call, group_id)
+    visible(conn, caller, group_id)
     conn.execute(update(servers).where(servers.c.group_id == group_id).values(group_id=None))
     conn.execute(delete(server_groups).where(server_groups.c.id == group_id))
 
 
-def join(conn: Connection, call: Call, group_id: str, more: int) -> str:
+def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
     """Make sure that `more` servers may be made in the group; its id. Raises Invalid, OverQuota."""
     row = conn.execute(
         select(server_groups)
-        .where(server_groups.c.id == group_id, server_groups.c.project_id == call.project_id)
+        .where(server_groups.c.id == group_id, server_groups.c.project_id == caller.project_id)
         .with_for_update()
     ).first()
     if row is None:
         raise Invalid(unknown(group_id).message)
     present = select(servers.c.id).where(servers.c.group_id == group_id, servers.c.deleted_at.is_(None))
-    quotas.take_member(conn, call.project_id, len(conn.execute(present).all()), more)
+    quotas.take_member(conn, caller.project_id, len(conn.execute(present).all()), more)
     return group_id
 
 

@@ -9,30 +9,30 @@ from sqlalchemy import Connection
 
 from cloudctl.compute import servers
 from cloudctl.errors import Forbidden
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 OWNER, ADMIN = "owner", "admin"
 UNLOCK_ANY = "compute:servers:unlock:any"
 
 
-def lock(conn: Connection, call: Call, server_id: str, reason: str | None) -> None:
+def lock(conn: Connection, caller: Caller, server_id: str, reason: str | None) -> None:
     """A second lock by the owner changes nothing. Raises NotFound."""
-    row = servers.visible(conn, call, server_id, lock=True)
-    own = row.project_id == call.project_id and not call.may(servers.OVER_LOCK)
+    row = servers.visible(conn, caller, server_id, lock=True)
+    own = row.project_id == caller.project_id and not caller.may(servers.OVER_LOCK)
     if row.locked_by and own:
         return
-    servers.move(conn, row.id, call.now, {}, locked_by=OWNER if own else ADMIN, locked_reason=reason)
+    servers.move(conn, row.id, caller.now, {}, locked_by=OWNER if own else ADMIN, locked_reason=reason)
 
 
-def unlock(conn: Connection, call: Call, server_id: str) -> None:
+def unlock(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Forbidden for an administrator's lock."""
-    row = servers.visible(conn, call, server_id, lock=True)
-    if row.locked_by == ADMIN and not call.may(UNLOCK_ANY):
+    row = servers.visible(conn, caller, server_id, lock=True)
+    if row.locked_by == ADMIN and not caller.may(UNLOCK_ANY):
         raise Forbidden(f"Policy doesn't allow {UNLOCK_ANY} to be performed.")
-    servers.move(conn, row.id, call.now, {}, locked_by=None, locked_reason=None)
+    servers.move(conn, row.id, caller.now, {}, locked_by=None, locked_reason=None)
 
 
-def reset_state(conn: Connection, call: Call, server_id: str, vm_state: str) -> None:
+def reset_state(conn: Connection, caller: Caller, server_id: str, vm_state: str) -> None:
     """The server is what the administrator says, and nothing is being done to it. Raises NotFound."""
-    row = servers.visible(conn, call, server_id, lock=True)
-    servers.move(conn, row.id, call.now, {}, vm_state=vm_state, task_state=None)
+    row = servers.visible(conn, caller, server_id, lock=True)
+    servers.move(conn, row.id, caller.now, {}, vm_state=vm_state, task_state=None)

@@ -17,7 +17,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from cloudctl.network import ipam, networks, ports
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 AMBIGUOUS = (
     "Multiple possible networks found, use a Network ID to be more specific. More than one possible network found. "
@@ -47,7 +47,7 @@ class NetworkWish:
 Automatic = Literal["auto", "none", "any"]
 
 
-def chosen(conn: Connection, call: Call, wanted: Sequence[NetworkWish] | Automatic) -> list[NetworkWish]:
+def chosen(conn: Connection, caller: Caller, wanted: Sequence[NetworkWish] | Automatic) -> list[NetworkWish]:
     """The interfaces that a server gets, each one checked.
 
     "none": no interface. "auto": the only network that the project can use; that there is none is Invalid. "any": the
@@ -56,7 +56,7 @@ def chosen(conn: Connection, call: Call, wanted: Sequence[NetworkWish] | Automat
     if wanted == "none":
         return []
     if isinstance(wanted, str):
-        only = _only_network(conn, call, must=wanted == "auto")
+        only = _only_network(conn, caller, must=wanted == "auto")
         wanted = [] if only is None else [NetworkWish(network_id=only)]
     named = [wish.port_id for wish in wanted if wish.port_id]
     if len(set(named)) < len(named):
@@ -65,14 +65,14 @@ def chosen(conn: Connection, call: Call, wanted: Sequence[NetworkWish] | Automat
         if wish.port_id and wish.fixed_ip:
             raise Invalid(f"Specified fixed address '{wish.fixed_ip}' with port '{wish.port_id}': a port has its own.")
         if wish.port_id:
-            check_port(conn, call, wish.port_id)
+            check_port(conn, caller, wish.port_id)
         elif wish.network_id:
-            check_network(conn, call, wish.network_id)
+            check_network(conn, caller, wish.network_id)
     return list(wanted)
 
 
-def _only_network(conn: Connection, call: Call, must: bool) -> str | None:
-    usable = networks.usable(conn, call)
+def _only_network(conn: Connection, caller: Caller, must: bool) -> str | None:
+    usable = networks.usable(conn, caller)
     with_subnets = networks.subnets_of(conn, [row.id for row in usable])
     usable = [row for row in usable if row.id in with_subnets] or usable
     if len(usable) > 1:
@@ -84,23 +84,23 @@ def _only_network(conn: Connection, call: Call, must: bool) -> str | None:
     return None
 
 
-def check_network(conn: Connection, call: Call, network_id: str) -> Row[Any]:
+def check_network(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
     """Raises Invalid, Forbidden for an external network."""
     try:
-        row = networks.visible(conn, call, network_id)
+        row = networks.visible(conn, caller, network_id)
     except NotFound:
         raise Invalid(f"Network {network_id} could not be found.") from None
-    if row.external and not row.shared and not call.may("compute:servers:create:external_network"):
+    if row.external and not row.shared and not caller.may("compute:servers:create:external_network"):
         raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
     if not networks.subnets_of(conn, [row.id]):
         raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
     return row
 
 
-def check_port(conn: Connection, call: Call, port_id: str) -> Row[Any]:
+def check_port(conn: Connection, caller: Caller, port_id: str) -> Row[Any]:
     """A port that a server can be given. Raises Invalid, Conflict."""
     try:
-        row = ports.visible(conn, call, port_id)
+        row = ports.visible(conn, caller, port_id)
     except NotFound:
         raise Invalid(f"Port {port_id} could not be found.") from None
     if row.device_id:

@@ -20,7 +20,7 @@ from cloudctl.placement import hosts
 from cloudctl.placement.hosts import Promises
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 FORCE = "compute:servers:create:forced_host"
 REQUEST = "compute:servers:create:requested_host"
@@ -37,25 +37,25 @@ class Place:
     requested: str | None = None
 
 
-def asked_place(conn: Connection, call: Call, zone: str | None, host: str | None, node: str | None) -> Place:
+def asked_place(conn: Connection, caller: Caller, zone: str | None, host: str | None, node: str | None) -> Place:
     """Raises Invalid, Forbidden."""
     if zone and ":" in zone:
         if host or node:
             raise Invalid("A host is given twice: in availability_zone and on its own.")
-        return _forced(conn, call, zone)
+        return _forced(conn, caller, zone)
     if zone and not hosts.zones(conn).get(zone):
         raise Invalid(NO_ZONE)
-    return Place(zone or None, zone or None, requested=_requested(conn, call, host, node))
+    return Place(zone or None, zone or None, requested=_requested(conn, caller, host, node))
 
 
-def _forced(conn: Connection, call: Call, text: str) -> Place:
+def _forced(conn: Connection, caller: Caller, text: str) -> Place:
     """`zone:host`, `zone:host:node` or `zone::node`."""
     zone, _, rest = text.partition(":")
     host, _, node = rest.partition(":")
     name = host or node
     if not name or (host and node and host != node):
         raise Invalid("Unable to parse availability_zone: it is zone, zone:host or zone:host:node.")
-    if not call.may(FORCE):
+    if not caller.may(FORCE):
         raise Forbidden(f"Policy doesn't allow {FORCE} to be performed.")
     found = hosts.named(conn, name)
     if found is None:
@@ -64,10 +64,10 @@ def _forced(conn: Connection, call: Call, text: str) -> Place:
     return Place(found.zone, zone if zone == found.zone else None, forced=name)
 
 
-def _requested(conn: Connection, call: Call, host: str | None, node: str | None) -> str | None:
+def _requested(conn: Connection, caller: Caller, host: str | None, node: str | None) -> str | None:
     if not host and not node:
         return None
-    if not call.may(REQUEST):
+    if not caller.may(REQUEST):
         raise Forbidden(f"Policy doesn't allow {REQUEST} to be performed.")
     for name in (host, node):
         if name and hosts.named(conn, name) is None:

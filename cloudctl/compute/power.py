@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 from cloudctl import db, tasks
 from cloudctl.compute import servers
 from cloudctl.errors import Conflict
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 START, STOP, REBOOT = "compute.server.start", "compute.server.stop", "compute.server.reboot"
 PAUSE, UNPAUSE = "compute.server.pause", "compute.server.unpause"
@@ -17,40 +17,40 @@ SUSPEND, RESUME = "compute.server.suspend", "compute.server.resume"
 DEADLINE = 900.0
 
 
-def start(conn: Connection, call: Call, server_id: str) -> None:
+def start(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "start")), START)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "start")), START)
 
 
-def stop(conn: Connection, call: Call, server_id: str) -> None:
+def stop(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "stop")), STOP)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "stop")), STOP)
 
 
-def reboot(conn: Connection, call: Call, server_id: str, hard: bool) -> None:
+def reboot(conn: Connection, caller: Caller, server_id: str, hard: bool) -> None:
     """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, call, server_id, "reboot_hard" if hard else "reboot"))
-    submit(conn, call, row, REBOOT, {"hard": hard})
+    row = placed(servers.begin(conn, caller, server_id, "reboot_hard" if hard else "reboot"))
+    submit(conn, caller, row, REBOOT, {"hard": hard})
 
 
-def pause(conn: Connection, call: Call, server_id: str) -> None:
+def pause(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "pause")), PAUSE)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "pause")), PAUSE)
 
 
-def unpause(conn: Connection, call: Call, server_id: str) -> None:
+def unpause(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "unpause")), UNPAUSE)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "unpause")), UNPAUSE)
 
 
-def suspend(conn: Connection, call: Call, server_id: str) -> None:
+def suspend(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "suspend")), SUSPEND)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "suspend")), SUSPEND)
 
 
-def resume(conn: Connection, call: Call, server_id: str) -> None:
+def resume(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, call, placed(servers.begin(conn, call, server_id, "resume")), RESUME)
+    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "resume")), RESUME)
 
 
 def placed(row: Row[Any]) -> Row[Any]:
@@ -60,7 +60,7 @@ def placed(row: Row[Any]) -> Row[Any]:
     return row
 
 
-def submit(conn: Connection, call: Call, row: Any, kind: str, args: dict[str, Any] | None = None) -> None:
+def submit(conn: Connection, caller: Caller, row: Any, kind: str, args: dict[str, Any] | None = None) -> None:
     """Work on a server, in the name of the caller."""
     tasks.submit(
         conn,
@@ -69,8 +69,8 @@ def submit(conn: Connection, call: Call, row: Any, kind: str, args: dict[str, An
         resource_type=servers.RESOURCE,
         now=db.now(conn),
         args=args,
-        request_id=call.request_id,
-        user_id=call.user_id,
+        request_id=caller.request_id,
+        user_id=caller.user_id,
         project_id=row.project_id,
         deadline=DEADLINE,
     )

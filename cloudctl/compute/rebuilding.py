@@ -14,7 +14,7 @@ from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.states import STOPPED
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 REBUILD = "compute.server.rebuild"
 
@@ -30,27 +30,27 @@ class Rebuild:
     changes: Mapping[str, Any]
 
 
-def rebuild(conn: Connection, call: Call, server_id: str, wanted: Rebuild) -> tuple[Row[Any], str]:
+def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -> tuple[Row[Any], str]:
     """The changed row and its new admin password. Raises NotFound, Conflict, Invalid, OverQuota."""
-    row = power.placed(servers.begin(conn, call, server_id, "rebuild"))
+    row = power.placed(servers.begin(conn, caller, server_id, "rebuild"))
     if not row.image_id:
         raise Invalid("Unable to rebuild with a different image for a volume-backed server.")
-    _check_image(conn, call, wanted.image_id, row)
+    _check_image(conn, caller, wanted.image_id, row)
     chosen = wanted.password or new_password()
     changes = {**wanted.changes, "image_id": wanted.image_id, "admin_password": chosen, "guest_password": None}
     if wanted.metadata is not None:
         quotas.check_metadata(conn, row.project_id, len(wanted.metadata))
         changes["metadata"] = dict(wanted.metadata)
     if wanted.key_name != "":
-        changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, call, wanted.key_name)}
-    servers.move(conn, row.id, call.now, {}, **changes)
-    power.submit(conn, call, row, REBUILD, {"stopped": row.vm_state == STOPPED})
+        changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, caller, wanted.key_name)}
+    servers.move(conn, row.id, caller.now, {}, **changes)
+    power.submit(conn, caller, row, REBUILD, {"stopped": row.vm_state == STOPPED})
     return servers.get(conn, row.id), chosen
 
 
-def _check_image(conn: Connection, call: Call, image_id: str, row: Row[Any]) -> None:
+def _check_image(conn: Connection, caller: Caller, image_id: str, row: Row[Any]) -> None:
     try:
-        image = images.visible(conn, call, image_id)
+        image = images.visible(conn, caller, image_id)
     except NotFound:
         raise Invalid("Can not find requested image") from None
     check_fit(image, row.flavor["ram"], row.flavor["disk"])

@@ -13,49 +13,49 @@ from cloudctl.compute import power, servers
 from cloudctl.compute.creation import password as new_password
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 RESCUE, UNRESCUE = "compute.server.rescue", "compute.server.unrescue"
 SET_PASSWORD = "compute.server.set_password"
 
 
-def rescue(conn: Connection, call: Call, server_id: str, password: str | None, image_id: str | None) -> str:
+def rescue(conn: Connection, caller: Caller, server_id: str, password: str | None, image_id: str | None) -> str:
     """The admin password of the rescued guest. Without `image_id` it runs from the server's own image.
 
     Raises NotFound, Conflict, Invalid.
     """
-    row = power.placed(servers.begin(conn, call, server_id, "rescue"))
+    row = power.placed(servers.begin(conn, caller, server_id, "rescue"))
     if not row.image_id:
         raise Invalid(f"Cannot rescue a volume-backed instance {row.id}")
     if image_id:
-        _check_image(conn, call, image_id)
+        _check_image(conn, caller, image_id)
     chosen = password or new_password()
-    _keep(conn, call, row, chosen)
-    power.submit(conn, call, row, RESCUE, {"image_id": image_id})
+    _keep(conn, caller, row, chosen)
+    power.submit(conn, caller, row, RESCUE, {"image_id": image_id})
     return chosen
 
 
-def _check_image(conn: Connection, call: Call, image_id: str) -> None:
+def _check_image(conn: Connection, caller: Caller, image_id: str) -> None:
     try:
-        image = images.visible(conn, call, image_id)
+        image = images.visible(conn, caller, image_id)
     except NotFound:
         raise Invalid("Can not find requested image") from None
     if image.status != images.ACTIVE:
         raise Invalid(f"Image {image_id} is not active.")
 
 
-def unrescue(conn: Connection, call: Call, server_id: str) -> None:
+def unrescue(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    power.submit(conn, call, power.placed(servers.begin(conn, call, server_id, "unrescue")), UNRESCUE)
+    power.submit(conn, caller, power.placed(servers.begin(conn, caller, server_id, "unrescue")), UNRESCUE)
 
 
-def set_password(conn: Connection, call: Call, server_id: str, password: str) -> None:
+def set_password(conn: Connection, caller: Caller, server_id: str, password: str) -> None:
     """Raises NotFound, Conflict."""
-    row = power.placed(servers.begin(conn, call, server_id, "changePassword"))
-    _keep(conn, call, row, password)
-    power.submit(conn, call, row, SET_PASSWORD)
+    row = power.placed(servers.begin(conn, caller, server_id, "changePassword"))
+    _keep(conn, caller, row, password)
+    power.submit(conn, caller, row, SET_PASSWORD)
 
 
-def _keep(conn: Connection, call: Call, row: Any, password: str) -> None:
+def _keep(conn: Connection, caller: Caller, row: Any, password: str) -> None:
     """In the server's row until the guest has it, not in the task's: those are kept for operators to read."""
-    servers.move(conn, row.id, call.now, {}, admin_password=password)
+    servers.move(conn, row.id, caller.now, {}, admin_password=password)

@@ -17,7 +17,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.network import ports
 from cloudctl.placement import hosts
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 RESIZE = "compute.server.resize"
 MIGRATE = "compute.server.migrate"
@@ -25,10 +25,10 @@ CONFIRM = "compute.server.confirm_resize"
 REVERT = "compute.server.revert_resize"
 
 
-def resize(conn: Connection, call: Call, server_id: str, flavor_id: str, disk_config: str | None) -> None:
+def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, disk_config: str | None) -> None:
     """Raises NotFound, Conflict, Invalid, OverQuota."""
-    row = _on_a_living_host(conn, servers.begin(conn, call, server_id, "resize"))
-    flavor = wanted_flavor(conn, call, flavor_id)
+    row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "resize"))
+    flavor = wanted_flavor(conn, caller, flavor_id)
     if flavor.id == row.flavor_id:
         raise Invalid("When resizing, instances must change flavor!")
     if row.image_id and not flavor.disk_gib and row.flavor["disk"]:
@@ -40,33 +40,33 @@ def resize(conn: Connection, call: Call, server_id: str, flavor_id: str, disk_co
     counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
     if disk_config is not None:
         counted["disk_config"] = disk_config
-    servers.move(conn, row.id, call.now, {}, **counted)
-    _submit(conn, call, row, RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
+    servers.move(conn, row.id, caller.now, {}, **counted)
+    _submit(conn, caller, row, RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
 
 
-def migrate(conn: Connection, call: Call, server_id: str, host: str | None) -> None:
+def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) -> None:
     """To another host, or to this one. Raises NotFound, Conflict, Invalid."""
-    row = _on_a_living_host(conn, servers.begin(conn, call, server_id, "migrate"))
+    row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "migrate"))
     if host is not None and hosts.named(conn, host) is None:
         raise Invalid(f"Compute host {host[:255]} could not be found.")
     if host == row.host:
         raise Invalid("The target host can't be the same one.")
     same = {"new_flavor_id": row.flavor_id, "new_flavor": row.flavor, "asked_host": host}
-    _submit(conn, call, row, MIGRATE, migrations.COLD, **same)
+    _submit(conn, caller, row, MIGRATE, migrations.COLD, **same)
 
 
-def confirm(conn: Connection, call: Call, server_id: str) -> None:
+def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     """The old place is given up. Raises NotFound, Conflict."""
-    row = servers.allowed(conn, call, server_id, "confirmResize", lock=True)
-    found = migrations.take(conn, row.id, call.now, migrations.CONFIRMING)
-    power.submit(conn, call, row, CONFIRM, {"migration_id": found.id})
+    row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
+    found = migrations.take(conn, row.id, caller.now, migrations.CONFIRMING)
+    power.submit(conn, caller, row, CONFIRM, {"migration_id": found.id})
 
 
-def revert(conn: Connection, call: Call, server_id: str) -> None:
+def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     """Back to the old place and flavor. Raises NotFound, Conflict."""
-    row = servers.begin(conn, call, server_id, "revertResize")
-    found = migrations.take(conn, row.id, call.now, migrations.REVERTING)
-    power.submit(conn, call, row, REVERT, {"migration_id": found.id})
+    row = servers.begin(conn, caller, server_id, "revertResize")
+    found = migrations.take(conn, row.id, caller.now, migrations.REVERTING)
+    power.submit(conn, caller, row, REVERT, {"migration_id": found.id})
 
 
 def _on_a_living_host(conn: Connection, row: Row[Any]) -> Row[Any]:
@@ -88,21 +88,21 @@ def _check_image(conn: Connection, row: Row[Any], flavor: Row[Any]) -> None:
     check_size(image, flavor.memory_mib, flavor.disk_gib)
 
 
-def _submit(conn: Connection, call: Call, row: Row[Any], kind: str, migration_kind: str, **values: Any) -> None:
+def _submit(conn: Connection, caller: Caller, row: Row[Any], kind: str, migration_kind: str, **values: Any) -> None:
     migration_id = migrations.add(
         conn,
-        call.now,
+        caller.now,
         server_id=row.id,
         kind=migration_kind,
         source_host=row.host,
         old_flavor_id=row.flavor_id,
         old_flavor=row.flavor,
         was_stopped=row.vm_state == STOPPED,
-        user_id=call.user_id,
+        user_id=caller.user_id,
         project_id=row.project_id,
         **values,
     )
-    power.submit(conn, call, row, kind, {"migration_id": migration_id})
+    power.submit(conn, caller, row, kind, {"migration_id": migration_id})
 
 
 # -- what the workflows write

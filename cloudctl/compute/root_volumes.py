@@ -16,7 +16,7 @@ from cloudctl.compute.block_devices import IMAGE, SNAPSHOT, VOLUME, Device, Disk
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, creation, volumes
 from cloudctl.volume.options import VolumeOptions
 
@@ -25,7 +25,7 @@ OTHER_ZONE = "The availability zone between the server and its attached volumes 
 
 def volume_zone(
     conn: Connection,
-    call: Call,
+    caller: Caller,
     place: Place,
     devices: Sequence[Device],
     options: ComputeOptions,
@@ -35,7 +35,7 @@ def volume_zone(
     for device in devices:
         if device.source_type != VOLUME:
             continue
-        volume = _volume(conn, call, device)
+        volume = _volume(conn, caller, device)
         if device.boot_index == 0 and not volume.bootable:
             raise Invalid(f"Block Device {volume.id} is not bootable.")
         if options.cross_az_attach:
@@ -49,16 +49,16 @@ def volume_zone(
     return place
 
 
-def _volume(conn: Connection, call: Call, device: Device) -> Any:
+def _volume(conn: Connection, caller: Caller, device: Device) -> Any:
     assert device.source_id is not None, "block_devices.arrange has seen to it"
     try:
-        return volumes.visible(conn, call, device.source_id)
+        return volumes.visible(conn, caller, device.source_id)
     except NotFound:
         raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {device.source_id}.") from None
 
 
 def add_volumes(
-    conn: Connection, call: Call, server: Any, disks: Disks, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection, caller: Caller, server: Any, disks: Disks, options: ComputeOptions, volume_options: VolumeOptions
 ) -> None:
     """Reserve or make every volume and remember it. `server`: id and zone are read. Raises Invalid, OverQuota.
 
@@ -68,16 +68,16 @@ def add_volumes(
         attachment_id = None
         try:
             if device.source_type == VOLUME:
-                volume_id = str(_volume(conn, call, device).id)
+                volume_id = str(_volume(conn, caller, device).id)
                 attachment_id = attachments.reserve(
-                    conn, volume_id, server.id, project_id=None, now=call.now, device=device.device_name
+                    conn, volume_id, server.id, project_id=None, now=caller.now, device=device.device_name
                 )
             else:
                 zone = None if options.cross_az_attach else server.zone
-                volume_id = str(creation.create(conn, call, _wish(device, zone), volume_options, submit=False).id)
+                volume_id = str(creation.create(conn, caller, _wish(device, zone), volume_options, submit=False).id)
         except (NotFound, Conflict, Invalid) as error:
             raise Invalid(error.message) from None
-        block_devices.add(conn, server.id, position, device, volume_id, call.now, attachment_id=attachment_id)
+        block_devices.add(conn, server.id, position, device, volume_id, caller.now, attachment_id=attachment_id)
 
 
 def _wish(device: Device, zone: str | None) -> creation.Wish:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from cloudctl.compute import quotas, servers
 from cloudctl.compute.creation import joined_tags, split_tags
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 MOST_TAGS = 50
 
@@ -18,73 +18,73 @@ def no_item() -> NotFound:
     return NotFound("Metadata item was not found")
 
 
-def merge(conn: Connection, call: Call, server_id: str, more: Mapping[str, str]) -> dict[str, str]:
+def merge(conn: Connection, caller: Caller, server_id: str, more: Mapping[str, str]) -> dict[str, str]:
     """Add these items; all of them. Raises NotFound, Conflict, OverQuota."""
-    row = servers.allowed(conn, call, server_id, "update metadata", lock=True)
-    return _put(conn, call, row.id, row.project_id, {**row.metadata, **more})
+    row = servers.allowed(conn, caller, server_id, "update metadata", lock=True)
+    return _put(conn, caller, row.id, row.project_id, {**row.metadata, **more})
 
 
-def replace(conn: Connection, call: Call, server_id: str, items: Mapping[str, str]) -> dict[str, str]:
+def replace(conn: Connection, caller: Caller, server_id: str, items: Mapping[str, str]) -> dict[str, str]:
     """Raises NotFound, Conflict, OverQuota."""
-    row = servers.allowed(conn, call, server_id, "update metadata", lock=True)
-    return _put(conn, call, row.id, row.project_id, dict(items))
+    row = servers.allowed(conn, caller, server_id, "update metadata", lock=True)
+    return _put(conn, caller, row.id, row.project_id, dict(items))
 
 
-def remove(conn: Connection, call: Call, server_id: str, key: str) -> None:
+def remove(conn: Connection, caller: Caller, server_id: str, key: str) -> None:
     """Raises NotFound, Conflict."""
-    row = servers.allowed(conn, call, server_id, "delete metadata", lock=True)
+    row = servers.allowed(conn, caller, server_id, "delete metadata", lock=True)
     if key not in row.metadata:
         raise no_item()
     left = {name: value for name, value in row.metadata.items() if name != key}
-    servers.move(conn, row.id, call.now, {}, metadata=left)
+    servers.move(conn, row.id, caller.now, {}, metadata=left)
 
 
-def _put(conn: Connection, call: Call, server_id: str, project_id: str, items: dict[str, str]) -> dict[str, str]:
+def _put(conn: Connection, caller: Caller, server_id: str, project_id: str, items: dict[str, str]) -> dict[str, str]:
     quotas.check_metadata(conn, project_id, len(items))
-    servers.move(conn, server_id, call.now, {}, metadata=items)
+    servers.move(conn, server_id, caller.now, {}, metadata=items)
     return items
 
 
 # -- tags
 
 
-def tags(conn: Connection, call: Call, server_id: str) -> list[str]:
+def tags(conn: Connection, caller: Caller, server_id: str) -> list[str]:
     """Raises NotFound."""
-    return split_tags(servers.visible(conn, call, server_id).tags)
+    return split_tags(servers.visible(conn, caller, server_id).tags)
 
 
-def replace_tags(conn: Connection, call: Call, server_id: str, wanted: Sequence[str]) -> list[str]:
+def replace_tags(conn: Connection, caller: Caller, server_id: str, wanted: Sequence[str]) -> list[str]:
     """Raises NotFound, Conflict."""
-    row = servers.allowed(conn, call, server_id, "update tags", lock=True)
-    servers.move(conn, row.id, call.now, {}, tags=joined_tags(wanted))
+    row = servers.allowed(conn, caller, server_id, "update tags", lock=True)
+    servers.move(conn, row.id, caller.now, {}, tags=joined_tags(wanted))
     return sorted(set(wanted))
 
 
-def add_tag(conn: Connection, call: Call, server_id: str, tag: str) -> bool:
+def add_tag(conn: Connection, caller: Caller, server_id: str, tag: str) -> bool:
     """Whether it is new. Raises NotFound, Conflict, Invalid for one too many."""
-    row = servers.allowed(conn, call, server_id, "update tag", lock=True)
+    row = servers.allowed(conn, caller, server_id, "update tag", lock=True)
     present = split_tags(row.tags)
     if tag in present:
         return False
     if len(present) >= MOST_TAGS:
         raise Invalid(f"The number of tags exceeded the per-server limit {MOST_TAGS}")
-    servers.move(conn, row.id, call.now, {}, tags=joined_tags([*present, tag]))
+    servers.move(conn, row.id, caller.now, {}, tags=joined_tags([*present, tag]))
     return True
 
 
-def remove_tag(conn: Connection, call: Call, server_id: str, tag: str) -> None:
+def remove_tag(conn: Connection, caller: Caller, server_id: str, tag: str) -> None:
     """Raises NotFound, Conflict."""
-    row = servers.allowed(conn, call, server_id, "delete tag", lock=True)
+    row = servers.allowed(conn, caller, server_id, "delete tag", lock=True)
     present = split_tags(row.tags)
     if tag not in present:
         raise no_tag(server_id, tag)
-    servers.move(conn, row.id, call.now, {}, tags=joined_tags([other for other in present if other != tag]))
+    servers.move(conn, row.id, caller.now, {}, tags=joined_tags([other for other in present if other != tag]))
 
 
-def remove_tags(conn: Connection, call: Call, server_id: str) -> None:
+def remove_tags(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    row = servers.allowed(conn, call, server_id, "delete tags", lock=True)
-    servers.move(conn, row.id, call.now, {}, tags="")
+    row = servers.allowed(conn, caller, server_id, "delete tags", lock=True)
+    servers.move(conn, row.id, caller.now, {}, tags="")
 
 
 def no_tag(server_id: str, tag: str) -> NotFound:

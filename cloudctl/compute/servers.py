@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Update, bindparam, select, update
 from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
 from cloudctl.compute.tables import servers
 from cloudctl.errors import NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 # Rules, and the task type of all work on servers.
 ALL_PROJECTS = "compute:servers:all_projects"
@@ -43,18 +43,18 @@ def get(conn: Connection, server_id: str) -> Row[Any]:
     return row
 
 
-def sees(call: Call, project_id: str) -> bool:
-    return project_id == call.project_id or call.may(ALL_PROJECTS)
+def sees(caller: Caller, project_id: str) -> bool:
+    return project_id == caller.project_id or caller.may(ALL_PROJECTS)
 
 
-def visible(conn: Connection, call: Call, server_id: str, *, deleted: bool = False, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool = False, lock: bool = False) -> Row[Any]:
     """The row, if the caller may know of it. `lock`: nobody else changes it before this transaction ends.
 
     Raises NotFound.
     """
     query = _by_id if deleted else _locked_by_id if lock else _live_by_id
     row = conn.execute(query, {"wanted": server_id[:64]}).first()
-    if row is None or not sees(call, row.project_id):
+    if row is None or not sees(caller, row.project_id):
         raise unknown(server_id)
     return row
 
@@ -82,28 +82,28 @@ def _move(expected: tuple[tuple[str, str], ...]) -> Update:
     return update(servers).where(*here)
 
 
-def begin(conn: Connection, call: Call, server_id: str, name: str) -> Row[Any]:
+def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Row[Any]:
     """Accept an action: the row as it was, its task state now the action's. Raises NotFound, Conflict."""
-    row = visible(conn, call, server_id)
+    row = visible(conn, caller, server_id)
     action = ACTIONS[name]
-    check(action, row, over_lock=call.may(OVER_LOCK))
-    accept(conn, call, row, action)
+    check(action, row, over_lock=caller.may(OVER_LOCK))
+    accept(conn, caller, row, action)
     return row
 
 
-def accept(conn: Connection, call: Call, row: Row[Any], action: Action) -> None:
+def accept(conn: Connection, caller: Caller, row: Row[Any], action: Action) -> None:
     """Compare and set: somebody else's action in between is a Conflict."""
     if action.task_state is None:
         return
     here = {"vm_state": row.vm_state, "task_state": row.task_state}
-    if not move(conn, row.id, call.now, here, task_state=action.task_state):
+    if not move(conn, row.id, caller.now, here, task_state=action.task_state):
         raise wrong_state(action, row.id, "task_state", "that is changing")
 
 
-def allowed(conn: Connection, call: Call, server_id: str, name: str, *, lock: bool = False) -> Row[Any]:
+def allowed(conn: Connection, caller: Caller, server_id: str, name: str, *, lock: bool = False) -> Row[Any]:
     """The row, if this action that sets no task state is allowed now. Raises NotFound, Conflict."""
-    row = visible(conn, call, server_id, lock=lock)
-    check(ACTIONS[name], row, over_lock=call.may(OVER_LOCK))
+    row = visible(conn, caller, server_id, lock=lock)
+    check(ACTIONS[name], row, over_lock=caller.may(OVER_LOCK))
     return row
 
 

@@ -13,7 +13,7 @@ from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images, patching, properties
 from cloudctl.image.images import NewImage
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import queue
 
 CREATE_IMAGE = "compute.server.create_image"
@@ -22,20 +22,20 @@ NOT_INHERITED = frozenset({"cache_in_nova", "bittorrent", "block_device_mapping"
 NOT_INHERITED_PREFIXES = ("img_signature", "os_glance_", "cinder_encryption_key")
 
 
-def create_image(conn: Connection, call: Call, server_id: str, name: str, metadata: Mapping[str, str]) -> str:
+def create_image(conn: Connection, caller: Caller, server_id: str, name: str, metadata: Mapping[str, str]) -> str:
     """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
-    row = power.placed(servers.begin(conn, call, server_id, "createImage"))
+    row = power.placed(servers.begin(conn, caller, server_id, "createImage"))
     if not row.image_id:
         raise Invalid(f"Instance {row.id} boots from a volume: it has no root disk to make an image of.")
     quotas.check_metadata(conn, row.project_id, len(metadata))
     for key in metadata:
         patching.check_name(key)
-    image_id = images.create(conn, _new(conn, call, row, name, metadata), call.now)
-    power.submit(conn, call, row, CREATE_IMAGE, {"image_id": image_id})
+    image_id = images.create(conn, _new(conn, caller, row, name, metadata), caller.now)
+    power.submit(conn, caller, row, CREATE_IMAGE, {"image_id": image_id})
     return image_id
 
 
-def _new(conn: Connection, call: Call, row: Any, name: str, metadata: Mapping[str, str]) -> NewImage:
+def _new(conn: Connection, caller: Caller, row: Any, name: str, metadata: Mapping[str, str]) -> NewImage:
     of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
     try:
         base: Any = images.get(conn, row.image_id)
@@ -61,12 +61,12 @@ def _new(conn: Connection, call: Call, row: Any, name: str, metadata: Mapping[st
             **inherited,
             "image_type": "snapshot",
             "instance_uuid": row.id,
-            "user_id": call.user_id,
+            "user_id": caller.user_id,
             "owner_id": row.project_id,
             "image_location": "snapshot",
             "image_state": "available",
             "base_image_ref": row.image_id,
-            "boot_roles": ",".join(sorted(call.identity.roles)),
+            "boot_roles": ",".join(sorted(caller.identity.roles)),
             **metadata,
         },
     )

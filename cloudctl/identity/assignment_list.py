@@ -13,10 +13,8 @@ from typing import Any
 from attrs import evolve, field, frozen
 from sqlalchemy import Connection, Row, exists, or_, select, tuple_
 
-from cloudctl.errors import Invalid
 from cloudctl.identity import effective
 from cloudctl.identity.tables import assignments, memberships, projects, roles
-from cloudctl.rest.call import Query
 from cloudctl.rest.listing import Condition
 
 PAGE = 500  # rows or projects read at once
@@ -54,36 +52,6 @@ class Assignment:
     source_id: str = ""
     through_group: str = field(default="", eq=False)
     prior_role: str = field(default="", eq=False)
-
-
-def wanted(query: Query) -> Wanted:
-    """Raises Invalid for filters that contradict each other."""
-    inherited_to = query.get("scope.OS-INHERIT:inherited_to")
-    found = Wanted(
-        user_id=query.get("user.id") or "",
-        group_id=query.get("group.id") or "",
-        role_id=query.get("role.id") or "",
-        project_id=query.get("scope.project.id") or "",
-        domain_id=query.get("scope.domain.id") or "",
-        system="scope.system" in query,
-        inherited=True if inherited_to == "projects" else None,
-        effective=query.flag("effective"),
-        include_subtree=query.flag("include_subtree"),
-        include_names=query.flag("include_names"),
-    )
-    wrong = {
-        "Specify a user or a group, not both.": found.user_id and found.group_id,
-        "Specify a project or a domain, not both.": found.project_id and found.domain_id,
-        "Specify the system or a project or domain, not both.": found.system and (found.project_id or found.domain_id),
-        "Effective assignments have no groups.": found.effective and found.group_id,
-        "Effective assignments on a domain are not inherited.": found.effective and found.domain_id and found.inherited,
-        "include_subtree needs scope.project.id.": found.include_subtree and not found.project_id,
-        "scope.OS-INHERIT:inherited_to is 'projects'.": inherited_to not in (None, "projects"),
-    }
-    for message, is_so in wrong.items():
-        if is_so:
-            raise Invalid(message)
-    return found
 
 
 def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[Assignment]:

@@ -2,7 +2,7 @@
 
     tables.py       what is stored
     images.py       one image: its states, who sees it, making, changing and removing it
-    listing.py      lists of images: filters, sort keys, visibility
+    listing.py      what lists of images are made of: filters, sort keys, visibility
     properties.py   custom properties and tags
     patching.py     JSON patches → the changes they ask for
     members.py      projects that an image is shared with

@@ -21,7 +21,7 @@ from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
 from cloudctl.image.tables import deleted_images, image_members, images
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 QUEUED, SAVING, UPLOADING, IMPORTING = "queued", "saving", "uploading", "importing"
 ACTIVE, DEACTIVATED = "active", "deactivated"
@@ -95,13 +95,13 @@ def owned_by(project_id: str) -> ColumnElement[bool]:
     return images.c.owner == project_id if project_id else false()
 
 
-def sees_all(call: Call) -> bool:
-    return call.may("image:images:all")
+def sees_all(caller: Caller) -> bool:
+    return caller.may("image:images:all")
 
 
-def seen_by(call: Call) -> ColumnElement[bool]:
+def seen_by(caller: Caller) -> ColumnElement[bool]:
     """Which images the caller may know by their ids."""
-    return true() if sees_all(call) else seen_in(call.project_id)
+    return true() if sees_all(caller) else seen_in(caller.project_id)
 
 
 def seen_in(project_id: str) -> ColumnElement[bool]:
@@ -121,13 +121,14 @@ _membership = select(image_members.c.status).where(
 )
 
 
-def sees(conn: Connection, call: Call, row: Row[Any]) -> bool:
+def sees(conn: Connection, caller: Caller, row: Row[Any]) -> bool:
     """`seen_by` for one row."""
-    if (call.project_id and row.owner == call.project_id) or row.visibility in (PUBLIC, COMMUNITY) or sees_all(call):
+    is_own = caller.project_id and row.owner == caller.project_id
+    if is_own or row.visibility in (PUBLIC, COMMUNITY) or sees_all(caller):
         return True
-    if row.visibility != SHARED or not call.project_id:
+    if row.visibility != SHARED or not caller.project_id:
         return False
-    mine = {"image": row.id, "member": call.project_id}
+    mine = {"image": row.id, "member": caller.project_id}
     return conn.scalar(_membership, mine) in (ACCEPTED, PENDING)
 
 
@@ -135,24 +136,24 @@ def not_found(image_id: str) -> NotFound:
     return NotFound(f"No image found with ID {image_id[:64]}")
 
 
-def visible(conn: Connection, call: Call, image_id: str, *, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Row[Any]:
     """The row of an image that the caller may see. `lock`: it will be changed. Raises NotFound."""
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
-    if row is None or not sees(conn, call, row):
+    if row is None or not sees(conn, caller, row):
         raise not_found(image_id)
     return row
 
 
-def named(conn: Connection, call: Call, name: str) -> list[Row[Any]]:
+def named(conn: Connection, caller: Caller, name: str) -> list[Row[Any]]:
     """The rows of the images with this name that the caller may see, the newest first; two at most."""
-    query = select(images).where(images.c.name == name, seen_by(call)).order_by(images.c.created_at.desc()).limit(2)
+    query = select(images).where(images.c.name == name, seen_by(caller)).order_by(images.c.created_at.desc()).limit(2)
     return list(conn.execute(query).all())
 
 
-def own(conn: Connection, call: Call, image_id: str) -> Row[Any]:
-    """The same, locked, once the Operation's rule has let the caller change it. Raises NotFound, Forbidden."""
-    row = visible(conn, call, image_id, lock=True)
-    call.require(project_id=row.owner or "")
+def own(conn: Connection, caller: Caller, image_id: str, rule: str) -> Row[Any]:
+    """The row, locked, of an image that `rule` lets the caller change. Raises NotFound, Forbidden."""
+    row = visible(conn, caller, image_id, lock=True)
+    caller.require(rule, project_id=row.owner or "")
     return row
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db.columns import new_id
@@ -24,8 +24,8 @@ from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.tables import image_tasks, images
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Limits, Listing, Page, conditions, equals, page, paging
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.listing import Listing, equals
 
 IMPORT = "image.image.import"
 GLANCE_DIRECT, WEB_DOWNLOAD = "glance-direct", "web-download"
@@ -77,10 +77,10 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
 
 
 def start(
-    conn: Connection, call: Call, image_id: str, wish: Mapping[str, Any], options: ImageOptions, at: float
+    conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, Any], options: ImageOptions, at: float
 ) -> None:
     """Import by `wish["method"]`. Raises NotFound, Forbidden, Conflict, OverQuota."""
-    image = domain.own(conn, call, image_id)
+    image = domain.own(conn, caller, image_id, "image:images:import")
     method = wish["method"]["name"]
     before = UPLOADING if method == GLANCE_DIRECT else QUEUED
     if image.status != before or image.upload_id is not None:
@@ -91,28 +91,28 @@ def start(
     if before == QUEUED:
         wanted["image_count_uploading"] = 1
     quota.take(conn, QUOTAS, image.owner or "", wanted)
-    if not domain.move(conn, image.id, before, IMPORTING, call.now):
+    if not domain.move(conn, image.id, before, IMPORTING, caller.now):
         raise Conflict(f"The image {image.id} is not {before} any more.")
     told = {"image_id": image.id, "import_req": dict(wish), "backend": [STORE]}
-    _submit(conn, call, BY_METHOD, image, told, wish["method"].get("uri"), options, at)
+    _submit(conn, caller, BY_METHOD, image, told, wish["method"].get("uri"), options, at)
 
 
 def start_task(
-    conn: Connection, call: Call, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, at: float
+    conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, at: float
 ) -> Row[Any]:
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
-    domain.create(conn, new, call.now)
+    domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
-    domain.move(conn, new.id, QUEUED, IMPORTING, call.now)
-    task_id = _submit(conn, call, BY_TASK, domain.get(conn, new.id), told, uri, options, at)
+    domain.move(conn, new.id, QUEUED, IMPORTING, caller.now)
+    task_id = _submit(conn, caller, BY_TASK, domain.get(conn, new.id), told, uri, options, at)
     return get(conn, task_id)
 
 
 def _submit(
-    conn: Connection, call: Call, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
+    conn: Connection, caller: Caller, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
     options: ImageOptions, at: float,
 ) -> str:  # fmt: skip
-    conn.execute(delete(image_tasks).where(image_tasks.c.expires_at < call.now))
+    conn.execute(delete(image_tasks).where(image_tasks.c.expires_at < caller.now))
     task_id = new_id()
     conn.execute(
         insert(image_tasks).values(
@@ -121,11 +121,11 @@ def _submit(
             status=PENDING_TASK,
             owner=image.owner,
             image_id=image.id,
-            request_id=call.request_id,
-            user_id=call.user_id,
+            request_id=caller.request_id,
+            user_id=caller.user_id,
             input=dict(told),
-            created_at=call.now,
-            updated_at=call.now,
+            created_at=caller.now,
+            updated_at=caller.now,
         )
     )
     tasks.submit(
@@ -135,8 +135,8 @@ def _submit(
         resource_type=RESOURCE,
         now=at,
         args={"task_id": task_id, "uri": uri},
-        user_id=call.user_id,
-        project_id=call.project_id,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
         deadline=options.import_deadline,
     )
     return task_id
@@ -189,7 +189,6 @@ LISTING = Listing(
     sort_keys={name: image_tasks.c[name] for name in ("created_at", "updated_at", "id", "status", "type")},
     filters={"type": equals(image_tasks.c.type), "status": equals(image_tasks.c.status)},
 )
-LIMITS = Limits(most=1000, default=25)
 
 
 def get(conn: Connection, task_id: str) -> Row[Any]:
@@ -200,16 +199,14 @@ def get(conn: Connection, task_id: str) -> Row[Any]:
     return row
 
 
-def of_image(conn: Connection, call: Call, image_id: str) -> list[Row[Any]]:
+def kept(now: datetime) -> ColumnElement[bool]:
+    """The records that have not expired."""
+    return or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= now)
+
+
+def of_image(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
     """The imports of an image of one's own, the newest first. Raises NotFound, Forbidden."""
-    image = domain.visible(conn, call, image_id)
-    call.require(project_id=image.owner or "")
-    kept = or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= call.now)
-    query = select(image_tasks).where(image_tasks.c.image_id == image.id, kept)
+    image = domain.visible(conn, caller, image_id)
+    caller.require("image:images:tasks", project_id=image.owner or "")
+    query = select(image_tasks).where(image_tasks.c.image_id == image.id, kept(caller.now))
     return list(conn.execute(query.order_by(image_tasks.c.created_at.desc(), image_tasks.c.id).limit(1000)))
-
-
-def listed(conn: Connection, call: Call) -> Page:
-    """All imports of the cloud, page by page, for administrators."""
-    kept = or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= call.now)
-    return page(conn, LISTING, paging(call, LIMITS), kept, *conditions(LISTING, call))

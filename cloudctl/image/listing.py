@@ -7,19 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, false, func, or_, select, true
+from sqlalchemy import Column, ColumnElement, and_, false, func, or_, select, true
 
 from cloudctl.errors import Invalid
 from cloudctl.image import images as domain
-from cloudctl.image.images import COMMUNITY, MEMBER_STATUSES, PRIVATE, PUBLIC, SHARED, VISIBILITIES, Image
+from cloudctl.image.images import COMMUNITY, MEMBER_STATUSES, PRIVATE, PUBLIC, SHARED, VISIBILITIES
 from cloudctl.image.tables import image_properties, image_tags, images
 from cloudctl.rest import listing
 from cloudctl.rest.body import INTEGER_MOST
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.formats import parse_time
-from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Paging
+from cloudctl.rest.listing import Condition, Filter, Listing
 
-LIMITS = Limits(most=1000, default=25)
 MOST_VALUES = 200  # of one `in:` list
 BIGGEST = 2**63 - 1
 
@@ -153,7 +152,8 @@ LISTING = Listing(
 )
 
 
-def _property(name: str, value: str) -> Condition:
+def having(name: str, value: str) -> Condition:
+    """A property of this value."""
     mine = and_(image_properties.c.image_id == images.c.id, image_properties.c.name == name)
     return select(image_properties.c.image_id).where(mine, image_properties.c.value == value).exists()
 
@@ -161,22 +161,21 @@ def _property(name: str, value: str) -> Condition:
 # -- which images a list shows
 
 
-def shown(call: Call) -> Condition:
-    """By `visibility` and `member_status`: what the caller is shown unless it names an id. Raises Invalid.
+def shown(caller: Caller, visibility: str | None, member_status: str | None) -> Condition:
+    """By these two parameters of the query: what the caller is shown unless it names an id. Raises Invalid.
 
     Without `visibility`: one's own, the public ones, and those shared with one; of community images only one's own.
     """
-    visibility = call.query.get("visibility")
     if visibility not in (None, "all", *VISIBILITIES):
         raise Invalid(f"Invalid visibility value: {visibility[:64]}.")
-    answered = call.query.get("member_status") or domain.ACCEPTED
+    answered = member_status or domain.ACCEPTED
     if answered not in ("all", *MEMBER_STATUSES):
         raise Invalid(f"Invalid status value: {answered[:64]}.")
-    if domain.sees_all(call):
+    if domain.sees_all(caller):
         return images.c.visibility == visibility if visibility in VISIBILITIES else true()
     statuses = MEMBER_STATUSES if answered == "all" else (answered,)
-    own = domain.owned_by(call.project_id)
-    shared = domain.shared_with(call.project_id, *statuses)
+    own = domain.owned_by(caller.project_id)
+    shared = domain.shared_with(caller.project_id, *statuses)
     by_visibility = {
         PUBLIC: images.c.visibility == PUBLIC,
         PRIVATE: and_(images.c.visibility == PRIVATE, own),
@@ -186,41 +185,3 @@ def shown(call: Call) -> Condition:
         None: or_(own, images.c.visibility == PUBLIC, shared),
     }
     return by_visibility[visibility]
-
-
-def conditions(call: Call) -> list[Condition]:
-    """All that the query asks for. Raises Invalid."""
-    found = [shown(call), *listing.conditions(LISTING, call)]
-    if "os_hidden" not in call.query:
-        found.append(images.c.os_hidden.is_(False))
-    known = {*FILTERS, *OTHERS}
-    found += [_property(name, call.query.get(name) or "") for name in call.query if name not in known]
-    return found
-
-
-def order(call: Call) -> tuple[tuple[str, str], ...]:
-    """`sort`, or `sort_key` and `sort_dir`, as pairs. Raises Invalid."""
-    keys, directions = call.query.all("sort_key"), call.query.all("sort_dir")
-    if "sort" in call.query:
-        if keys or directions:
-            raise Invalid("Old and new sorting syntax cannot be combined.")
-        pairs = [part.strip().partition(":") for part in (call.query.get("sort") or "").split(",")]
-        keys, directions = [key for key, _, _ in pairs], [direction or "desc" for _, _, direction in pairs]
-    if len(directions) <= 1:
-        directions = (directions or ["desc"]) * max(1, len(keys))
-    keys = keys or ["created_at"]
-    if len(keys) != len(directions):
-        raise Invalid("There must be one sort_dir, or as many as there are sort_key parameters.")
-    for direction in directions:
-        if direction not in ("asc", "desc"):
-            raise Invalid(f"Invalid sort direction: {direction[:64]}. It is asc or desc.")
-    # A key that comes again orders nothing; dropping it bounds the statement.
-    pairs_of = dict(reversed([*zip(keys, directions, strict=True)]))
-    return tuple((key, pairs_of[key]) for key in dict.fromkeys(keys))
-
-
-def page(conn: Connection, call: Call) -> tuple[list[Image], bool]:
-    """The images that the query asks for, and whether others follow. Raises Invalid."""
-    asked: Paging = listing.paging(call, LIMITS, order=order(call))
-    found = listing.page(conn, LISTING, asked, *conditions(call))
-    return domain.full(conn, found.rows), found.more

@@ -13,21 +13,21 @@ from cloudctl.errors import Conflict, Forbidden, NotFound, OverQuota
 from cloudctl.image import images as domain
 from cloudctl.image.images import MEMBER_STATUSES, PENDING, SHARED
 from cloudctl.image.tables import image_members, images
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 
-def _known(conn: Connection, call: Call, image_id: str, *, lock: bool = False) -> Row[Any]:
+def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Row[Any]:
     """The image, for those who see it and for its members whatever they answered. Raises NotFound."""
-    member = domain.shared_with(call.project_id, *MEMBER_STATUSES)
-    query = select(images).where(images.c.id == image_id, or_(domain.seen_by(call), member))
+    member = domain.shared_with(caller.project_id, *MEMBER_STATUSES)
+    query = select(images).where(images.c.id == image_id, or_(domain.seen_by(caller), member))
     row = conn.execute(query.with_for_update(of=images) if lock else query).first()
     if row is None:
         raise domain.not_found(image_id)
     return row
 
 
-def _manages(call: Call, image: Row[Any]) -> bool:
-    return domain.sees_all(call) or (bool(image.owner) and image.owner == call.project_id)
+def _manages(caller: Caller, image: Row[Any]) -> bool:
+    return domain.sees_all(caller) or (bool(image.owner) and image.owner == caller.project_id)
 
 
 def _find(conn: Connection, image_id: str, member_id: str) -> Row[Any] | None:
@@ -35,34 +35,34 @@ def _find(conn: Connection, image_id: str, member_id: str) -> Row[Any] | None:
     return conn.execute(select(image_members).where(mine)).first()
 
 
-def _get(conn: Connection, call: Call, image: Row[Any], member_id: str) -> Row[Any]:
+def _get(conn: Connection, caller: Caller, image: Row[Any], member_id: str) -> Row[Any]:
     """A membership that the caller may know: the owner all, a member its own. Raises NotFound."""
     row = _find(conn, image.id, member_id)
-    if row is None or not (_manages(call, image) or member_id == call.project_id):
+    if row is None or not (_manages(caller, image) or member_id == caller.project_id):
         raise NotFound(f"{member_id[:64]} not found in the member list of the image {image.id}.")
     return row
 
 
-def listed(conn: Connection, call: Call, image_id: str) -> list[Row[Any]]:
+def listed(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
     """All members for the owner, its own membership for a member. Raises NotFound, Forbidden."""
-    image = _known(conn, call, image_id)
+    image = _known(conn, caller, image_id)
     query = select(image_members).where(image_members.c.image_id == image.id)
-    if not _manages(call, image):
+    if not _manages(caller, image):
         if image.visibility != SHARED:
             raise Forbidden("Only shared images have members.")
-        query = query.where(image_members.c.member_id == call.project_id)
+        query = query.where(image_members.c.member_id == caller.project_id)
     elif image.visibility != SHARED:
         return []
     return list(conn.execute(query.order_by(image_members.c.created_at, image_members.c.member_id)))
 
 
-def show(conn: Connection, call: Call, image_id: str, member_id: str) -> Row[Any]:
-    return _get(conn, call, _known(conn, call, image_id), member_id)
+def show(conn: Connection, caller: Caller, image_id: str, member_id: str) -> Row[Any]:
+    return _get(conn, caller, _known(conn, caller, image_id), member_id)
 
 
-def add(conn: Connection, call: Call, image_id: str, member_id: str, most: int) -> Row[Any]:
+def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: int) -> Row[Any]:
     """Share an image. Raises NotFound, Forbidden, Conflict for a member, OverQuota beyond `most`."""
-    image = domain.own(conn, call, image_id)
+    image = domain.own(conn, caller, image_id, "image:members:create")
     if image.visibility != SHARED:
         raise Forbidden("Only shared images have members.")
     if _find(conn, image.id, member_id) is not None:
@@ -72,26 +72,26 @@ def add(conn: Connection, call: Call, image_id: str, member_id: str, most: int) 
         raise OverQuota(f"The limit of {most} members of an image has been reached.")
     conn.execute(
         insert(image_members).values(
-            image_id=image.id, member_id=member_id, status=PENDING, created_at=call.now, updated_at=call.now
+            image_id=image.id, member_id=member_id, status=PENDING, created_at=caller.now, updated_at=caller.now
         )
     )
-    return _get(conn, call, image, member_id)
+    return _get(conn, caller, image, member_id)
 
 
-def answer(conn: Connection, call: Call, image_id: str, member_id: str, status: str) -> Row[Any]:
+def answer(conn: Connection, caller: Caller, image_id: str, member_id: str, status: str) -> Row[Any]:
     """Accept, reject or leave open what was shared: for the member. Raises NotFound, Forbidden for the owner."""
-    image = _known(conn, call, image_id, lock=True)
-    row = _get(conn, call, image, member_id)
-    call.require(project_id=row.member_id)
+    image = _known(conn, caller, image_id, lock=True)
+    row = _get(conn, caller, image, member_id)
+    caller.require("image:members:update", project_id=row.member_id)
     mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == member_id)
-    conn.execute(update(image_members).where(mine).values(status=status, updated_at=call.now))
-    return _get(conn, call, image, member_id)
+    conn.execute(update(image_members).where(mine).values(status=status, updated_at=caller.now))
+    return _get(conn, caller, image, member_id)
 
 
-def remove(conn: Connection, call: Call, image_id: str, member_id: str) -> None:
+def remove(conn: Connection, caller: Caller, image_id: str, member_id: str) -> None:
     """Stop sharing. Raises NotFound, Forbidden for all but the owner."""
-    image = _known(conn, call, image_id, lock=True)
-    call.require(project_id=image.owner or "")
-    row = _get(conn, call, image, member_id)
+    image = _known(conn, caller, image_id, lock=True)
+    caller.require("image:members:delete", project_id=image.owner or "")
+    row = _get(conn, caller, image, member_id)
     mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == row.member_id)
     conn.execute(delete(image_members).where(mine))

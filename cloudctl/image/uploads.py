@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from attrs import frozen
 from sqlalchemy import Connection, Row
@@ -26,25 +26,27 @@ from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import images
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 log = Logger()
 
+RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
+
 T = TypeVar("T")
 
-Work = Callable[[Call, str, str, int | None], Awaitable[None]]
+Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 
 
-def begin(conn: Connection, call: Call, image_id: str, upload_id: str, size: int, status: str) -> Row[Any]:
+def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Row[Any]:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
-    image = domain.own(conn, call, image_id)
+    image = domain.own(conn, caller, image_id, RULES[status])
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
     if status == SAVING and not (image.disk_format and image.container_format):
         raise Invalid("Properties disk_format, container_format must be set prior to saving data.")
     total = "image_size_total" if status == SAVING else "image_stage_total"
     quota.take(conn, QUOTAS, image.owner or "", {total: mebibytes(size), "image_count_uploading": 1})
-    if not domain.move(conn, image.id, QUEUED, status, call.now, upload_id=upload_id):
+    if not domain.move(conn, image.id, QUEUED, status, caller.now, upload_id=upload_id):
         raise Conflict(f"The image {image.id} is not queued any more.")
     return image
 
@@ -76,25 +78,25 @@ class Intake:
     data: ImageData
     max_size: int  # bytes
 
-    async def save(self, call: Call, image_id: str, expected: int | None) -> None:
-        """The body becomes the image's data. `expected`: its size as the client said it.
+    async def save(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
+        """`content` becomes the image's data. `expected`: its size as the client said it.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge, UnsupportedMediaType, Gone, Unavailable.
         """
-        upload_id = await self._take(call)
-        await finished(self._run(self._save, call, image_id, upload_id, expected))
+        upload_id = await self._take(content)
+        await finished(self._run(self._save, caller, image_id, upload_id, expected))
 
-    async def stage(self, call: Call, image_id: str, expected: int | None) -> None:
-        """The body waits for an import. Raises as `save`."""
-        upload_id = await self._take(call)
-        await finished(self._run(self._stage, call, image_id, upload_id, expected))
+    async def stage(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
+        """`content` waits for an import. Raises as `save`."""
+        upload_id = await self._take(content)
+        await finished(self._run(self._stage, caller, image_id, upload_id, expected))
 
-    async def _take(self, call: Call) -> str:
+    async def _take(self, content: IO[bytes]) -> str:
         """Once this is over nothing depends on the request any more."""
         upload_id = new_id()
         try:
-            if not self.data.store.take(call.content, upload_id):
-                await self.data.changed(ImageStore.copy, call.content, upload_id)
+            if not self.data.store.take(content, upload_id):
+                await self.data.changed(ImageStore.copy, content, upload_id)
         except Exception as error:  # also CancelledError: the client has hung up
             await self.data.changed(ImageStore.remove, self.data.store.incoming(upload_id))
             if isinstance(error, OSError):
@@ -102,12 +104,12 @@ class Intake:
             raise
         return upload_id
 
-    async def _run(self, work: Work, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+    async def _run(self, work: Work, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
         path = self.data.store.incoming(upload_id)
         try:
             try:
                 with held(path):
-                    await work(call, image_id, upload_id, expected)
+                    await work(caller, image_id, upload_id, expected)
             finally:
                 await self.data.changed(ImageStore.remove, path)
         except OSError as error:
@@ -121,30 +123,30 @@ class Intake:
             raise Invalid(f"The data has {size} bytes; {expected} were announced.")
         return size
 
-    async def _save(self, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+    async def _save(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
         size = self._size(upload_id, expected)
-        image = await self.db.run(begin, call, image_id, upload_id, size, SAVING)
+        image = await self.db.run(begin, caller, image_id, upload_id, size, SAVING)
         source, target = self.data.store.incoming(upload_id), self.data.store.path(image.id)
         try:
             measured = await self.data.measure(source, image.disk_format, image.container_format)
             await self.data.changed(ImageStore.settle, source, target)
             same = images.c.upload_id == upload_id
-            kept = await self.db.run(domain.activate, image.id, SAVING, measured, call.now, same)
+            kept = await self.db.run(domain.activate, image.id, SAVING, measured, caller.now, same)
         except Exception:  # also CancelledError: the client has hung up
-            if await self.db.run(abandon, image.id, upload_id, call.now):
+            if await self.db.run(abandon, image.id, upload_id, caller.now):
                 await self.data.changed(ImageStore.remove, target)
             raise
         await self._unless_gone(kept, image.id)
 
-    async def _stage(self, call: Call, image_id: str, upload_id: str, expected: int | None) -> None:
+    async def _stage(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
         size = self._size(upload_id, expected)
-        image = await self.db.run(begin, call, image_id, upload_id, size, UPLOADING)
+        image = await self.db.run(begin, caller, image_id, upload_id, size, UPLOADING)
         source, target = self.data.store.incoming(upload_id), self.data.store.staged(image.id)
         try:
             await self.data.changed(ImageStore.settle, source, target)
-            kept = await self.db.run(end_staging, image.id, upload_id, size, call.now)
+            kept = await self.db.run(end_staging, image.id, upload_id, size, caller.now)
         except Exception:  # also CancelledError: the client has hung up
-            if await self.db.run(abandon, image.id, upload_id, call.now):
+            if await self.db.run(abandon, image.id, upload_id, caller.now):
                 await self.data.changed(ImageStore.remove, target)
             raise
         await self._unless_gone(kept, image.id)

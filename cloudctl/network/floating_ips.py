@@ -20,7 +20,7 @@ from cloudctl.network.tables import floating_ips as table
 from cloudctl.network.tables import ports as ports_table
 from cloudctl.network.tables import subnets
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 
 PENDING = "PENDING"
@@ -39,14 +39,14 @@ class NewFloatingIp:
 # -- who sees what
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
-    return true() if standard.sees_all(call) else table.c.project_id == call.project_id
+def visible_to(conn: Connection, caller: Caller) -> Condition:
+    return true() if standard.sees_all(caller) else table.c.project_id == caller.project_id
 
 
-def visible(conn: Connection, call: Call, id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, id: str) -> Row[Any]:
     """The floating IP, if the caller may see it. Raises NotFound."""
     row = conn.execute(select(table).where(table.c.id == id)).first()
-    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(id)
     return row
 

@@ -25,7 +25,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
 from cloudctl.network.tables import EVERYBODYS, floating_ips, networks, ports, subnets
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 from cloudctl.tasks import queue
 
@@ -68,11 +68,11 @@ _subnet_ids = (
 )
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
+def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The networks that the caller sees: their own, shared and external ones; all for administrators."""
-    if standard.sees_all(call):
+    if standard.sees_all(caller):
         return true()
-    return or_(networks.c.project_id == call.project_id, networks.c.id.in_(_everybodys(conn)))
+    return or_(networks.c.project_id == caller.project_id, networks.c.id.in_(_everybodys(conn)))
 
 
 def _everybodys(conn: Connection) -> list[str]:
@@ -80,31 +80,31 @@ def _everybodys(conn: Connection) -> list[str]:
     return [*conn.scalars(select(networks.c.id).where(EVERYBODYS))]
 
 
-def visible(conn: Connection, call: Call, network_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = False) -> Row[Any]:
     """The network, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it, or makes a port or a subnet on it, before this transaction ends.
     """
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": network_id}).first()
     seen = row is not None and (
-        row.project_id == call.project_id or row.shared or row.external or standard.sees_all(call)
+        row.project_id == caller.project_id or row.shared or row.external or standard.sees_all(caller)
     )
     if row is None or not seen:
         raise not_found(network_id)
     return row
 
 
-def attachable(conn: Connection, call: Call, network_id: str) -> Row[Any]:
+def attachable(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
     """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
-    row = visible(conn, call, network_id)
+    row = visible(conn, caller, network_id)
     if not row.shared:
-        standard.refuse_foreign(call, row, "network:ports:create:foreign_network")
+        standard.refuse_foreign(caller, row, "network:ports:create:foreign_network")
     return row
 
 
-def usable(conn: Connection, call: Call) -> list[Row[Any]]:
+def usable(conn: Connection, caller: Caller) -> list[Row[Any]]:
     """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
-    ours = or_(networks.c.project_id == call.project_id, and_(EVERYBODYS, networks.c.shared))
+    ours = or_(networks.c.project_id == caller.project_id, and_(EVERYBODYS, networks.c.shared))
     query = select(networks).where(ours, networks.c.external.is_(False), networks.c.admin_state_up.is_(True))
     return list(conn.execute(query.order_by(networks.c.created_at, networks.c.id)))
 

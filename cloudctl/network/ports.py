@@ -36,7 +36,7 @@ from cloudctl.network.tables import allocations, port_groups, ports
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.network.tables import security_groups as groups_table
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 
 UNBOUND = "unbound"
@@ -86,28 +86,28 @@ class NewPort:
 # -- who sees what
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
+def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The ports that the caller sees: their own, and all on their networks."""
-    if standard.sees_all(call):
+    if standard.sees_all(caller):
         return true()
-    own, hosted = ports.c.project_id == call.project_id, ports.c.network_project_id == call.project_id
+    own, hosted = ports.c.project_id == caller.project_id, ports.c.network_project_id == caller.project_id
     if conn.execute(select(ports.c.id).where(hosted).limit(1)).first() is not None:
         return or_(own, hosted)
     # One condition is one range of an index.
     return own
 
 
-def visible(conn: Connection, call: Call, port_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Row[Any]:
     """The port, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
     row = _held(conn, port_id) if lock else find(conn, port_id)
-    if row is None or not (is_on_ours(call, row) or standard.sees_all(call)):
+    if row is None or not (is_on_ours(caller, row) or standard.sees_all(caller)):
         raise not_found(port_id)
     return row
 
 
-def is_on_ours(call: Call, row: Row[Any]) -> bool:
+def is_on_ours(caller: Caller, row: Row[Any]) -> bool:
     """Whether the port is the caller's project's, or on a network of it."""
-    return bool(call.project_id) and call.project_id in (row.project_id, row.network_project_id)
+    return bool(caller.project_id) and caller.project_id in (row.project_id, row.network_project_id)
 
 
 def find(conn: Connection, port_id: str) -> Row[Any] | None:

@@ -15,7 +15,7 @@ from cloudctl.errors import Conflict, Forbidden, NotFound
 from cloudctl.network import standard, tags
 from cloudctl.network.tables import bandwidth_limits, networks, ports
 from cloudctl.network.tables import qos_policies as table
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 from cloudctl.tasks import queue
 
@@ -44,24 +44,26 @@ _of_networks = select(networks.c.id, networks.c.qos_policy_id).where(
 )
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
+def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The policies that the caller sees: their own and shared ones."""
-    return true() if standard.sees_all(call) else or_(table.c.project_id == call.project_id, table.c.shared.is_(True))
+    if standard.sees_all(caller):
+        return true()
+    return or_(table.c.project_id == caller.project_id, table.c.shared.is_(True))
 
 
-def visible(conn: Connection, call: Call, policy_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False) -> Row[Any]:
     """The policy, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it or its rules, or puts it on anything, before this transaction ends.
     """
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": policy_id}).first()
-    if row is None or not _is_seen(call, row):
+    if row is None or not _is_seen(caller, row):
         raise not_found(policy_id)
     return row
 
 
-def _is_seen(call: Call, row: Row[Any]) -> bool:
-    return row.project_id == call.project_id or row.shared or standard.sees_all(call)
+def _is_seen(caller: Caller, row: Row[Any]) -> bool:
+    return row.project_id == caller.project_id or row.shared or standard.sees_all(caller)
 
 
 def not_found(policy_id: str) -> NotFound:
@@ -79,7 +81,7 @@ def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
 # -- on networks and ports
 
 
-def check_set(conn: Connection, call: Call, present: str | None, wanted: str | None) -> str | None:
+def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str | None) -> str | None:
     """What the caller may put in the place of `present`; a policy that now cannot go before this transaction ends.
 
     Raises NotFound for one that the caller does not see, Forbidden for taking one away that they do not see.
@@ -88,12 +90,12 @@ def check_set(conn: Connection, call: Call, present: str | None, wanted: str | N
         return wanted
     if present is not None:
         row = conn.execute(_by_id, {"wanted": present}).first()
-        if row is not None and not _is_seen(call, row):
+        if row is not None and not _is_seen(caller, row):
             message = f"Failed to remove provided policy {present} because you are not authorized."
             raise Forbidden(message, type="PolicyRemoveAuthorizationError")
     if wanted is not None:
         row = conn.execute(_held_by_id, {"wanted": wanted}).first()
-        if row is None or not _is_seen(call, row):
+        if row is None or not _is_seen(caller, row):
             raise not_found(wanted)
     return wanted
 

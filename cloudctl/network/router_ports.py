@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, select
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import realisation, standard
 from cloudctl.network.tables import allocations, ports, router_ports, routers, subnets
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 
 INTERFACE = "network:router_interface"
 GATEWAY = "network:router_gateway"
@@ -129,12 +129,12 @@ def subnets_of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
     return list(conn.execute(query.where(allocations.c.port_id == port_id).order_by(allocations.c.position)))
 
 
-def check_device(conn: Connection, call: Call, device_id: str, device_owner: str) -> None:
+def check_device(conn: Connection, caller: Caller, device_id: str, device_owner: str) -> None:
     """Raises Conflict if a port is made to look like one of another project's router."""
-    if not device_id or not device_owner.startswith("network:router_") or standard.sees_all(call):
+    if not device_id or not device_owner.startswith("network:router_") or standard.sees_all(caller):
         return
     owner = conn.scalar(select(routers.c.project_id).where(routers.c.id == device_id))
-    if owner is not None and owner != call.project_id:
+    if owner is not None and owner != caller.project_id:
         raise not_owned(device_id)
 
 

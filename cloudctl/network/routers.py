@@ -28,7 +28,7 @@ from cloudctl.network import (
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.tables import ports, routers
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 
 ACTIVE, ERROR = "ACTIVE", "ERROR"
@@ -45,18 +45,18 @@ class NewRouter:
 # -- who sees what
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
-    return true() if standard.sees_all(call) else routers.c.project_id == call.project_id
+def visible_to(conn: Connection, caller: Caller) -> Condition:
+    return true() if standard.sees_all(caller) else routers.c.project_id == caller.project_id
 
 
-def visible(conn: Connection, call: Call, router_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False) -> Row[Any]:
     """The router, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it, its ports, or what goes through it, before this transaction ends.
     """
     query = select(routers).where(routers.c.id == router_id)
     row = conn.execute(query.with_for_update() if lock else query).first()
-    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(router_id)
     return row
 

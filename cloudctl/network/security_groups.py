@@ -14,7 +14,7 @@ from cloudctl.network import quotas, realisation, standard, tags
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
 from cloudctl.network.tables import port_groups, ports, security_group_rules, security_groups
 from cloudctl.rest import quota
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 
 DEFAULT = "default"
@@ -24,26 +24,26 @@ DEFAULT_DESCRIPTION = "Default security group"
 # -- who sees what
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
-    return true() if standard.sees_all(call) else security_groups.c.project_id == call.project_id
+def visible_to(conn: Connection, caller: Caller) -> Condition:
+    return true() if standard.sees_all(caller) else security_groups.c.project_id == caller.project_id
 
 
-def rules_visible_to(conn: Connection, call: Call) -> Condition:
-    return true() if standard.sees_all(call) else security_group_rules.c.project_id == call.project_id
+def rules_visible_to(conn: Connection, caller: Caller) -> Condition:
+    return true() if standard.sees_all(caller) else security_group_rules.c.project_id == caller.project_id
 
 
-def visible(conn: Connection, call: Call, group_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False) -> Row[Any]:
     """The group, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
     query = select(security_groups).where(security_groups.c.id == group_id)
     row = conn.execute(query.with_for_update() if lock else query).first()
-    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(group_id)
     return row
 
 
-def visible_rule(conn: Connection, call: Call, rule_id: str) -> Row[Any]:
+def visible_rule(conn: Connection, caller: Caller, rule_id: str) -> Row[Any]:
     row = conn.execute(select(security_group_rules).where(security_group_rules.c.id == rule_id)).first()
-    if row is None or (row.project_id != call.project_id and not standard.sees_all(call)):
+    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
     return row
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -10,8 +9,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Table, Update, bindparam, update
 
 from cloudctl.db.columns import new_id, utc
-from cloudctl.errors import Forbidden, Invalid, PreconditionFailed
-from cloudctl.rest.call import Call
+from cloudctl.errors import Forbidden, Invalid
+from cloudctl.rest.caller import Caller
 
 T = TypeVar("T")
 
@@ -43,36 +42,24 @@ def _change(table: Table) -> Update:
     return update(table).where(table.c.id == bindparam("wanted")).values(revision=table.c.revision + 1)
 
 
-def check_match(call: Call, row: Any) -> None:
-    """Raises PreconditionFailed if the request names another revision in `If-Match`, Invalid if it names none."""
-    header = call.header("If-Match")
-    if header is None:
-        return
-    match = re.fullmatch(r"\s*revision_number=(\d{1,9})\s*", header, re.ASCII)
-    if match is None:
-        raise Invalid("Invalid input for If-Match. Reason: 'revision_number=N' is expected.")
-    if int(match[1]) != row.revision:
-        raise PreconditionFailed(f"Constrained to {match[1]}, but current revision is {row.revision}")
-
-
-def owner_of_new(call: Call, named: str | None) -> str:
+def owner_of_new(caller: Caller, named: str | None) -> str:
     """The project of a record that the caller creates. Raises Forbidden for another one than the caller's own."""
-    owner = named or call.project_id
-    if owner != call.project_id:
-        call.require("network:create_for_others")
+    owner = named or caller.project_id
+    if owner != caller.project_id:
+        caller.require("network:create_for_others")
     if not owner:
         raise Invalid("Running without keystone AuthN requires that tenant_id is specified", type="HTTPBadRequest")
     return owner
 
 
-def sees_all(call: Call) -> bool:
+def sees_all(caller: Caller) -> bool:
     """Whether projects are no bounds for the caller."""
-    return call.may("network:all_projects")
+    return caller.may("network:all_projects")
 
 
-def refuse_foreign(call: Call, row: Any, rule: str) -> None:
+def refuse_foreign(caller: Caller, row: Any, rule: str) -> None:
     """Raises Forbidden unless the caller owns `row` or passes `rule`."""
-    if row.project_id != call.project_id and not call.may(rule):
+    if row.project_id != caller.project_id and not caller.may(rule):
         raise Forbidden(f"{rule} is disallowed by policy")
 
 

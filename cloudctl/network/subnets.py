@@ -15,7 +15,7 @@ from cloudctl.network.tables import allocations, subnets
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Missing
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 
 NAMESERVERS_MOST = 5
@@ -46,24 +46,24 @@ class NewSubnet:
 # -- who sees what
 
 
-def visible_to(conn: Connection, call: Call) -> Condition:
+def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The subnets that the caller sees: their own, and those of networks that everybody sees."""
-    if standard.sees_all(call):
+    if standard.sees_all(caller):
         return true()
     return or_(
-        subnets.c.project_id == call.project_id,
+        subnets.c.project_id == caller.project_id,
         subnets.c.network_id.in_(
-            list(conn.scalars(select(networks_table.c.id).where(networks.visible_to(conn, call))))
+            list(conn.scalars(select(networks_table.c.id).where(networks.visible_to(conn, caller))))
         ),
     )
 
 
-def visible(conn: Connection, call: Call, subnet_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, subnet_id: str) -> Row[Any]:
     """The subnet, if the caller may see it. Raises NotFound."""
     query = select(subnets, networks_table.c.external, networks_table.c.shared).join_from(
         subnets, networks_table, networks_table.c.id == subnets.c.network_id
     )
-    row = conn.execute(query.where(subnets.c.id == subnet_id, visible_to(conn, call))).first()
+    row = conn.execute(query.where(subnets.c.id == subnet_id, visible_to(conn, caller))).first()
     if row is None:
         raise not_found(subnet_id)
     return row

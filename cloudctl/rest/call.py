@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 from twisted.web.http_headers import Headers
 
-from cloudctl.errors import Forbidden, Invalid
+from cloudctl.errors import Invalid
 from cloudctl.rest.body import truth
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from cloudctl.rest.policy import Policy
 from cloudctl.rest.versions import Version
 
 QUERY_FIELDS = 200
@@ -87,31 +87,35 @@ class Query:
 
 @define(eq=False)
 class Call:
-    """What a handler knows of its request. Times are naive UTC."""
+    """What a handler knows of its request. What the domain may know of it is the `caller`."""
 
-    identity: Identity
+    caller: Caller
     version: Version
     query: Query
-    policy: Policy
-    request_id: str
-    now: datetime
     host_url: str  # where this cloud's APIs are mounted, without a trailing slash
     root_url: str  # of this API: {host_url}/compute
     path: str  # below the API's root, as it was routed: /v2.1/servers
     headers: Headers  # of the request
     content: IO[bytes]
-    target: Mapping[str, str] = field(factory=dict)  # what the path says of the target
-    rule: str | None = None
-    checked: bool = True  # whether the Operation's rule has been decided in full
+    rule: str | None = None  # the Operation's
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
 
     @property
+    def identity(self) -> Identity:
+        return self.caller.identity
+
+    @property
     def project_id(self) -> str:
-        return self.identity.project_id
+        return self.caller.identity.project_id
 
     @property
     def user_id(self) -> str:
-        return self.identity.user_id
+        return self.caller.identity.user_id
+
+    @property
+    def now(self) -> datetime:
+        """When the request came, naive UTC."""
+        return self.caller.now
 
     @property
     def url(self) -> str:
@@ -125,24 +129,13 @@ class Call:
 
     def may(self, rule: str, **target: str) -> bool:
         """Whether the caller passes another rule, for example `compute:servers:all_projects`."""
-        return self.policy.may(rule, self.identity, {**self.target, **target})
+        return self.caller.may(rule, **target)
 
     def require(self, rule: str | None = None, **target: str) -> None:
         """Check a rule (by default the Operation's own) once the target's attributes are known. Raises Forbidden."""
         name = rule or self.rule
         assert name is not None, "a public Operation has no rule"
-        if name == self.rule:
-            self.checked = True
-        if not self.may(name, **target):
-            raise forbidden(name)
-
-
-def forbidden(rule: str) -> Forbidden:
-    """The refusal of one rule, in the words of the services."""
-    service, _, _ = rule.partition(":")
-    if service == "identity":
-        return Forbidden(f"You are not authorized to perform the requested action: {rule}.")
-    return Forbidden(f"Policy doesn't allow {rule} to be performed.")
+        self.caller.require(name, **target)
 
 
 @frozen

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -25,7 +25,8 @@ from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorize
 from cloudctl.rest import body as bodies
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
-from cloudctl.rest.call import Call, Download, Query, Reply, forbidden
+from cloudctl.rest.call import Call, Download, Query, Reply
+from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.download import FileProducer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
@@ -134,19 +135,16 @@ class Pipeline:
         if any("\0" in value for value in variables.values()):
             raise NotFound(self.faults.unknown_path)
         where: Where = request.where
+        target = {name: variables[name] for name in TARGETS if name in variables}
         return Call(
-            identity=ANONYMOUS,
+            caller=Caller(ANONYMOUS, self.http.policy, utc(started), request_id, target),
             version=self.versions.minimum if self.versions else (0, 0),
             query=Query.parse(request.uri.partition(b"?")[2]),
-            policy=self.http.policy,
-            request_id=request_id,
-            now=utc(started),
             host_url=host_url,
             root_url=f"{host_url}/{where.mounted}" if where.mounted else host_url,
             path=where.path,
             headers=request.requestHeaders,
             content=request.content,
-            target={name: variables[name] for name in TARGETS if name in variables},
             path_project=where.project_id or "",
         )
 
@@ -157,7 +155,7 @@ class Pipeline:
     ) -> bytes | None:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
-            call.identity = await self._authenticate(request)
+            call.caller = evolve(call.caller, identity=await self._authenticate(request))
             self._check_project(request, call.identity)
         if self.versions is not None:
             self._negotiate(request, call, bound)
@@ -180,7 +178,7 @@ class Pipeline:
         if (wanted := operation.body_at(call.version)) is not None:
             arguments["body"] = self._body(request, wanted, operation, value)
         result = await chosen.handler(call, **arguments)
-        if not call.checked:
+        if operation.policy is not None and operation.policy not in call.caller.decided:
             raise AssertionError(f"{operation.key}: the rule {operation.policy} needs call.require(…)")
         return result if isinstance(result, Reply) else Reply(result)
 
@@ -258,13 +256,12 @@ class Pipeline:
 
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
-        call.rule = operation.policy
-        if call.may(operation.policy):
-            return
-        if not self.http.policy.might(operation.policy, call.identity, call.target):
+        call.rule, caller = operation.policy, call.caller
+        if caller.may(operation.policy):
+            caller.decided.add(operation.policy)
+        elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
             raise forbidden(operation.policy)
-        # What decides is not in the path: the handler reads the record and calls `require`.
-        call.checked = False
+        # Else what decides is not in the path: the handler reads the record and calls `require`.
 
     # -- bodies
 

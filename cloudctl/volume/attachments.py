@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, u
 
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Transient
 from cloudctl.volume import states, volumes
 from cloudctl.volume.tables import volume_attachments
@@ -54,10 +54,10 @@ def get(conn: Connection, attachment_id: str) -> Row[Any]:
     return found
 
 
-def visible(conn: Connection, call: Call, attachment_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, attachment_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     found = get(conn, attachment_id)
-    if found.project_id != call.project_id and not call.may("volume:all_projects"):
+    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
         raise unknown(attachment_id)
     return found
 
@@ -251,20 +251,20 @@ def insert_attached(
     follow(conn, volume.id, now)
 
 
-def end(conn: Connection, call: Call, attachment: Row[Any]) -> None:
+def end(conn: Connection, caller: Caller, attachment: Row[Any]) -> None:
     """It ends at once, or once the backend has disconnected its host. Its volume must be locked.
 
     Raises Conflict if it is the compute service's and the caller is not.
     """
-    if attachment.managed and attachment.status not in volumes.BROKEN and not call.may("volume:volumes:use_managed"):
+    if attachment.managed and attachment.status not in volumes.BROKEN and not caller.may("volume:volumes:use_managed"):
         raise managed(attachment)
     if attachment.host is None:
-        finish_detach(conn, attachment.id, call.now)
+        finish_detach(conn, attachment.id, caller.now)
         return
     _set(conn, attachment.id, status=DETACHING)
-    follow(conn, attachment.volume_id, call.now)
+    follow(conn, attachment.volume_id, caller.now)
     args = {"attachment_id": attachment.id, "host": attachment.host}
-    volumes.submit(conn, volumes.DETACH, attachment.volume_id, call, args)
+    volumes.submit(conn, volumes.DETACH, attachment.volume_id, caller, args)
 
 
 def managed(attachment: Any) -> Conflict:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, ins
 from cloudctl import db, tasks
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, Unavailable
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import quotas, services, snapshots, states, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -78,9 +78,9 @@ def get(conn: Connection, backup_id: str) -> Row[Any]:
     return _one(conn, backup_id)
 
 
-def visible(conn: Connection, call: Call, backup_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if call.may("volume:all_projects") else (table.c.project_id == call.project_id,)
+    mine = () if caller.may("volume:all_projects") else (table.c.project_id == caller.project_id,)
     return _one(conn, backup_id, *mine)
 
 
@@ -99,23 +99,23 @@ def _lock(conn: Connection, backup_id: str) -> None:
 # -- actions
 
 
-def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Row[Any]:
+def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Row[Any]:
     """The backup, `creating`, and a task that makes it.
 
     Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
     """
-    volume = volumes.visible(conn, call, wish.volume_id)
+    volume = volumes.visible(conn, caller, wish.volume_id)
     if not services.takes_backups(conn, options):
         raise Unavailable(NO_SERVICE)
     zone = wish.availability_zone or volume.availability_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
-    taken_at, size, frozen_copy = call.now, volume.size, False
+    taken_at, size, frozen_copy = caller.now, volume.size, False
     if wish.snapshot_id is not None:
-        snapshot = _take_snapshot(conn, call, wish.snapshot_id, volume.id)
+        snapshot = _take_snapshot(conn, caller, wish.snapshot_id, volume.id)
         taken_at, size = snapshot.created_at, snapshot.size
     else:
-        frozen_copy = _take_volume(conn, call, volume.id, wish.force)
+        frozen_copy = _take_volume(conn, caller, volume.id, wish.force)
     # After the volume is locked, as others do it who need both; and for as much as is recorded.
     quotas.take_backup(conn, options, volume.project_id, size)
     parent = _parent(conn, volume, taken_at if wish.snapshot_id else None) if wish.incremental else None
@@ -124,7 +124,7 @@ def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> 
         insert(table).values(
             id=made,
             project_id=volume.project_id,
-            user_id=call.user_id,
+            user_id=caller.user_id,
             volume_id=volume.id,
             snapshot_id=wish.snapshot_id,
             parent_id=parent,
@@ -138,27 +138,27 @@ def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> 
             image_metadata=volume.image_metadata,
             metadata=dict(wish.metadata),
             data_timestamp=taken_at,
-            created_at=call.now,
+            created_at=caller.now,
         )
     )
-    submit(conn, CREATE, made, call, {"in_use": frozen_copy})
+    submit(conn, CREATE, made, caller, {"in_use": frozen_copy})
     return get(conn, made)
 
 
-def _take_snapshot(conn: Connection, call: Call, snapshot_id: str, volume_id: str) -> Row[Any]:
-    snapshot = snapshots.visible(conn, call, snapshot_id)
+def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id: str) -> Row[Any]:
+    snapshot = snapshots.visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume_id:
         raise Invalid(f"Invalid snapshot: Snapshot {snapshot.id} is none of volume {volume_id}.")
-    states.SNAPSHOT.move(conn, snapshot.id, "back up", call.now)
+    states.SNAPSHOT.move(conn, snapshot.id, "back up", caller.now)
     return snapshot
 
 
-def _take_volume(conn: Connection, call: Call, volume_id: str, force: bool) -> bool:
+def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) -> bool:
     """`backing-up`; whether it was in use, so that it has to be frozen first."""
     in_use: bool = volumes.lock(conn, volume_id).status == states.IN_USE
     if in_use and not force:
         raise Conflict("Invalid volume: Backing up an in-use volume must use the force flag.")
-    states.move(conn, volume_id, "back up in use" if force else "back up", call.now, states.not_migrating)
+    states.move(conn, volume_id, "back up in use" if force else "back up", caller.now, states.not_migrating)
     return in_use
 
 
@@ -179,7 +179,7 @@ def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
     return found
 
 
-def submit(conn: Connection, kind: str, backup_id: str, call: Call, args: Mapping[str, Any] | None = None) -> None:
+def submit(conn: Connection, kind: str, backup_id: str, caller: Caller, args: Mapping[str, Any] | None = None) -> None:
     tasks.submit(
         conn,
         kind,
@@ -187,17 +187,17 @@ def submit(conn: Connection, kind: str, backup_id: str, call: Call, args: Mappin
         resource_type=RESOURCE,
         now=db.now(conn),
         args=args,
-        user_id=call.user_id,
-        project_id=call.project_id,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
         deadline=DEADLINE,
     )
 
 
-def begin_restore(conn: Connection, call: Call, backup_id: str) -> Row[Any]:
+def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
     """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
-    visible(conn, call, backup_id)
+    visible(conn, caller, backup_id)
     _lock(conn, backup_id)
-    states.BACKUP.move(conn, backup_id, "restore", call.now)
+    states.BACKUP.move(conn, backup_id, "restore", caller.now)
     return get(conn, backup_id)
 
 
@@ -206,18 +206,18 @@ def end_restore(conn: Connection, backup_id: str, now: datetime) -> None:
     states.BACKUP.try_move(conn, backup_id, "restored", now)
 
 
-def remove(conn: Connection, call: Call, backup_id: str, force: bool) -> None:
+def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> None:
     """`deleting`; whatever is under way with it stops first. `force`: from any status.
 
     Raises NotFound; Conflict by its status, and if others build on it.
     """
-    visible(conn, call, backup_id)
+    visible(conn, caller, backup_id)
     _lock(conn, backup_id)
     if get(conn, backup_id).has_dependents:
         raise Conflict("Invalid backup: Incremental backups exist for this backup.")
-    states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", call.now)
+    states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", caller.now)
     tasks.cancel_open(conn, RESOURCE, backup_id, db.now(conn))
-    submit(conn, DELETE, backup_id, call)
+    submit(conn, DELETE, backup_id, caller)
 
 
 def forget(conn: Connection, backup_id: str) -> None:
@@ -225,8 +225,8 @@ def forget(conn: Connection, backup_id: str) -> None:
     conn.execute(delete(table).where(table.c.id == backup_id))
 
 
-def change(conn: Connection, call: Call, backup_id: str, **values: Any) -> Row[Any]:
+def change(conn: Connection, caller: Caller, backup_id: str, **values: Any) -> Row[Any]:
     """Set columns that no state depends on. Raises NotFound."""
-    visible(conn, call, backup_id)
-    conn.execute(update(table).where(table.c.id == backup_id).values(updated_at=call.now, **values))
+    visible(conn, caller, backup_id)
+    conn.execute(update(table).where(table.c.id == backup_id).values(updated_at=caller.now, **values))
     return get(conn, backup_id)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, insert
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import volumes as table
@@ -58,7 +58,7 @@ class Source:
 
 def create(
     conn: Connection,
-    call: Call,
+    caller: Caller,
     wish: Wish,
     options: VolumeOptions | None = None,
     *,
@@ -73,19 +73,19 @@ def create(
     options = options or VolumeOptions()
     if volume_id is not None and (found := volumes.find(conn, volume_id)) is not None:
         return found
-    source = _source(conn, call, wish)
+    source = _source(conn, caller, wish)
     size = _size(wish, source)
-    type_ = _type(conn, call, wish, source, options)
+    type_ = _type(conn, caller, wish, source, options)
     types.demand_size(type_, size)
     zone = _zone(wish, source, options)
     types.demand_zone(type_, zone)
-    quotas.take(conn, options, call.project_id, type_.name, volumes=1, gigabytes=size, size=size)
+    quotas.take(conn, options, caller.project_id, type_.name, volumes=1, gigabytes=size, size=size)
     made = volume_id or new_id()
     conn.execute(
         insert(table).values(
             id=made,
-            project_id=call.project_id,
-            user_id=call.user_id,
+            project_id=caller.project_id,
+            user_id=caller.user_id,
             name=wish.name,
             description=wish.description,
             status=states.CREATING,
@@ -103,42 +103,42 @@ def create(
             multiattach=types.is_multiattach(type_),
             metadata=dict(wish.metadata),
             image_metadata=dict(source.image_metadata),
-            created_at=call.now,
+            created_at=caller.now,
         )
     )
     if wish.backup_id is not None:
-        backups.begin_restore(conn, call, wish.backup_id)
+        backups.begin_restore(conn, caller, wish.backup_id)
         args = {"backup_id": wish.backup_id, "new": True}
-        volumes.submit(conn, volumes.RESTORE, made, call, args, deadline=backups.DEADLINE)
+        volumes.submit(conn, volumes.RESTORE, made, caller, args, deadline=backups.DEADLINE)
     elif submit:
-        volumes.submit(conn, volumes.CREATE, made, call, deadline=volumes.CREATE_DEADLINE)
+        volumes.submit(conn, volumes.CREATE, made, caller, deadline=volumes.CREATE_DEADLINE)
     return volumes.get(conn, made)
 
 
 # -- what it is made from
 
 
-def _source(conn: Connection, call: Call, wish: Wish) -> Source:
+def _source(conn: Connection, caller: Caller, wish: Wish) -> Source:
     named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid, wish.backup_id) if text is not None]
     if len(named) > 1:
         raise Invalid("Invalid input received: a volume is made from one image, snapshot, volume or backup at most.")
     if wish.source_volid is not None:
-        return _volume_source(conn, call, wish.source_volid)
+        return _volume_source(conn, caller, wish.source_volid)
     if wish.snapshot_id is not None:
-        return _snapshot_source(conn, call, wish.snapshot_id)
+        return _snapshot_source(conn, caller, wish.snapshot_id)
     if wish.backup_id is not None:
-        return _backup_source(conn, call, wish.backup_id)
+        return _backup_source(conn, caller, wish.backup_id)
     if wish.image_id is not None:
-        return _image_source(conn, _image(conn, call, wish.image_id))
+        return _image_source(conn, _image(conn, caller, wish.image_id))
     return Source()
 
 
-def _image(conn: Connection, call: Call, name_or_id: str) -> Row[Any]:
+def _image(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]:
     """Raises Invalid if there is none, Conflict if there are two of this name."""
     try:
-        return images.visible(conn, call, name_or_id)
+        return images.visible(conn, caller, name_or_id)
     except NotFound:
-        found = images.named(conn, call, name_or_id)
+        found = images.named(conn, caller, name_or_id)
     if not found:
         raise Invalid(INVALID_IMAGE)
     if len(found) > 1:
@@ -146,8 +146,8 @@ def _image(conn: Connection, call: Call, name_or_id: str) -> Row[Any]:
     return found[0]
 
 
-def _volume_source(conn: Connection, call: Call, volume_id: str) -> Source:
-    origin = volumes.visible(conn, call, volume_id)
+def _volume_source(conn: Connection, caller: Caller, volume_id: str) -> Source:
+    origin = volumes.visible(conn, caller, volume_id)
     if origin.status not in (states.AVAILABLE, states.IN_USE):
         raise Conflict("Invalid volume: Originating source volume status must be one of 'available, in-use' values")
     return Source(
@@ -161,8 +161,8 @@ def _volume_source(conn: Connection, call: Call, volume_id: str) -> Source:
     )
 
 
-def _snapshot_source(conn: Connection, call: Call, snapshot_id: str) -> Source:
-    snapshot = snapshots.visible(conn, call, snapshot_id)
+def _snapshot_source(conn: Connection, caller: Caller, snapshot_id: str) -> Source:
+    snapshot = snapshots.visible(conn, caller, snapshot_id)
     if snapshot.status != states.AVAILABLE:
         raise Conflict("Invalid snapshot: Originating snapshot status must be one of 'available' values")
     origin = volumes.get(conn, snapshot.volume_id)
@@ -177,8 +177,8 @@ def _snapshot_source(conn: Connection, call: Call, snapshot_id: str) -> Source:
     )
 
 
-def _backup_source(conn: Connection, call: Call, backup_id: str) -> Source:
-    backup = backups.visible(conn, call, backup_id)
+def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
+    backup = backups.visible(conn, caller, backup_id)
     if backup.status != states.AVAILABLE:
         raise Conflict("Invalid backup: Originating backup status must be one of 'available' values")
     return Source(
@@ -228,12 +228,12 @@ def _size(wish: Wish, source: Source) -> int:
     return wish.size
 
 
-def _type(conn: Connection, call: Call, wish: Wish, source: Source, options: VolumeOptions) -> Row[Any]:
+def _type(conn: Connection, caller: Caller, wish: Wish, source: Source, options: VolumeOptions) -> Row[Any]:
     if wish.volume_type:
-        return types.by_name_or_id(conn, call, wish.volume_type)
+        return types.by_name_or_id(conn, caller, wish.volume_type)
     if source.type_id is not None:
         return types.get(conn, source.type_id)
-    return types.default(conn, call.project_id, options.default_type)
+    return types.default(conn, caller.project_id, options.default_type)
 
 
 def _zone(wish: Wish, source: Source, options: VolumeOptions) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from cloudctl.db.columns import new_id
 from cloudctl.errors import NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume.tables import volume_messages
 
@@ -79,19 +79,19 @@ def record(
     )
 
 
-def mine(call: Call) -> tuple[ColumnElement[bool], ...]:
-    return () if call.may("volume:all_projects") else (volume_messages.c.project_id == call.project_id,)
+def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
+    return () if caller.may("volume:all_projects") else (volume_messages.c.project_id == caller.project_id,)
 
 
-def visible(conn: Connection, call: Call, message_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, message_id: str) -> Row[Any]:
     """Raises NotFound."""
-    found = conn.execute(select(volume_messages).where(volume_messages.c.id == message_id, *mine(call))).first()
+    found = conn.execute(select(volume_messages).where(volume_messages.c.id == message_id, *mine(caller))).first()
     if found is None:
         raise NotFound(f"Message {message_id[:64]} could not be found.")
     return found
 
 
-def remove(conn: Connection, call: Call, message_id: str) -> None:
+def remove(conn: Connection, caller: Caller, message_id: str) -> None:
     """Raises NotFound."""
-    visible(conn, call, message_id)
+    visible(conn, caller, message_id)
     conn.execute(delete(volume_messages).where(volume_messages.c.id == message_id))

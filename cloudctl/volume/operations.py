@@ -8,20 +8,17 @@ from attrs import frozen
 from sqlalchemy import Connection, delete, func, select, update
 
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import volume_attachments
 from cloudctl.volume.tables import volumes as table
 
-# From this version on a volume can grow while it is in use.
-EXTEND_IN_USE = (3, 42)
 
-
-def extend(conn: Connection, call: Call, volume_id: str, size: int, options: VolumeOptions) -> None:
-    """To `size` GiB. Raises NotFound, Invalid, Conflict, OverQuota."""
-    volume = volumes.visible(conn, call, volume_id)
-    name = "extend in use" if call.version >= EXTEND_IN_USE else "extend"
+def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options: VolumeOptions, in_use: bool) -> None:
+    """To `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
+    volume = volumes.visible(conn, caller, volume_id)
+    name = "extend in use" if in_use else "extend"
     sources = states.MOVES[name].sources or frozenset()
     if volume.status not in sources:
         raise states.refusal(conn, volume_id, name)
@@ -33,18 +30,19 @@ def extend(conn: Connection, call: Call, volume_id: str, size: int, options: Vol
     type_ = types.get(conn, volume.volume_type_id)
     types.demand_size(type_, size)
     quotas.take(conn, options, volume.project_id, type_.name, volumes=0, gigabytes=size - volume.size, size=size)
-    states.move(conn, volume_id, name, call.now, states.not_migrating, table.c.size == volume.size, reserved_size=size)
-    volumes.submit(conn, volumes.EXTEND, volume_id, call, {"size": size})
+    same = table.c.size == volume.size
+    states.move(conn, volume_id, name, caller.now, states.not_migrating, same, reserved_size=size)
+    volumes.submit(conn, volumes.EXTEND, volume_id, caller, {"size": size})
 
 
-def set_bootable(conn: Connection, call: Call, volume_id: str, bootable: bool) -> None:
-    volumes.visible(conn, call, volume_id)
-    conn.execute(update(table).where(table.c.id == volume_id).values(bootable=bootable, updated_at=call.now))
+def set_bootable(conn: Connection, caller: Caller, volume_id: str, bootable: bool) -> None:
+    volumes.visible(conn, caller, volume_id)
+    conn.execute(update(table).where(table.c.id == volume_id).values(bootable=bootable, updated_at=caller.now))
 
 
-def set_readonly(conn: Connection, call: Call, volume_id: str, readonly: bool) -> None:
-    volumes.visible(conn, call, volume_id)
-    states.move(conn, volume_id, "make read-only", call.now, readonly=str(readonly))
+def set_readonly(conn: Connection, caller: Caller, volume_id: str, readonly: bool) -> None:
+    volumes.visible(conn, caller, volume_id)
+    states.move(conn, volume_id, "make read-only", caller.now, readonly=str(readonly))
 
 
 @frozen
@@ -56,9 +54,9 @@ class Reset:
     migration_status: str | None = None  # "none": none
 
 
-def reset(conn: Connection, call: Call, volume_id: str, wanted: Reset) -> None:
+def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> None:
     """Raises NotFound, Invalid."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, caller, volume_id)
     volumes.lock(conn, volume_id)
     values: dict[str, Any] = {}
     if wanted.attach_status == "detached":
@@ -71,7 +69,7 @@ def reset(conn: Connection, call: Call, volume_id: str, wanted: Reset) -> None:
         values["status"] = wanted.status
     if wanted.migration_status is not None:
         values["migration_status"] = None if wanted.migration_status == "none" else wanted.migration_status
-    conn.execute(update(table).where(table.c.id == volume_id).values(updated_at=call.now, **values))
+    conn.execute(update(table).where(table.c.id == volume_id).values(updated_at=caller.now, **values))
 
 
 def _has_attachments(conn: Connection, volume_id: str) -> bool:
@@ -82,35 +80,35 @@ def _has_attachments(conn: Connection, volume_id: str) -> bool:
 # -- the classic way to attach: actions on the volume, in several steps
 
 
-def reserve(conn: Connection, call: Call, volume_id: str) -> None:
-    volume = volumes.visible(conn, call, volume_id)
-    states.move(conn, volume_id, "reserve again" if volume.multiattach else "reserve", call.now)
+def reserve(conn: Connection, caller: Caller, volume_id: str) -> None:
+    volume = volumes.visible(conn, caller, volume_id)
+    states.move(conn, volume_id, "reserve again" if volume.multiattach else "reserve", caller.now)
 
 
-def unreserve(conn: Connection, call: Call, volume_id: str) -> None:
+def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
     """From any other status than attaching: nothing."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, caller, volume_id)
     if volumes.lock(conn, volume_id).status == states.ATTACHING:
-        attachments.follow(conn, volume_id, call.now)
+        attachments.follow(conn, volume_id, caller.now)
 
 
-def begin_detaching(conn: Connection, call: Call, volume_id: str) -> None:
-    volumes.visible(conn, call, volume_id)
+def begin_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
+    volumes.visible(conn, caller, volume_id)
     attached = table.c.attach_status == attachments.ATTACHED
-    states.move(conn, volume_id, "begin detaching", call.now, attached, states.not_migrating)
+    states.move(conn, volume_id, "begin detaching", caller.now, attached, states.not_migrating)
 
 
-def roll_detaching(conn: Connection, call: Call, volume_id: str) -> None:
+def roll_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
     """From any other status than detaching: nothing."""
-    volumes.visible(conn, call, volume_id)
-    states.try_move(conn, volume_id, "roll detaching", call.now)
+    volumes.visible(conn, caller, volume_id)
+    states.try_move(conn, volume_id, "roll detaching", caller.now)
 
 
 def attach(
-    conn: Connection, call: Call, volume_id: str, server_id: str | None, host: str | None, device: str, mode: str
+    conn: Connection, caller: Caller, volume_id: str, server_id: str | None, host: str | None, device: str, mode: str
 ) -> None:
     """The volume is in use by a server or a host. Raises NotFound, Conflict, Invalid."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, caller, volume_id)
     volume = volumes.lock(conn, volume_id)
     taken = volume.status == states.IN_USE and not volume.multiattach
     if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
@@ -122,13 +120,13 @@ def attach(
         )
     if volume.readonly == "True" and mode != "ro":
         raise Invalid(f"Invalid attaching mode '{mode}' for volume {volume_id}.")
-    attachments.insert_attached(conn, volume, server_id, host, device, mode, call.now)
+    attachments.insert_attached(conn, volume, server_id, host, device, mode, caller.now)
     conn.execute(update(table).where(table.c.id == volume_id).values(attached_mode=mode))
 
 
-def detach(conn: Connection, call: Call, volume_id: str, attachment_id: str | None) -> None:
+def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None) -> None:
     """Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, caller, volume_id)
     volume = volumes.lock(conn, volume_id)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: Unable to detach volume in maintenance mode.")
@@ -143,33 +141,33 @@ def detach(conn: Connection, call: Call, volume_id: str, attachment_id: str | No
             "attachment_id provided."
         )
     for row in present:
-        attachments.end(conn, call, row)
+        attachments.end(conn, caller, row)
     # One that was only begun, and of which there is no record, ends too.
-    attachments.follow(conn, volume_id, call.now)
+    attachments.follow(conn, volume_id, caller.now)
     conn.execute(update(table).where(table.c.id == volume_id).values(attached_mode=None))
 
 
 # -- image metadata
 
 
-def set_image_metadata(conn: Connection, call: Call, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
+def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
     """Merge `wanted` into it; all of it. Raises NotFound, Conflict."""
-    before = _image_metadata(conn, call, volume_id)
-    volumes.change(conn, volume_id, call.now, image_metadata={**before, **wanted})
+    before = _image_metadata(conn, caller, volume_id)
+    volumes.change(conn, volume_id, caller.now, image_metadata={**before, **wanted})
     return {**before, **wanted}
 
 
-def unset_image_metadata(conn: Connection, call: Call, volume_id: str, key: str) -> None:
+def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: str) -> None:
     """Raises NotFound, for an absent key too, and Conflict."""
-    before = _image_metadata(conn, call, volume_id)
+    before = _image_metadata(conn, caller, volume_id)
     if key not in before:
         raise volumes.no_metadata(volume_id, key)
     kept = {name: value for name, value in before.items() if name != key}
-    volumes.change(conn, volume_id, call.now, image_metadata=kept)
+    volumes.change(conn, volume_id, caller.now, image_metadata=kept)
 
 
-def _image_metadata(conn: Connection, call: Call, volume_id: str) -> dict[str, str]:
-    volumes.visible(conn, call, volume_id)
+def _image_metadata(conn: Connection, caller: Caller, volume_id: str) -> dict[str, str]:
+    volumes.visible(conn, caller, volume_id)
     volume = volumes.lock(conn, volume_id)
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(

@@ -7,31 +7,31 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from cloudctl.errors import Conflict
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, creation, states, volumes
 from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
 
 
 def restore(
-    conn: Connection, call: Call, backup_id: str, volume_id: str | None, name: str | None, options: VolumeOptions
+    conn: Connection, caller: Caller, backup_id: str, volume_id: str | None, name: str | None, options: VolumeOptions
 ) -> Row[Any]:
     """The volume, `restoring-backup`. `volume_id` None: a new one. Raises NotFound, Conflict, OverQuota."""
     if volume_id is None:
         wish = Wish(name=name or f"restore_backup_{backup_id}", backup_id=backup_id)
-        made = creation.create(conn, call, wish, options)
-        states.move(conn, made.id, "restore new", call.now)
+        made = creation.create(conn, caller, wish, options)
+        states.move(conn, made.id, "restore new", caller.now)
         return volumes.get(conn, made.id)
-    volume = volumes.visible(conn, call, volume_id)
+    volume = volumes.visible(conn, caller, volume_id)
     volumes.lock(conn, volume.id)
-    backup = backups.begin_restore(conn, call, backup_id)
+    backup = backups.begin_restore(conn, caller, backup_id)
     if volume.size < backup.size:
         raise Conflict(
             f"Invalid volume: volume size {volume.size} is too small to restore backup of size {backup.size}."
         )
     if volumes.is_held(conn, volume.id):
         raise states.refusal(conn, volume.id, "restore")
-    states.move(conn, volume.id, "restore", call.now, states.not_migrating)
+    states.move(conn, volume.id, "restore", caller.now, states.not_migrating)
     args = {"backup_id": backup.id, "new": False}
-    volumes.submit(conn, volumes.RESTORE, volume.id, call, args, deadline=backups.DEADLINE)
+    volumes.submit(conn, volumes.RESTORE, volume.id, caller, args, deadline=backups.DEADLINE)
     return volumes.get(conn, volume.id)

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from cloudctl import db, tasks
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -57,9 +57,9 @@ def get(conn: Connection, snapshot_id: str) -> Row[Any]:
     return _one(conn, snapshot_id)
 
 
-def visible(conn: Connection, call: Call, snapshot_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if call.may("volume:all_projects") else (table.c.project_id == call.project_id,)
+    mine = () if caller.may("volume:all_projects") else (table.c.project_id == caller.project_id,)
     return _one(conn, snapshot_id, *mine)
 
 
@@ -87,9 +87,9 @@ def of_volume(conn: Connection, volume_id: str) -> list[Row[Any]]:
 # -- actions
 
 
-def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Row[Any]:
+def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Row[Any]:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
-    volume = volumes.visible(conn, call, wish.volume_id)
+    volume = volumes.visible(conn, caller, wish.volume_id)
     volumes.lock(conn, volume.id)
     name = "snapshot in use" if wish.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
@@ -101,42 +101,42 @@ def create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> 
         insert(table).values(
             id=made,
             project_id=volume.project_id,
-            user_id=call.user_id,
+            user_id=caller.user_id,
             volume_id=volume.id,
             name=wish.name,
             description=wish.description,
             status=states.CREATING,
             size=volume.size,
             metadata=dict(wish.metadata),
-            created_at=call.now,
+            created_at=caller.now,
         )
     )
-    submit(conn, CREATE, made, call)
+    submit(conn, CREATE, made, caller)
     return get(conn, made)
 
 
-def submit(conn: Connection, kind: str, snapshot_id: str, call: Call) -> None:
+def submit(conn: Connection, kind: str, snapshot_id: str, caller: Caller) -> None:
     tasks.submit(
         conn,
         kind,
         snapshot_id,
         resource_type=RESOURCE,
         now=db.now(conn),
-        user_id=call.user_id,
-        project_id=call.project_id,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
         deadline=volumes.DEADLINE,
     )
 
 
-def remove(conn: Connection, call: Call, snapshot_id: str, force: bool) -> None:
+def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
     """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
-    visible(conn, call, snapshot_id)
-    states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", call.now)
+    visible(conn, caller, snapshot_id)
+    states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", caller.now)
     tasks.cancel_open(conn, RESOURCE, snapshot_id, db.now(conn))
-    submit(conn, DELETE, snapshot_id, call)
+    submit(conn, DELETE, snapshot_id, caller)
 
 
-def remove_all(conn: Connection, call: Call, volume_id: str, force: bool) -> None:
+def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) -> None:
     """All of a volume that is about to be deleted with them. Raises Conflict unless each may go.
 
     The volume must be locked; its own task removes them.
@@ -144,7 +144,7 @@ def remove_all(conn: Connection, call: Call, volume_id: str, force: bool) -> Non
     owner = volumes.get(conn, volume_id).project_id
     name = "force delete" if force else "delete with its volume"
     for row in of_volume(conn, volume_id):
-        if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, call.now):
+        if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, caller.now):
             raise states.refusal(conn, volume_id, "delete")
         tasks.cancel_open(conn, RESOURCE, row.id, db.now(conn))
 
@@ -154,20 +154,20 @@ def forget(conn: Connection, snapshot_id: str) -> None:
     conn.execute(delete(table).where(table.c.id == snapshot_id))
 
 
-def change(conn: Connection, call: Call, snapshot_id: str, **values: Any) -> Row[Any]:
+def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Row[Any]:
     """Set columns that no state depends on. Raises NotFound."""
-    visible(conn, call, snapshot_id)
-    conn.execute(update(table).where(table.c.id == snapshot_id).values(updated_at=call.now, **values))
+    visible(conn, caller, snapshot_id)
+    conn.execute(update(table).where(table.c.id == snapshot_id).values(updated_at=caller.now, **values))
     return get(conn, snapshot_id)
 
 
 def change_metadata(
-    conn: Connection, call: Call, snapshot_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
+    conn: Connection, caller: Caller, snapshot_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> dict[str, str]:
     """Replace the metadata by what `edit` makes of it. Raises NotFound."""
-    visible(conn, call, snapshot_id)
+    visible(conn, caller, snapshot_id)
     wanted = dict(edit(dict(lock(conn, snapshot_id).metadata)))
-    conn.execute(update(table).where(table.c.id == snapshot_id).values(metadata=wanted, updated_at=call.now))
+    conn.execute(update(table).where(table.c.id == snapshot_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
 
 
@@ -175,29 +175,29 @@ def no_metadata(snapshot_id: str, key: str) -> NotFound:
     return NotFound(f"Snapshot {snapshot_id[:64]} has no metadata with key {key[:255]}.")
 
 
-def reset(conn: Connection, call: Call, snapshot_id: str, status: str) -> None:
+def reset(conn: Connection, caller: Caller, snapshot_id: str, status: str) -> None:
     """What an administrator says it is; nothing is done to the snapshot itself. Raises NotFound."""
-    change(conn, call, snapshot_id, status=status)
+    change(conn, caller, snapshot_id, status=status)
 
 
-def report(conn: Connection, call: Call, snapshot_id: str, status: str, progress: str | None) -> None:
+def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, progress: str | None) -> None:
     """What a service that makes snapshots says of one. Raises NotFound, Invalid for a status that cannot follow."""
-    before = visible(conn, call, snapshot_id).status
+    before = visible(conn, caller, snapshot_id).status
     if status not in states.SNAPSHOT_UPDATES.get(before, ()):
         raise Invalid(f"Provided snapshot status {status} not allowed for snapshot with status {before}.")
     values = {} if progress is None else {"progress": progress}
     conn.execute(
         update(table)
         .where(table.c.id == snapshot_id, table.c.status == before)
-        .values(status=status, updated_at=call.now, **values)
+        .values(status=status, updated_at=caller.now, **values)
     )
 
 
-def revert(conn: Connection, call: Call, volume_id: str, snapshot_id: str) -> None:
+def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -> None:
     """The volume gets the content of its latest snapshot. Raises NotFound, Invalid, Conflict."""
-    volume = volumes.visible(conn, call, volume_id)
+    volume = volumes.visible(conn, caller, volume_id)
     volumes.lock(conn, volume.id)
-    snapshot = visible(conn, call, snapshot_id)
+    snapshot = visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume.id:
         raise Invalid(f"Specified snapshot {snapshot.id} is None or not found on volume {volume.id}.")
     if of_volume(conn, volume.id)[0].id != snapshot.id:
@@ -209,6 +209,6 @@ def revert(conn: Connection, call: Call, volume_id: str, snapshot_id: str) -> No
         )
     if volumes.is_held(conn, volume.id):
         raise Conflict(states.MOVES["revert"].refusal.format(id=volume.id, status=volume.status))
-    states.move(conn, volume.id, "revert", call.now, states.not_migrating)
-    states.SNAPSHOT.move(conn, snapshot.id, "revert", call.now)
-    volumes.submit(conn, volumes.REVERT, volume.id, call, {"snapshot_id": snapshot.id})
+    states.move(conn, volume.id, "revert", caller.now, states.not_migrating)
+    states.SNAPSHOT.move(conn, snapshot.id, "revert", caller.now)
+    volumes.submit(conn, volumes.REVERT, volume.id, caller, {"snapshot_id": snapshot.id})

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import quotas
 from cloudctl.volume.tables import volume_default_types, volume_type_access, volume_types, volumes
@@ -59,9 +59,9 @@ def demand_zone(type_: Any, zone: str) -> None:
 # -- queries
 
 
-def seen_by(call: Call) -> tuple[ColumnElement[bool], ...]:
+def seen_by(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     """What every query for types of this caller holds."""
-    return () if call.may("volume:types:all") else (_usable_in(call.project_id),)
+    return () if caller.may("volume:types:all") else (_usable_in(caller.project_id),)
 
 
 def _usable_in(project_id: str) -> ColumnElement[bool]:
@@ -77,14 +77,14 @@ def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> Row[Any]
     return found
 
 
-def visible(conn: Connection, call: Call, type_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, type_id: str) -> Row[Any]:
     """As `get`, if the type is public, shared with the caller's project, or the caller sees all."""
-    return get(conn, type_id, *seen_by(call))
+    return get(conn, type_id, *seen_by(caller))
 
 
-def by_name_or_id(conn: Connection, call: Call, name_or_id: str) -> Row[Any]:
+def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]:
     """As `visible`, by id or else by name. Raises NotFound."""
-    where = (or_(volume_types.c.id == name_or_id, volume_types.c.name == name_or_id), *seen_by(call))
+    where = (or_(volume_types.c.id == name_or_id, volume_types.c.name == name_or_id), *seen_by(caller))
     found = conn.execute(select(volume_types).where(*where).order_by(volume_types.c.id != name_or_id)).first()
     if found is None:
         raise NotFound(f"Volume type with name {name_or_id[:255]} could not be found.")

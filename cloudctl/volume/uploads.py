@@ -16,7 +16,7 @@ from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images, patching
 from cloudctl.image.images import ACTIVATE as ACTIVATE
 from cloudctl.image.images import SAVING, NewImage
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, states, volumes
 
 FORMATS = ("raw",)
@@ -34,18 +34,18 @@ class Wish:
     force: bool = False
 
 
-def start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row[Any], str]:
+def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple[Row[Any], str]:
     """The volume, `uploading`, and the id of an image that is `saving`.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
-    volume = volumes.visible(conn, call, volume_id)
+    volume = volumes.visible(conn, caller, volume_id)
     if wish.disk_format not in FORMATS:
         raise Invalid(f"Invalid input received: volumes are uploaded as {', '.join(FORMATS)}, not {wish.disk_format}.")
     in_use = volumes.lock(conn, volume.id).status == states.IN_USE
     if in_use and not wish.force:
         raise states.refusal(conn, volume.id, "upload")
-    states.move(conn, volume.id, "upload in use" if wish.force else "upload", call.now, states.not_migrating)
+    states.move(conn, volume.id, "upload in use" if wish.force else "upload", caller.now, states.not_migrating)
     new = NewImage(
         owner=volume.project_id,
         name=wish.image_name,
@@ -57,12 +57,12 @@ def start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row
         min_disk=_number(volume.image_metadata.get("min_disk")),
         min_ram=_number(volume.image_metadata.get("min_ram")),
     )
-    image_id = images.create(conn, new, call.now, status=SAVING)
+    image_id = images.create(conn, new, caller.now, status=SAVING)
     volumes.submit(
         conn,
         volumes.UPLOAD,
         volume.id,
-        call,
+        caller,
         {"image_id": image_id, "in_use": in_use},
         deadline=volumes.CREATE_DEADLINE,
     )

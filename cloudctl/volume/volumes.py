@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 from cloudctl import db, tasks
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
 from cloudctl.volume.tables import volume_attachments, volume_snapshots, volume_types, volumes
 
@@ -45,9 +45,9 @@ def find(conn: Connection, volume_id: str) -> Row[Any] | None:
     return conn.execute(select(*COLUMNS).where(volumes.c.id == volume_id)).first()
 
 
-def visible(conn: Connection, call: Call, volume_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, volume_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    return _one(conn, volume_id, *mine(call))
+    return _one(conn, volume_id, *mine(caller))
 
 
 def lock(conn: Connection, volume_id: str) -> Row[Any]:
@@ -58,9 +58,9 @@ def lock(conn: Connection, volume_id: str) -> Row[Any]:
     return found
 
 
-def mine(call: Call) -> tuple[ColumnElement[bool], ...]:
+def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     """What every query for one volume of this caller holds."""
-    return () if call.may("volume:all_projects") else (volumes.c.project_id == call.project_id,)
+    return () if caller.may("volume:all_projects") else (volumes.c.project_id == caller.project_id,)
 
 
 def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Row[Any]:
@@ -102,7 +102,7 @@ def submit(
     conn: Connection,
     kind: str,
     volume_id: str,
-    call: Call,
+    caller: Caller,
     args: Mapping[str, Any] | None = None,
     deadline: float | None = DEADLINE,
 ) -> None:
@@ -114,8 +114,8 @@ def submit(
         resource_type=RESOURCE,
         now=db.now(conn),
         args=args,
-        user_id=call.user_id,
-        project_id=call.project_id,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
         deadline=deadline,
     )
 
@@ -151,17 +151,17 @@ def change(conn: Connection, volume_id: str, now: datetime, **values: Any) -> No
 
 
 def change_metadata(
-    conn: Connection, call: Call, volume_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
+    conn: Connection, caller: Caller, volume_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> dict[str, str]:
     """Replace the metadata by what `edit` makes of it. Raises Conflict by the state, NotFound."""
-    visible(conn, call, volume_id)
+    visible(conn, caller, volume_id)
     volume = lock(conn, volume_id)
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
         )
     wanted = dict(edit(dict(volume.metadata)))
-    conn.execute(update(volumes).where(volumes.c.id == volume_id).values(metadata=wanted, updated_at=call.now))
+    conn.execute(update(volumes).where(volumes.c.id == volume_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cloudctl.compute.server_filters import QUERY
+from cloudctl.compute.api.server_filters import QUERY
 from cloudctl.rest.body import wire_names
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, at

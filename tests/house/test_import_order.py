@@ -54,6 +54,10 @@ def part(name: str) -> str:
     return inner[0] if inner and inner[0] in PARTS_SEE else "domain"
 
 
+# A request has a query, headers and a version: that is the wire, and the wire is `api`. Others are given its Caller.
+REQUEST = "cloudctl.rest.call"
+
+
 def refusal(importer: str, target: str, known: Mapping[str, Module]) -> str | None:
     """Why `importer` may not import `target`, or None. Both are modules of ours."""
     here, there = layer(importer, known), layer(target, known)
@@ -65,6 +69,8 @@ def refusal(importer: str, target: str, known: Mapping[str, Module]) -> str | No
         return f"{there} is above {here}"
     if here == "DRIVERS" and there not in DRIVERS_SEE:
         return f"a driver does not see {there}"
+    if target == REQUEST and here in SERVICES and part(importer) != "api":
+        return f"{part(importer)} sees no request: it takes a Caller"
     if there in SERVICES and here == there and part(target) not in PARTS_SEE[part(importer)]:
         return f"{part(importer)} does not import {part(target)}"
     if there in SERVICES and here in SERVICES and here != there and part(target) != "domain":
@@ -133,6 +139,10 @@ def test_plugin_files_import_nothing_heavy() -> None:
         ("compute__lifecycle__boot", "from cloudctl.drivers.fake import hypervisor", "DRIVERS is above compute"),
         ("drivers__fake__hypervisor", "from cloudctl.db import Database", "a driver does not see db"),
         ("drivers__fake__hypervisor", "from cloudctl.compute import servers", "a driver does not see compute"),
+        ("compute__servers", "from cloudctl.rest.call import Call", "domain sees no request: it takes a Caller"),
+        ("compute__servers", "from cloudctl.rest import call", "domain sees no request: it takes a Caller"),
+        ("compute__tables", "import cloudctl.rest.call", "tables sees no request: it takes a Caller"),
+        ("compute__lifecycle__boot", "from ...rest.call import Call", "lifecycle sees no request: it takes a Caller"),
         ("app", "from cloudctl import tap", "tap is above app"),
         ("app", "from cloudctl.testing import cloud", "testing is above app"),
         ("db", "from cloudctl.utils import anything", "cloudctl.utils has no place in LAYERS"),
@@ -161,13 +171,16 @@ def test_what_the_order_allows_is_not_reported() -> None:
         network="",
         network__tables="from cloudctl.db import columns",
         network__ports="from cloudctl.network.tables import ports\nfrom cloudctl import errors",
-        network__api__ports="from cloudctl.network import ports\nfrom cloudctl.rest.route import Routes",
-        compute__servers="from cloudctl.network import ports",
+        network__api__ports="from cloudctl.network import ports\nfrom cloudctl.rest.route import Routes\n"
+        "from cloudctl.rest.call import Call",
+        compute__servers="from cloudctl.network import ports\nfrom cloudctl.rest.caller import Caller",
         compute__lifecycle__boot="from cloudctl.compute import servers\nfrom cloudctl.drivers import interfaces",
         app="from cloudctl.compute.lifecycle import boot\nfrom cloudctl.drivers.fake import hypervisor",
         testing__cloud="from cloudctl.app import Cloud\nfrom cloudctl.compute.api import servers",
         db__columns="",
         rest__route="",
+        rest__call="from cloudctl.rest.caller import Caller",
+        rest__caller="",
     )
     assert list(violations(allowed)) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 from twisted.internet.task import Clock, deferLater
-from twisted.web.http_headers import Headers
 
 from cloudctl import tasks
 from cloudctl.db import Database
@@ -26,7 +24,7 @@ from cloudctl.image.store import ImageStore
 from cloudctl.image.tables import image_tasks, images
 from cloudctl.image.web import FetchError
 from cloudctl.rest import policy
-from cloudctl.rest.call import Call, Query
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks.engine import Engine
 from cloudctl.testing.crash import World, crash_everywhere
@@ -39,28 +37,15 @@ START = 1_800_000_000.0
 URI = "http://example.com/image"
 
 
-def call_at(now: float) -> Call:
+def caller_at(now: float) -> Caller:
     owner = Identity(user_id="user", project_id="project", roles=frozenset({"member", "reader"}))
-    return Call(
-        owner,
-        (0, 0),
-        Query([]),
-        POLICY,
-        "req-1",
-        utc(now),
-        "",
-        "",
-        "",
-        Headers(),
-        BytesIO(),
-        rule="image:images:import",
-    )
+    return Caller(owner, POLICY, utc(now), "req-1")
 
 
 class Scene:
-    """One image in a store, whose import or activation is begun by `begin(scene, conn, call, now)`."""
+    """One image in a store, whose import or activation is begun by `begin(scene, conn, caller, now)`."""
 
-    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Call, float], None]) -> None:
+    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller, float], None]) -> None:
         self.clock = Clock()
         self.clock.rightNow = START
         self.db = Database.in_memory(self.clock)
@@ -84,7 +69,7 @@ class Scene:
     def begin(self) -> None:
         def write(conn: Connection) -> None:
             domain.create(conn, NewImage("project", id=ID, disk_format="raw", container_format="bare"), utc(START))
-            self.begin_by(self, conn, call_at(START), START)
+            self.begin_by(self, conn, caller_at(START), START)
 
         self.db.transact(False, write)
 
@@ -101,44 +86,44 @@ class Scene:
         return World(self.clock, self.db, self.engine, self.begin, self.state)
 
 
-def by_web(scene: Scene, conn: Connection, call: Call, now: float) -> None:
-    imports.start(conn, call, ID, {"method": {"name": "web-download", "uri": URI}}, OPTIONS, now)
+def by_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+    imports.start(conn, caller, ID, {"method": {"name": "web-download", "uri": URI}}, OPTIONS, now)
 
 
-def by_failing_web(scene: Scene, conn: Connection, call: Call, now: float) -> None:
+def by_failing_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
     scene.found = FetchError("no")
-    by_web(scene, conn, call, now)
+    by_web(scene, conn, caller, now)
 
 
-def by_wrong_web(scene: Scene, conn: Connection, call: Call, now: float) -> None:
+def by_wrong_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
     scene.found = qcow2()
-    by_web(scene, conn, call, now)
+    by_web(scene, conn, caller, now)
 
 
-def by_staging(scene: Scene, conn: Connection, call: Call, now: float) -> None:
+def by_staging(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
     scene.store.staged(ID).write_bytes(b"staged")
-    assert domain.move(conn, ID, "queued", UPLOADING, call.now, staged_size=6)
-    imports.start(conn, call, ID, {"method": {"name": "glance-direct"}}, OPTIONS, now)
+    assert domain.move(conn, ID, "queued", UPLOADING, caller.now, staged_size=6)
+    imports.start(conn, caller, ID, {"method": {"name": "glance-direct"}}, OPTIONS, now)
 
 
-def by_staging_and_deleting(scene: Scene, conn: Connection, call: Call, now: float) -> None:
-    by_staging(scene, conn, call, now)
+def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+    by_staging(scene, conn, caller, now)
     domain.remove(conn, domain.get(conn, ID), now)
 
 
-def by_driver(scene: Scene, conn: Connection, call: Call, now: float) -> None:
+def by_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
     scene.store.path(ID).write_bytes(b"a snapshot")
-    assert domain.move(conn, ID, "queued", SAVING, call.now)
+    assert domain.move(conn, ID, "queued", SAVING, caller.now)
     tasks.submit(conn, ACTIVATE, ID, resource_type=RESOURCE, now=now)
 
 
-def by_careless_driver(scene: Scene, conn: Connection, call: Call, now: float) -> None:
-    by_driver(scene, conn, call, now)
+def by_careless_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+    by_driver(scene, conn, caller, now)
     scene.store.path(ID).unlink()
 
 
-def by_driver_and_deleting(scene: Scene, conn: Connection, call: Call, now: float) -> None:
-    by_driver(scene, conn, call, now)
+def by_driver_and_deleting(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+    by_driver(scene, conn, caller, now)
     domain.remove(conn, domain.get(conn, ID), now)
 
 

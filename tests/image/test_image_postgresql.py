@@ -15,12 +15,15 @@ from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.database import Inline, create
 from cloudctl.errors import Conflict
-from cloudctl.image import images, imports, listing, members, properties, uploads
+from cloudctl.image import images, imports, members, properties, uploads
+from cloudctl.image.api import listing
+from cloudctl.image.api.imports import listed
 from cloudctl.image.data import Measured
 from cloudctl.image.images import NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 
 START = 1_800_000_000.0
@@ -29,10 +32,13 @@ OPTIONS = ImageOptions()
 MEASURED = Measured(2**41, 2**42, "m" * 32, "h" * 128)
 
 
-def call(query: str = "", project: str = "p", role: str = "member", rule: str = "image:images:update") -> Call:
-    caller = Identity(user_id="u", project_id=project, roles=frozenset({role, "reader"}))
-    parsed = Query.parse(query.encode())
-    return Call(caller, (0, 0), parsed, POLICY, "req-1", utc(START), "", "", "", Headers(), BytesIO(), rule=rule)
+def caller(project: str = "p") -> Caller:
+    identity = Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"}))
+    return Caller(identity, POLICY, utc(START), "req-1")
+
+
+def call(query: str = "", project: str = "p") -> Call:
+    return Call(caller(project), (0, 0), Query.parse(query.encode()), "", "", "", Headers(), BytesIO())
 
 
 @pytest.fixture
@@ -96,34 +102,34 @@ def test_a_taken_id_is_a_conflict_within_a_transaction_that_goes_on(run: Any) ->
 
 def test_members_and_properties(run: Any) -> None:
     image_id = made(run)
-    run(members.add, call(), image_id, "q", 5)
-    run(members.answer, call(project="q", rule="image:members:update"), image_id, "q", "accepted")
+    run(members.add, caller(), image_id, "q", 5)
+    run(members.answer, caller("q"), image_id, "q", "accepted")
     assert [image.row.id for image in run(listing.page, call(project="q"))[0]] == [image_id]
     run(properties.change, image_id, {"a": "1", "b": "é" * 5000}, ["c"])
     run(properties.set_tags, image_id, ["y", "x"])
-    (image,) = run(lambda conn: images.full(conn, [images.own(conn, call(), image_id)]))
+    (image,) = run(lambda conn: images.full(conn, [images.own(conn, caller(), image_id, "image:images:update")]))
     assert (image.properties, image.tags) == ({"a": "1", "b": "é" * 5000}, ["x", "y"])
 
 
 def test_an_upload_of_terabytes(run: Any) -> None:
     image_id = made(run)
-    run(uploads.begin, call(), image_id, "one", 2**41, "saving")
+    run(uploads.begin, caller(), image_id, "one", 2**41, "saving")
     assert run(uploads.abandon, image_id, "one", utc(START))
-    run(uploads.begin, call(), image_id, "two", 2**41, "saving")
+    run(uploads.begin, caller(), image_id, "two", 2**41, "saving")
     assert run(images.activate, image_id, "saving", MEASURED, utc(START))
     assert run(images.get, image_id).size == 2**41
-    run(lambda conn: images.remove(conn, images.own(conn, call(), image_id), START))
+    run(lambda conn: images.remove(conn, images.own(conn, caller(), image_id, "image:images:update"), START))
     with pytest.raises(Conflict):
         run(images.create, NewImage("p", id=image_id), utc(START))
 
 
 def test_imports(run: Any) -> None:
     image_id = made(run)
-    run(imports.start, call(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS, START)
-    (task,) = run(imports.listed, call()).rows
+    run(imports.start, caller(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS, START)
+    (task,) = run(listed, call()).rows
     image = run(imports.processing, task.id, image_id, utc(START))
     run(imports.finish, task.id, image, MEASURED, utc(START), 10.0)
     new = NewImage("p", disk_format="raw", container_format="bare")
-    other = run(imports.start_task, call(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS, START)
+    other = run(imports.start_task, caller(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS, START)
     run(imports.fail, other.id, new.id, "no", utc(START), 10.0, START)
-    assert {row.status for row in run(imports.listed, call()).rows} == {"success", "failure"}
+    assert {row.status for row in run(listed, call()).rows} == {"success", "failure"}

@@ -101,6 +101,11 @@ class Things:
         call.require(project_id=record)
         return {"record": record}
 
+    @routes.get("/deep/<record>", policy="compute:things:record")
+    async def deep(self, call: Call, record: str) -> dict[str, Any]:
+        call.caller.require("compute:things:record", project_id=record)
+        return {"record": record}
+
     @routes.get("/careless", policy="compute:things:record")
     async def careless(self, call: Call) -> dict[str, Any]:
         return {}
@@ -204,6 +209,11 @@ def test_a_match_on_the_path_is_decided_at_once(world: World) -> None:
 def test_a_match_on_the_record_is_decided_by_the_handler(world: World) -> None:
     assert world.ask("GET", f"/compute/v2.1/records/{'a' * 32}").status == 200
     assert world.ask("GET", f"/compute/v2.1/records/{'b' * 32}").status == 403
+
+
+def test_the_domain_may_decide_the_rule_by_its_name(world: World) -> None:
+    assert world.ask("GET", f"/compute/v2.1/deep/{'a' * 32}").status == 200
+    assert world.ask("GET", f"/compute/v2.1/deep/{'b' * 32}").status == 403
 
 
 def test_a_handler_that_forgets_its_record_rule_answers_nothing(world: World, logged_failures: Any) -> None:

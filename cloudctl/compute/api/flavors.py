@@ -139,7 +139,7 @@ class Flavors:
     @routes.get("/flavors/<flavor_id>", policy="compute:flavors:show", pure=True)
     async def show(self, call: Call, flavor_id: str) -> dict[str, Any]:
         """Show one flavor."""
-        return {"flavor": view(call, await self.db.read(flavors.visible, call, flavor_id))}
+        return {"flavor": view(call, await self.db.read(flavors.visible, call.caller, flavor_id))}
 
     @routes.post("/flavors", policy="compute:flavors:manage", body=Body(CreateFlavor, key="flavor"))
     async def create(self, call: Call, body: CreateFlavor) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Flavors:
     @routes.get("/flavors/<flavor_id>/os-extra_specs", policy="compute:flavors:show")
     async def extra_specs(self, call: Call, flavor_id: str) -> dict[str, Any]:
         """List a flavor's extra specs."""
-        row = await self.db.read(flavors.visible, call, flavor_id)
+        row = await self.db.read(flavors.visible, call.caller, flavor_id)
         return {"extra_specs": row.extra_specs}
 
     @routes.post(
@@ -196,7 +196,7 @@ class Flavors:
     @routes.get("/flavors/<flavor_id>/os-extra_specs/<key>", policy="compute:flavors:show")
     async def extra_spec(self, call: Call, flavor_id: str, key: str) -> dict[str, str]:
         """Show one extra spec."""
-        row = await self.db.read(flavors.visible, call, flavor_id)
+        row = await self.db.read(flavors.visible, call.caller, flavor_id)
         if key not in row.extra_specs:
             raise flavors.no_extra_spec(flavor_id, key)
         return {key: row.extra_specs[key]}
@@ -256,7 +256,7 @@ def _conditions(call: Call) -> list[ColumnElement[bool]]:
         if least is not None:
             found.append(column >= least)
     if not call.may(MANAGE):
-        found.append(flavors.seen_by(call))
+        found.append(flavors.seen_by(call.caller))
         return found
     wanted = call.query.get("is_public")
     if wanted is None:

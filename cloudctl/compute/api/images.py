@@ -9,8 +9,8 @@ from attrs import field, frozen
 from sqlalchemy import Connection
 
 from cloudctl.compute.api import query
+from cloudctl.compute.api.server_filters import time
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.server_filters import time
 from cloudctl.db import Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
@@ -100,7 +100,8 @@ class ImagesProxy:
 
 def _conditions(call: Call) -> list[Condition]:
     table = image_listing.LISTING.table
-    found = [image_listing.shown(call), table.c.os_hidden.is_(False)]
+    visible = image_listing.shown(call.caller, call.query.get("visibility"), call.query.get("member_status"))
+    found = [visible, table.c.os_hidden.is_(False)]
     if (name := call.query.get("name")) is not None:
         found.append(table.c.name == name)
     if (status := call.query.get("status")) is not None:
@@ -116,7 +117,7 @@ def _conditions(call: Call) -> list[Condition]:
 
 def _one(conn: Connection, call: Call, image_id: str) -> Image:
     try:
-        row = images.visible(conn, call, image_id)
+        row = images.visible(conn, call.caller, image_id)
     except NotFound:
         raise NotFound(f"Image {image_id[:64]} could not be found.") from None
     return images.full(conn, [row])[0]

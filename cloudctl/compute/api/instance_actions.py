@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from cloudctl.compute import servers
 from cloudctl.compute.api import query
+from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.server_filters import changed
 from cloudctl.compute.servers import host_id
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
@@ -159,7 +159,7 @@ MOST = 1000
 
 def _server(conn: Connection, call: Call, server_id: str) -> Any:
     """Of a server that is gone from 2.21 on."""
-    return servers.visible(conn, call, server_id, deleted=call.version >= (2, 21))
+    return servers.visible(conn, call.caller, server_id, deleted=call.version >= (2, 21))
 
 
 def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:

@@ -75,7 +75,7 @@ class ServerInterfaces:
     @routes.delete(f"{PATH}/<port_id>", policy="compute:interfaces:delete", status=202)
     async def detach(self, call: Call, server_id: str, port_id: str) -> None:
         """Take an interface away from a server."""
-        await self.db.run(attaching.detach_interface, call, server_id, port_id)
+        await self.db.run(attaching.detach_interface, call.caller, server_id, port_id)
 
 
 def _wish(body: Attach) -> NetworkWish | None:
@@ -95,15 +95,15 @@ def _wish(body: Attach) -> NetworkWish | None:
 
 
 def _attach(conn: Connection, call: Call, server_id: str, wish: NetworkWish | None) -> dict[str, Any]:
-    return _shown(conn, call, [attaching.attach_interface(conn, call, server_id, wish)])[0]
+    return _shown(conn, call, [attaching.attach_interface(conn, call.caller, server_id, wish)])[0]
 
 
 def _one(conn: Connection, call: Call, server_id: str, port_id: str) -> dict[str, Any]:
-    return _shown(conn, call, [attaching.interface(conn, call, server_id, port_id)])[0]
+    return _shown(conn, call, [attaching.interface(conn, call.caller, server_id, port_id)])[0]
 
 
 def _all(conn: Connection, call: Call, server_id: str) -> list[dict[str, Any]]:
-    return _shown(conn, call, attaching.interfaces(conn, call, server_id))
+    return _shown(conn, call, attaching.interfaces(conn, call.caller, server_id))
 
 
 def _shown(conn: Connection, call: Call, interfaces: list[Interface]) -> list[dict[str, Any]]:

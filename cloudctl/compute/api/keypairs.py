@@ -18,7 +18,8 @@ from cloudctl.db import Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem
-from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.call import Call
+from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes

@@ -33,12 +33,12 @@ class ServerMetadata:
     @routes.post("/servers/<server_id>/metadata", policy="compute:servers:metadata", body=ALL)
     async def merge(self, call: Call, server_id: str, body: dict[str, str]) -> dict[str, Any]:
         """Add to a server's metadata."""
-        return {"metadata": await self.db.run(server_metadata.merge, call, server_id, body)}
+        return {"metadata": await self.db.run(server_metadata.merge, call.caller, server_id, body)}
 
     @routes.put("/servers/<server_id>/metadata", policy="compute:servers:metadata", body=ALL)
     async def replace(self, call: Call, server_id: str, body: dict[str, str]) -> dict[str, Any]:
         """Replace a server's metadata."""
-        return {"metadata": await self.db.run(server_metadata.replace, call, server_id, body)}
+        return {"metadata": await self.db.run(server_metadata.replace, call.caller, server_id, body)}
 
     @routes.get("/servers/<server_id>/metadata/<key>", policy="compute:servers:show")
     async def show(self, call: Call, server_id: str, key: str) -> dict[str, Any]:
@@ -55,14 +55,14 @@ class ServerMetadata:
             raise Invalid("Request body contains too many items")
         if key not in body:
             raise Invalid("Request body and URI mismatch")
-        await self.db.run(server_metadata.merge, call, server_id, body)
+        await self.db.run(server_metadata.merge, call.caller, server_id, body)
         return {"meta": body}
 
     @routes.delete("/servers/<server_id>/metadata/<key>", policy="compute:servers:metadata")
     async def delete(self, call: Call, server_id: str, key: str) -> None:
         """Delete one item."""
-        await self.db.run(server_metadata.remove, call, server_id, key)
+        await self.db.run(server_metadata.remove, call.caller, server_id, key)
 
 
 def _all(conn: Connection, call: Call, server_id: str) -> dict[str, str]:
-    return dict(servers.visible(conn, call, server_id).metadata)
+    return dict(servers.visible(conn, call.caller, server_id).metadata)

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from cloudctl.compute import migrations
 from cloudctl.compute.api import query
+from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.server_filters import changed
 from cloudctl.db import Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing

@@ -15,7 +15,8 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.identity import projects
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Body, BodyError, LooseBool, LooseInt, Missing, Problem, Range, given, unexpected
-from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.call import Call
+from cloudctl.rest.caller import forbidden
 from cloudctl.rest.quota import UNLIMITED
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Version

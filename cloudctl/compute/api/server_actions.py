@@ -95,53 +95,53 @@ class ServerActions:
     @routes.action(PATH, "os-start", policy="compute:servers:start")
     async def start(self, call: Call, server_id: str) -> None:
         """Power a server on."""
-        await self.db.run(power.start, call, server_id)
+        await self.db.run(power.start, call.caller, server_id)
 
     @routes.action(PATH, "os-stop", policy="compute:servers:stop")
     async def stop(self, call: Call, server_id: str) -> None:
         """Power a server off."""
-        await self.db.run(power.stop, call, server_id)
+        await self.db.run(power.stop, call.caller, server_id)
 
     @routes.action(PATH, "reboot", policy="compute:servers:reboot", body=Body(Reboot))
     async def reboot(self, call: Call, server_id: str, body: Reboot) -> None:
         """Reboot a server, gracefully or not."""
-        await self.db.run(power.reboot, call, server_id, body.type == "HARD")
+        await self.db.run(power.reboot, call.caller, server_id, body.type == "HARD")
 
     @routes.action(PATH, "pause", policy="compute:servers:pause")
     async def pause(self, call: Call, server_id: str) -> None:
         """Freeze a server in memory."""
-        await self.db.run(able(self.hypervisor, IPause, power.pause), call, server_id)
+        await self.db.run(able(self.hypervisor, IPause, power.pause), call.caller, server_id)
 
     @routes.action(PATH, "unpause", policy="compute:servers:pause")
     async def unpause(self, call: Call, server_id: str) -> None:
         """Let a paused server go on."""
-        await self.db.run(able(self.hypervisor, IPause, power.unpause), call, server_id)
+        await self.db.run(able(self.hypervisor, IPause, power.unpause), call.caller, server_id)
 
     @routes.action(PATH, "suspend", policy="compute:servers:suspend")
     async def suspend(self, call: Call, server_id: str) -> None:
         """Freeze a server to disk."""
-        await self.db.run(able(self.hypervisor, ISuspend, power.suspend), call, server_id)
+        await self.db.run(able(self.hypervisor, ISuspend, power.suspend), call.caller, server_id)
 
     @routes.action(PATH, "resume", policy="compute:servers:suspend")
     async def resume(self, call: Call, server_id: str) -> None:
         """Let a suspended server go on."""
-        await self.db.run(able(self.hypervisor, ISuspend, power.resume), call, server_id)
+        await self.db.run(able(self.hypervisor, ISuspend, power.resume), call.caller, server_id)
 
     @routes.action(PATH, "lock", policy="compute:servers:lock", body={(2, 73): Body(Lock | None)})
     async def lock(self, call: Call, server_id: str, body: Lock | None = None) -> None:
         """Protect a server from being changed by mistake."""
         reason = body.locked_reason or None if body is not None else None
-        await self.db.run(locks.lock, call, server_id, reason)
+        await self.db.run(locks.lock, call.caller, server_id, reason)
 
     @routes.action(PATH, "unlock", policy="compute:servers:lock")
     async def unlock(self, call: Call, server_id: str) -> None:
         """Take the lock of a server away."""
-        await self.db.run(locks.unlock, call, server_id)
+        await self.db.run(locks.unlock, call.caller, server_id)
 
     @routes.action(PATH, "os-resetState", policy="compute:servers:reset_state", body=Body(ResetState))
     async def reset_state(self, call: Call, server_id: str, body: ResetState) -> None:
         """Declare a server active or broken."""
-        await self.db.run(locks.reset_state, call, server_id, body.state)
+        await self.db.run(locks.reset_state, call.caller, server_id, body.state)
 
     @routes.action(
         PATH, "os-getConsoleOutput", policy="compute:servers:console_output", body=Body(ConsoleOutput), status=200
@@ -162,6 +162,6 @@ class ServerActions:
 
 
 def _on_a_host(conn: Connection, call: Call, server_id: str) -> None:
-    row = servers.visible(conn, call, server_id)
+    row = servers.visible(conn, call.caller, server_id)
     if row.host is None or row.launched_at is None:
         raise Conflict(f"Instance {row.id} is not ready")

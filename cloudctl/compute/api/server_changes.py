@@ -125,7 +125,7 @@ class ServerChanges:
     async def create_image(self, call: Call, server_id: str, body: CreateImage) -> Reply:
         """Make an image of a server's root disk."""
         make = able(self.hypervisor, ISnapshot, snapshots.create_image)
-        image_id = await self.db.run(make, call, server_id, body.name, body.metadata or {})
+        image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {})
         if call.version >= (2, 45):
             return Reply({"image_id": image_id})
         return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
@@ -133,7 +133,7 @@ class ServerChanges:
     @routes.action(PATH, "resize", policy="compute:servers:resize", body=Body(Resize))
     async def resize(self, call: Call, server_id: str, body: Resize) -> None:
         """Give a server another flavor, to be confirmed or reverted."""
-        await self.db.run(resizing.resize, call, server_id, body.flavorRef, body.disk_config or None)
+        await self.db.run(resizing.resize, call.caller, server_id, body.flavorRef, body.disk_config or None)
 
     @routes.action(PATH, "migrate", policy="compute:servers:migrate", body={(2, 56): Body(Migrate | None)})
     async def migrate(self, call: Call, server_id: str, body: Migrate | None = None) -> None:
@@ -141,17 +141,17 @@ class ServerChanges:
         host = body.host or None if body is not None else None
         if host is not None and not call.may(TO_HOST):
             raise Forbidden(f"Policy doesn't allow {TO_HOST} to be performed.")
-        await self.db.run(resizing.migrate, call, server_id, host)
+        await self.db.run(resizing.migrate, call.caller, server_id, host)
 
     @routes.action(PATH, "confirmResize", policy="compute:servers:resize", status=204)
     async def confirm_resize(self, call: Call, server_id: str) -> None:
         """Keep what a resize or a move has done."""
-        await self.db.run(resizing.confirm, call, server_id)
+        await self.db.run(resizing.confirm, call.caller, server_id)
 
     @routes.action(PATH, "revertResize", policy="compute:servers:resize")
     async def revert_resize(self, call: Call, server_id: str) -> None:
         """Take back what a resize or a move has done."""
-        await self.db.run(resizing.revert, call, server_id)
+        await self.db.run(resizing.revert, call.caller, server_id)
 
     @routes.action(PATH, "rebuild", policy="compute:servers:rebuild", body=Body(RebuildServer))
     async def rebuild(self, call: Call, server_id: str, body: RebuildServer) -> Reply:
@@ -166,22 +166,22 @@ class ServerChanges:
         asked = body or Rescue()
         run = able(self.hypervisor, IRescue, rescue.rescue)
         image_id = asked.rescue_image_ref or None
-        return {"adminPass": await self.db.run(run, call, server_id, asked.adminPass or None, image_id)}
+        return {"adminPass": await self.db.run(run, call.caller, server_id, asked.adminPass or None, image_id)}
 
     @routes.action(PATH, "unrescue", policy="compute:servers:rescue")
     async def unrescue(self, call: Call, server_id: str) -> None:
         """Run a rescued server from its own root disk again."""
-        await self.db.run(able(self.hypervisor, IRescue, rescue.unrescue), call, server_id)
+        await self.db.run(able(self.hypervisor, IRescue, rescue.unrescue), call.caller, server_id)
 
     @routes.action(PATH, "changePassword", policy="compute:servers:change_password", body=Body(ChangePassword))
     async def change_password(self, call: Call, server_id: str, body: ChangePassword) -> None:
         """Set the admin password of a guest."""
-        await self.db.run(able(self.hypervisor, IPassword, rescue.set_password), call, server_id, body.adminPass)
+        await self.db.run(able(self.hypervisor, IPassword, rescue.set_password), call.caller, server_id, body.adminPass)
 
 
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
     row: Row[Any]
-    row, password = rebuilding.rebuild(conn, call, server_id, asked)
+    row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
     shown = server_views.full(server_views.gather(conn, call, [row]), row)
     shown["adminPass"] = password
     if call.version >= (2, 57):

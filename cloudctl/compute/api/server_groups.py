@@ -67,7 +67,7 @@ class ServerGroups:
         """Make a server group."""
         since.check(call.version, body, "$.server_group")
         policy, rules = _policy(call, body)
-        row = await self.db.run(groups.create, call, body.name, policy, rules)
+        row = await self.db.run(groups.create, call.caller, body.name, policy, rules)
         return {"server_group": view(call, row, [])}
 
     @routes.get("/os-server-groups/<group_id>", policy="compute:groups:show")
@@ -79,7 +79,7 @@ class ServerGroups:
     @routes.delete("/os-server-groups/<group_id>", policy="compute:groups:delete")
     async def delete(self, call: Call, group_id: str) -> None:
         """Delete a server group; its servers stay."""
-        await self.db.run(groups.remove, call, group_id)
+        await self.db.run(groups.remove, call.caller, group_id)
 
 
 def _policy(call: Call, body: CreateGroup) -> tuple[str, dict[str, int]]:
@@ -99,11 +99,11 @@ def _policy(call: Call, body: CreateGroup) -> tuple[str, dict[str, int]]:
 
 def _page(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[str, Any]]:
     everyone = "all_projects" in call.query and call.may(servers.ALL_PROJECTS)
-    rows = groups.page(conn, call, everyone, limit, offset)
+    rows = groups.page(conn, call.caller, everyone, limit, offset)
     members = servers.members(conn, [row.id for row in rows])
     return [view(call, row, members[row.id]) for row in rows]
 
 
 def _one(conn: Connection, call: Call, group_id: str) -> tuple[Row[Any], list[str]]:
-    row = groups.visible(conn, call, group_id)
+    row = groups.visible(conn, call.caller, group_id)
     return row, servers.members(conn, [row.id])[row.id]

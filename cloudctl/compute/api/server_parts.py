@@ -44,7 +44,7 @@ class ServerAddresses:
 
 
 def _addresses(conn: Connection, call: Call, server_id: str) -> Addresses:
-    server = servers.visible(conn, call, server_id)
+    server = servers.visible(conn, call.caller, server_id)
     shown: Addresses = {}
     if server.vm_state != BUILDING:
         for address in devices.addresses(conn, [server.id]).get(server.id, []):
@@ -61,29 +61,29 @@ class ServerTags:
     @routes.get("/servers/<server_id>/tags", policy="compute:servers:show", since=(2, 26))
     async def list(self, call: Call, server_id: str) -> dict[str, Any]:
         """List a server's tags."""
-        return {"tags": await self.db.read(server_metadata.tags, call, server_id)}
+        return {"tags": await self.db.read(server_metadata.tags, call.caller, server_id)}
 
     @routes.put("/servers/<server_id>/tags", policy="compute:servers:tags", body=Body(Tags, key="tags"), since=(2, 26))
     async def replace(self, call: Call, server_id: str, body: Sequence[str]) -> dict[str, Any]:
         """Replace a server's tags."""
-        return {"tags": await self.db.run(server_metadata.replace_tags, call, server_id, body)}
+        return {"tags": await self.db.run(server_metadata.replace_tags, call.caller, server_id, body)}
 
     @routes.delete("/servers/<server_id>/tags", policy="compute:servers:tags", since=(2, 26))
     async def clear(self, call: Call, server_id: str) -> None:
         """Delete all tags of a server."""
-        await self.db.run(server_metadata.remove_tags, call, server_id)
+        await self.db.run(server_metadata.remove_tags, call.caller, server_id)
 
     @routes.get("/servers/<server_id>/tags/<name>", policy="compute:servers:show", since=(2, 26), status=204)
     async def show(self, call: Call, server_id: str, name: str) -> None:
         """Whether a server has a tag."""
-        if name not in await self.db.read(server_metadata.tags, call, server_id):
+        if name not in await self.db.read(server_metadata.tags, call.caller, server_id):
             raise server_metadata.no_tag(server_id, name)
 
     @routes.put("/servers/<server_id>/tags/<name>", policy="compute:servers:tags", since=(2, 26), status=201)
     async def add(self, call: Call, server_id: str, name: str) -> Reply:
         """Add one tag."""
         _check(name)
-        if not await self.db.run(server_metadata.add_tag, call, server_id, name):
+        if not await self.db.run(server_metadata.add_tag, call.caller, server_id, name):
             return Reply(status=204)
         here = query.resource_links(call, "servers", server_id)[0]["href"]
         return Reply(headers=(("Location", f"{here}/tags/{quote(name, safe='')}"),))
@@ -91,7 +91,7 @@ class ServerTags:
     @routes.delete("/servers/<server_id>/tags/<name>", policy="compute:servers:tags", since=(2, 26))
     async def remove(self, call: Call, server_id: str, name: str) -> None:
         """Delete one tag."""
-        await self.db.run(server_metadata.remove_tag, call, server_id, name)
+        await self.db.run(server_metadata.remove_tag, call.caller, server_id, name)
 
 
 def _check(name: str) -> None:
@@ -113,7 +113,7 @@ class ServerPassword:
     @routes.get("/servers/<server_id>/os-server-password", policy="compute:servers:show")
     async def show(self, call: Call, server_id: str) -> dict[str, str]:
         """Show the password that the guest has set, as it has encrypted it."""
-        row = await self.db.read(servers.visible, call, server_id)
+        row = await self.db.read(servers.visible, call.caller, server_id)
         return {"password": row.guest_password or ""}
 
     @routes.delete("/servers/<server_id>/os-server-password", policy="compute:servers:password")
@@ -123,5 +123,5 @@ class ServerPassword:
 
 
 def _forget_password(conn: Connection, call: Call, server_id: str) -> None:
-    row = servers.visible(conn, call, server_id)
+    row = servers.visible(conn, call.caller, server_id)
     servers.move(conn, row.id, call.now, {}, guest_password=None)

@@ -11,9 +11,9 @@ from cloudctl.compute import creation, deletion, servers
 from cloudctl.compute.api import query, server_views, since
 from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
 from cloudctl.compute.api.server_create import checked_hostname, wanted
+from cloudctl.compute.api.server_filters import BRIEF, DETAIL, DETAIL_FOR_ADMINS, QUERY, check_order, conditions
 from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.server_filters import BRIEF, DETAIL, DETAIL_FOR_ADMINS, QUERY, check_order, conditions
 from cloudctl.db import Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
@@ -77,7 +77,7 @@ class Servers:
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
-        return creation.create(conn, call, wish, self.options, self.volume_options)
+        return creation.create(conn, call.caller, wish, self.options, self.volume_options)
 
     @routes.get("/servers/<server_id>", policy="compute:servers:show", pure=True)
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:
@@ -95,11 +95,11 @@ class Servers:
     @routes.delete("/servers/<server_id>", policy="compute:servers:delete")
     async def delete(self, call: Call, server_id: str) -> None:
         """Delete a server."""
-        await self.db.run(deletion.delete, call, server_id)
+        await self.db.run(deletion.delete, call.caller, server_id)
 
 
 def _full(conn: Connection, call: Call, server_id: str) -> server_views.View:
-    row = servers.visible(conn, call, server_id)
+    row = servers.visible(conn, call.caller, server_id)
     return server_views.full(server_views.gather(conn, call, [row]), row)
 
 
@@ -107,7 +107,7 @@ COLUMNS = {"accessIPv4": "access_ip_v4", "accessIPv6": "access_ip_v6"}
 
 
 def _update(conn: Connection, call: Call, server_id: str, body: UpdateServer) -> server_views.View:
-    row = servers.visible(conn, call, server_id, lock=True)
+    row = servers.visible(conn, call.caller, server_id, lock=True)
     changes = {COLUMNS.get(name, name): value for name, value in given(body).items()}
     if changes:
         servers.move(conn, row.id, call.now, {}, **changes)

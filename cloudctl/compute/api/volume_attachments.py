@@ -19,6 +19,9 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 PATH = "/servers/<server_id>/os-volume_attachments"
+# From this version on a volume may be attached to several servers.
+MULTIATTACH = (2, 60)
+
 Device = Annotated[str, Length(1, 255), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a device such as /dev/vdb")]
 
 
@@ -71,7 +74,7 @@ class VolumeAttachments:
     @routes.get(f"{PATH}/<volume_id>", policy="compute:attachments:show")
     async def show(self, call: Call, server_id: str, volume_id: str) -> dict[str, Any]:
         """Show one volume of a server."""
-        server, row = await self.db.read(attaching.attached, call, server_id, volume_id)
+        server, row = await self.db.read(attaching.attached, call.caller, server_id, volume_id)
         if call.version >= (2, 89) and not row.attached:
             raise attaching.not_attached(server.id, volume_id)
         return {"volumeAttachment": view(call, row)}
@@ -86,10 +89,11 @@ class VolumeAttachments:
     def _attach(self, conn: Connection, call: Call, server_id: str, body: Attach) -> Row[Any]:
         return attaching.attach_volume(
             conn,
-            call,
+            call.caller,
             server_id,
             body.volumeId,
             self.options,
+            knows_multiattach=call.version >= MULTIATTACH,
             device_name=body.device or None,
             tag=body.tag or None,
             delete_on_termination=bool(body.delete_on_termination),
@@ -109,7 +113,7 @@ class VolumeAttachments:
     @routes.delete(f"{PATH}/<volume_id>", policy="compute:attachments:delete", status=202)
     async def detach(self, call: Call, server_id: str, volume_id: str) -> None:
         """Detach a volume from a server."""
-        await self.db.run(attaching.detach_volume, call, server_id, volume_id)
+        await self.db.run(attaching.detach_volume, call.caller, server_id, volume_id)
 
 
 def _created(call: Call, row: Any) -> dict[str, Any]:
@@ -123,13 +127,13 @@ def _created(call: Call, row: Any) -> dict[str, Any]:
 
 
 def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
-    server = servers.visible(conn, call, server_id)
+    server = servers.visible(conn, call.caller, server_id)
     rows = block_devices.of_server(conn, server.id)
     return [row for row in rows if row.attached or call.version < (2, 89)]
 
 
 def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: Change) -> None:
-    server, row = attaching.attached(conn, call, server_id, volume_id)
+    server, row = attaching.attached(conn, call.caller, server_id, volume_id)
     kept = {
         "volumeId": row.volume_id,
         "device": row.device_name,
@@ -142,4 +146,4 @@ def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: 
         if given is not MISSING and given != value:
             raise Invalid(f"The field {name} cannot be changed; swapping volumes is not offered.")
     if body.delete_on_termination is not MISSING:
-        attaching.keep_or_drop(conn, call, server_id, volume_id, bool(body.delete_on_termination))
+        attaching.keep_or_drop(conn, call.caller, server_id, volume_id, bool(body.delete_on_termination))

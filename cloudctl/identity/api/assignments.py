@@ -9,11 +9,12 @@ from attrs import frozen
 from sqlalchemy import Connection, select
 
 from cloudctl.db import Database
+from cloudctl.errors import Invalid
 from cloudctl.identity import assignment_list, records
 from cloudctl.identity.api.collection import listed
-from cloudctl.identity.assignment_list import Assignment
+from cloudctl.identity.assignment_list import Assignment, Wanted
 from cloudctl.identity.tables import groups, projects, roles, users
-from cloudctl.rest.call import Call
+from cloudctl.rest.call import Call, Query
 from cloudctl.rest.route import Routes
 
 FILTERS = (
@@ -52,6 +53,36 @@ class Names:
         return {"domain": None} if kind == "roles" else {}
 
 
+def filters(query: Query) -> Wanted:
+    """Raises Invalid for filters that contradict each other."""
+    inherited_to = query.get("scope.OS-INHERIT:inherited_to")
+    found = Wanted(
+        user_id=query.get("user.id") or "",
+        group_id=query.get("group.id") or "",
+        role_id=query.get("role.id") or "",
+        project_id=query.get("scope.project.id") or "",
+        domain_id=query.get("scope.domain.id") or "",
+        system="scope.system" in query,
+        inherited=True if inherited_to == "projects" else None,
+        effective=query.flag("effective"),
+        include_subtree=query.flag("include_subtree"),
+        include_names=query.flag("include_names"),
+    )
+    wrong = {
+        "Specify a user or a group, not both.": found.user_id and found.group_id,
+        "Specify a project or a domain, not both.": found.project_id and found.domain_id,
+        "Specify the system or a project or domain, not both.": found.system and (found.project_id or found.domain_id),
+        "Effective assignments have no groups.": found.effective and found.group_id,
+        "Effective assignments on a domain are not inherited.": found.effective and found.domain_id and found.inherited,
+        "include_subtree needs scope.project.id.": found.include_subtree and not found.project_id,
+        "scope.OS-INHERIT:inherited_to is 'projects'.": inherited_to not in (None, "projects"),
+    }
+    for message, is_so in wrong.items():
+        if is_so:
+            raise Invalid(message)
+    return found
+
+
 class RoleAssignments:
     routes = Routes("Role assignments")
 
@@ -61,7 +92,7 @@ class RoleAssignments:
     @routes.get("/role_assignments", policy="identity:list_role_assignments", query=FILTERS)
     async def list(self, call: Call) -> dict[str, Any]:
         """List role assignments"""
-        wanted = assignment_list.wanted(call.query)
+        wanted = filters(call.query)
         asked = call.query.integer("limit")
         limit = min(asked or records.MOST, records.MOST)
         views, more = await self.db.read(self._list, call, wanted, limit)
@@ -70,7 +101,7 @@ class RoleAssignments:
             body["truncated"] = True
         return body
 
-    def _list(self, conn: Connection, call: Call, wanted: assignment_list.Wanted, limit: int) -> tuple[Any, bool]:
+    def _list(self, conn: Connection, call: Call, wanted: Wanted, limit: int) -> tuple[Any, bool]:
         found = assignment_list.find(conn, wanted, call.identity.domain_id, limit + 1)
         shown = found[:limit]
         names = look_up(conn, shown) if wanted.include_names else Names({}, {}, {}, {})

@@ -73,20 +73,20 @@ class Data:
     async def upload(self, call: Call, image_id: str) -> Reply:
         """Give an image its data."""
         check_upload(call)
-        await self.intake.save(call, image_id, announced_size(call))
+        await self.intake.save(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=(IMPORT_METHODS,))
 
     @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204)
     async def stage(self, call: Call, image_id: str) -> Reply:
         """Bring data that an import will take."""
         check_upload(call)
-        await self.intake.stage(call, image_id, announced_size(call))
+        await self.intake.stage(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=(IMPORT_METHODS,))
 
     @routes.get("/images/<image_id>/file", policy="image:images:download")
     async def download(self, call: Call, image_id: str) -> Reply:
         """Get the data of an image, or one range of it."""
-        image = await self.db.read(domain.visible, call, image_id)
+        image = await self.db.read(domain.visible, call.caller, image_id)
         if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
             raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
         if image.status not in domain.STORED:

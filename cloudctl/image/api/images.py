@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 from cloudctl.db import Database
 from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, UnsupportedMediaType
 from cloudctl.image import images as domain
-from cloudctl.image import listing, patching, properties
+from cloudctl.image import patching, properties
+from cloudctl.image.api import listing
 from cloudctl.image.images import COMMUNITY, PUBLIC, QUEUED, Image, NewImage
 from cloudctl.image.imports import METHODS
+from cloudctl.image.listing import FILTERS, OTHERS
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import (
     MEDIA_TYPES,
@@ -131,14 +133,14 @@ def create(conn: Connection, call: Call, new: NewImage) -> Image:
 
 
 def show(conn: Connection, call: Call, image_id: str) -> Image:
-    return domain.full(conn, [domain.visible(conn, call, image_id)])[0]
+    return domain.full(conn, [domain.visible(conn, call.caller, image_id)])[0]
 
 
 def update(
     conn: Connection, call: Call, image_id: str, wanted: list[Operation], options: ImageOptions, adds_once: bool
 ) -> Image:
     """Apply a patch. Raises NotFound, Forbidden, Conflict, Invalid, BodyError, OverQuota."""
-    row = domain.own(conn, call, image_id)
+    row = domain.own(conn, call.caller, image_id, "image:images:update")
     (image,) = domain.full(conn, [row])
     now = {name: list(image.tags) if name == "tags" else getattr(row, name) for name in WRITABLE}
     draft = Draft(dict(now), dict(image.properties))
@@ -161,12 +163,13 @@ def update(
 
 
 def remove(conn: Connection, call: Call, image_id: str, db: Database) -> None:
-    row = domain.own(conn, call, image_id)
+    row = domain.own(conn, call.caller, image_id, "image:images:delete")
     domain.remove(conn, row, db.now(conn), user_id=call.user_id, project_id=call.project_id)
 
 
 def block(conn: Connection, call: Call, image_id: str, blocked: bool) -> None:
-    domain.block(conn, domain.own(conn, call, image_id), call.now, blocked=blocked)
+    rule = "image:images:deactivate" if blocked else "image:images:reactivate"
+    domain.block(conn, domain.own(conn, call.caller, image_id, rule), call.now, blocked=blocked)
 
 
 class Images:
@@ -176,7 +179,7 @@ class Images:
         self.db = db
         self.options = options
 
-    @routes.get("/images", policy="image:images:list", pure=True, query=(*listing.FILTERS, *listing.OTHERS))
+    @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List the images."""
         found, more = await self.db.read(listing.page, call)

@@ -20,6 +20,7 @@ from cloudctl.image.web import Permitted
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
+from cloudctl.rest.listing import Limits, Page, conditions, page, paging
 from cloudctl.rest.route import Routes
 
 Uri = Annotated[str, Length(1, URI_LENGTH)]
@@ -50,6 +51,9 @@ class TaskInput:
 class CreateTask:
     type: Literal["import"]
     input: TaskInput
+
+
+LIMITS = Limits(most=1000, default=25)
 
 
 def view(row: Row[Any]) -> dict[str, Any]:
@@ -99,13 +103,19 @@ def wish(body: ImportImage, options: ImageOptions, permitted: Permitted) -> dict
 def start(
     conn: Connection, call: Call, image_id: str, wanted: Mapping[str, Any], options: ImageOptions, db: Database
 ) -> None:
-    domain.start(conn, call, image_id, wanted, options, db.now(conn))
+    domain.start(conn, call.caller, image_id, wanted, options, db.now(conn))
 
 
 def start_task(
     conn: Connection, call: Call, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, db: Database
 ) -> Row[Any]:
-    return domain.start_task(conn, call, new, told, uri, options, db.now(conn))
+    return domain.start_task(conn, call.caller, new, told, uri, options, db.now(conn))
+
+
+def listed(conn: Connection, call: Call) -> Page:
+    """All imports of the cloud, page by page, for administrators."""
+    wanted = conditions(domain.LISTING, call)
+    return page(conn, domain.LISTING, paging(call, LIMITS), domain.kept(call.now), *wanted)
 
 
 class Imports:
@@ -126,7 +136,7 @@ class Imports:
     @routes.get("/images/<image_id>/tasks", policy="image:images:tasks")
     async def of_image(self, call: Call, image_id: str) -> dict[str, Any]:
         """List the imports of an image."""
-        rows = await self.db.read(domain.of_image, call, image_id)
+        rows = await self.db.read(domain.of_image, call.caller, image_id)
         return {"tasks": [view(row) for row in rows]}
 
 
@@ -142,15 +152,15 @@ class Tasks:
     @routes.get("/tasks", policy="image:tasks:list")
     async def list(self, call: Call) -> dict[str, Any]:
         """List the imports of all images."""
-        page = await self.db.read(domain.listed, call)
+        found = await self.db.read(listed, call)
         first = call.query.having(marker=None)
         answer: dict[str, Any] = {
-            "tasks": [summary(row) for row in page.rows],
+            "tasks": [summary(row) for row in found.rows],
             "schema": "/v2/schemas/tasks",
             "first": f"/v2/tasks?{first}" if first else "/v2/tasks",
         }
-        if page.more and page.rows:
-            answer["next"] = f"/v2/tasks?{call.query.having(marker=page.rows[-1].id)}"
+        if found.more and found.rows:
+            answer["next"] = f"/v2/tasks?{call.query.having(marker=found.rows[-1].id)}"
         return answer
 
     @routes.post("/tasks", policy="image:tasks:create", body=Body(CreateTask), status=201)

@@ -53,7 +53,7 @@ class Info:
     @routes.delete("/stores/<store>/<image_id>", policy="image:stores:delete")
     async def remove(self, call: Call, store: str, image_id: str) -> None:
         """Remove the copy of an image's data in one store; refused for the last copy."""
-        image = await self.db.run(domain.own, call, image_id)
+        image = await self.db.run(domain.own, call.caller, image_id, "image:stores:delete")
         if store != STORE or image.status not in domain.STORED:
             raise NotFound(f"The image {image.id} has no data in a store {store[:64]!r}.")
         raise Forbidden(f"The store {STORE} holds the only copy of the data of image {image.id}.")

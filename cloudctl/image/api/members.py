@@ -47,25 +47,25 @@ class Members:
     @routes.get("/images/<image_id>/members", policy="image:members:list")
     async def list(self, call: Call, image_id: str) -> dict[str, Any]:
         """List the members; a member sees itself."""
-        rows = await self.db.read(domain.listed, call, image_id)
+        rows = await self.db.read(domain.listed, call.caller, image_id)
         return {"members": [view(row) for row in rows], "schema": "/v2/schemas/members"}
 
     @routes.post("/images/<image_id>/members", policy="image:members:create", body=Body(CreateMember))
     async def create(self, call: Call, image_id: str, body: CreateMember) -> dict[str, Any]:
         """Share an image with a project."""
-        return view(await self.db.run(domain.add, call, image_id, body.member, self.options.max_members))
+        return view(await self.db.run(domain.add, call.caller, image_id, body.member, self.options.max_members))
 
     @routes.get("/images/<image_id>/members/<member_id>", policy="image:members:show")
     async def show(self, call: Call, image_id: str, member_id: str) -> dict[str, Any]:
         """Show a membership."""
-        return view(await self.db.read(domain.show, call, image_id, member_id))
+        return view(await self.db.read(domain.show, call.caller, image_id, member_id))
 
     @routes.put("/images/<image_id>/members/<member_id>", policy="image:members:update", body=Body(UpdateMember))
     async def update(self, call: Call, image_id: str, member_id: str, body: UpdateMember) -> dict[str, Any]:
         """Accept or reject an image that is shared with one's project."""
-        return view(await self.db.run(domain.answer, call, image_id, member_id, body.status))
+        return view(await self.db.run(domain.answer, call.caller, image_id, member_id, body.status))
 
     @routes.delete("/images/<image_id>/members/<member_id>", policy="image:members:delete")
     async def remove(self, call: Call, image_id: str, member_id: str) -> None:
         """Stop sharing an image with a project."""
-        await self.db.run(domain.remove, call, image_id, member_id)
+        await self.db.run(domain.remove, call.caller, image_id, member_id)

@@ -17,7 +17,7 @@ TAG_LENGTH = 255
 
 def add(conn: Connection, call: Call, image_id: str, tag: str, most: int) -> None:
     """Raises NotFound, Forbidden, Invalid, OverQuota beyond `most` tags."""
-    image = domain.own(conn, call, image_id)
+    image = domain.own(conn, call.caller, image_id, "image:tags:add")
     if len(tag) > TAG_LENGTH:
         raise Invalid(f"A tag has at most {TAG_LENGTH} characters.")
     tags = properties.tags_of(conn, [image.id]).get(image.id, [])
@@ -31,7 +31,7 @@ def add(conn: Connection, call: Call, image_id: str, tag: str, most: int) -> Non
 
 def remove(conn: Connection, call: Call, image_id: str, tag: str) -> None:
     """Raises NotFound, Forbidden."""
-    image = domain.own(conn, call, image_id)
+    image = domain.own(conn, call.caller, image_id, "image:tags:delete")
     tags = properties.tags_of(conn, [image.id]).get(image.id, [])
     if tag not in tags:
         raise NotFound(f"The image {image.id} has no tag {tag[:64]!r}.")

@@ -83,7 +83,7 @@ class BandwidthLimits:
         return await self.db.read(self._list, call, policy_id)
 
     def _list(self, conn: Connection, call: Call, policy_id: str) -> Json:
-        policy = qos_policies.visible(conn, call, policy_id)
+        policy = qos_policies.visible(conn, call.caller, policy_id)
         page = lists.fetch(conn, call, COLLECTION, table.c.policy_id == policy.id)
         return lists.answer(call, COLLECTION, page, [view(row) for row in page.rows])
 
@@ -103,7 +103,7 @@ class BandwidthLimits:
         return {"bandwidth_limit_rule": lists.narrowed(call, await self.db.read(self._show, call, policy_id, limit_id))}
 
     def _show(self, conn: Connection, call: Call, policy_id: str, limit_id: str) -> Json:
-        return view(bandwidth_limits.get(conn, qos_policies.visible(conn, call, policy_id), limit_id))
+        return view(bandwidth_limits.get(conn, qos_policies.visible(conn, call.caller, policy_id), limit_id))
 
     @routes.put(ONE, policy="network:qos_rules:change", body=UPDATE)
     async def update(self, call: Call, policy_id: str, limit_id: str, body: UpdateLimit) -> Json:
@@ -148,7 +148,7 @@ class BandwidthLimits:
 
 def _held(conn: Connection, call: Call, policy_id: str) -> Any:
     """The policy, locked, if the caller may change it."""
-    row = qos_policies.visible(conn, call, policy_id, lock=True)
+    row = qos_policies.visible(conn, call.caller, policy_id, lock=True)
     call.require(project_id=row.project_id)
     return row
 

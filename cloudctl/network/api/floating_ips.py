@@ -26,6 +26,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.tables import floating_ips as table
@@ -89,7 +90,7 @@ class FloatingIps:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, floating_ips.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, floating_ips.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, _views(conn, page.rows))
 
     @routes.post(
@@ -106,13 +107,13 @@ class FloatingIps:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             if each.floating_ip_address is not None:
                 call.require("network:floatingips:create:address")
-            network = networks.visible(conn, call, each.floating_network_id)
+            network = networks.visible(conn, call.caller, each.floating_network_id)
             floating_ips.check_network(conn, network)
             if each.subnet_id is not None:
-                subnets.visible(conn, call, each.subnet_id)
+                subnets.visible(conn, call.caller, each.subnet_id)
             to = _target(conn, call, owner, network.id, each.port_id, each.fixed_ip_address)
             new = NewFloatingIp(network.id, each.description, each.floating_ip_address, each.subnet_id)
             row = floating_ips.create(conn, owner, new, to, now, call.user_id)
@@ -126,7 +127,7 @@ class FloatingIps:
         return {"floatingip": lists.narrowed(call, await self.db.read(self._show, call, floatingip_id))}
 
     def _show(self, conn: Connection, call: Call, floatingip_id: str) -> Json:
-        return _views(conn, [floating_ips.visible(conn, call, floatingip_id)])[0]
+        return _views(conn, [floating_ips.visible(conn, call.caller, floatingip_id)])[0]
 
     @routes.put(
         "/floatingips/<floatingip_id>", policy="network:floatingips:update", body=Body(UpdateFloatingIp, "floatingip")
@@ -143,7 +144,7 @@ class FloatingIps:
         # The port before the floating IP: see `associations`.
         to = _target(conn, call, seen.project_id, seen.floating_network_id, port_id, fixed)
         row = floating_ips.held(conn, seen.id)
-        standard.check_match(call, row)
+        check_match(call, row)
         if not isinstance(body.port_id, Missing):
             row = floating_ips.lead(conn, row, to, now, call.user_id, **changes)
         elif changes:
@@ -157,12 +158,12 @@ class FloatingIps:
 
     def _delete(self, conn: Connection, call: Call, floatingip_id: str) -> None:
         row = floating_ips.held(conn, self._seen(conn, call, floatingip_id).id)
-        standard.check_match(call, row)
+        check_match(call, row)
         floating_ips.remove(conn, row, self.db.now(conn), call.user_id)
 
     def _seen(self, conn: Connection, call: Call, floatingip_id: str) -> Any:
         """The floating IP, if the caller may change it."""
-        row = floating_ips.visible(conn, call, floatingip_id)
+        row = floating_ips.visible(conn, call.caller, floatingip_id)
         call.require(project_id=row.project_id)
         return row
 
@@ -178,9 +179,9 @@ def _target(
         if fixed is not None:
             raise associations.bad("fixed_ip_address cannot be specified without a port_id")
         return None
-    to = associations.target(conn, ports.visible(conn, call, port_id), owner, network_id, fixed)
+    to = associations.target(conn, ports.visible(conn, call.caller, port_id), owner, network_id, fixed)
     # What was read of it before the lock may be wrong by now.
-    port = ports.visible(conn, call, port_id, lock=True)
+    port = ports.visible(conn, call.caller, port_id, lock=True)
     if associations.target(conn, port, owner, network_id, fixed) != to:
         raise Conflict(f"Port {port_id} was changed at the same time.")
     return to

@@ -26,6 +26,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
@@ -112,7 +113,7 @@ class Networks:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, networks.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, networks.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, self._views(conn, call, page.rows))
 
     @routes.post(
@@ -126,8 +127,8 @@ class Networks:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
-            qos_policies.check_set(conn, call, None, each.qos_policy_id)
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
+            qos_policies.check_set(conn, call.caller, None, each.qos_policy_id)
             row = networks.create(conn, owner, self._new(call, each), now, self.options, call.user_id)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -163,7 +164,7 @@ class Networks:
         return {"network": lists.narrowed(call, await self.db.read(self._show, call, network_id))}
 
     def _show(self, conn: Connection, call: Call, network_id: str) -> Json:
-        return self._views(conn, call, [networks.visible(conn, call, network_id)])[0]
+        return self._views(conn, call, [networks.visible(conn, call.caller, network_id)])[0]
 
     @routes.put("/networks/<network_id>", policy="network:networks:update", body=Body(UpdateNetwork, "network"))
     async def update(self, call: Call, network_id: str, body: UpdateNetwork) -> Json:
@@ -171,15 +172,15 @@ class Networks:
         return {"network": await self.db.run(self._update, call, network_id, body)}
 
     def _update(self, conn: Connection, call: Call, network_id: str, body: UpdateNetwork) -> Json:
-        row = networks.visible(conn, call, network_id, lock=True)
+        row = networks.visible(conn, call.caller, network_id, lock=True)
         call.require(project_id=row.project_id)
         changes = given(body)
         for name in ("shared", "external", "is_default"):
             if name in changes:
                 call.require(f"network:networks:update:{name}")
-        standard.check_match(call, row)
+        check_match(call, row)
         if "qos_policy_id" in changes:
-            qos_policies.check_set(conn, call, row.qos_policy_id, changes["qos_policy_id"])
+            qos_policies.check_set(conn, call.caller, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
             row = networks.change(conn, row, changes, self.db.now(conn), self.options, call.user_id)
         return self._views(conn, call, [row])[0]
@@ -190,9 +191,9 @@ class Networks:
         await self.db.run(self._delete, call, network_id)
 
     def _delete(self, conn: Connection, call: Call, network_id: str) -> None:
-        row = networks.visible(conn, call, network_id, lock=True)
+        row = networks.visible(conn, call.caller, network_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         networks.remove(conn, row, self.db.now(conn), call.user_id)
 
     def _views(self, conn: Connection, call: Call, rows: Rows) -> Views:

@@ -31,6 +31,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.tables import allocations, port_groups
@@ -212,7 +213,7 @@ def _check_fields(call: Call, network: Any, sent: dict[str, Any]) -> None:
     exact = any(each.ip_address is not None for each in sent.get("fixed_ips") or ())
     mine = {"mac_address", "port_security_enabled", "address_pairs"} & sent.keys()
     if exact or mine or port_security.is_network_owned(sent.get("device_owner") or ""):
-        standard.refuse_foreign(call, network, "network:ports:network_owner")
+        standard.refuse_foreign(call.caller, network, "network:ports:network_owner")
     if {"host", "profile"} & sent.keys():
         call.require("network:ports:binding")
 
@@ -234,7 +235,7 @@ class Ports:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, ports.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, ports.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, _views(conn, call, page.rows))
 
     @routes.post("/ports", policy="network:ports:create", status=201, body=Body(CreatePort, "port", "ports"))
@@ -246,12 +247,12 @@ class Ports:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            network = networks.attachable(conn, call, each.network_id)
+            network = networks.attachable(conn, call.caller, each.network_id)
             _check_fields(call, network, given(each) if each.mac_address else _without(given(each), "mac_address"))
-            router_ports.check_device(conn, call, each.device_id, each.device_owner)
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            router_ports.check_device(conn, call.caller, each.device_id, each.device_owner)
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             everybodys = call.may("network:ports:foreign_security_groups")
-            qos_policies.check_set(conn, call, None, each.qos_policy_id)
+            qos_policies.check_set(conn, call.caller, None, each.qos_policy_id)
             row = ports.create(conn, owner, _new(each), now, call.user_id, everybodys)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -263,7 +264,7 @@ class Ports:
         return {"port": lists.narrowed(call, await self.db.read(self._show, call, port_id))}
 
     def _show(self, conn: Connection, call: Call, port_id: str) -> Json:
-        return _views(conn, call, [ports.visible(conn, call, port_id)])[0]
+        return _views(conn, call, [ports.visible(conn, call.caller, port_id)])[0]
 
     @routes.put("/ports/<port_id>", policy="network:ports:update", body=Body(UpdatePort, "port"))
     async def update(self, call: Call, port_id: str, body: UpdatePort) -> Json:
@@ -271,18 +272,18 @@ class Ports:
         return {"port": await self.db.run(self._update, call, port_id, body)}
 
     def _update(self, conn: Connection, call: Call, port_id: str, body: UpdatePort) -> Json:
-        row = ports.visible(conn, call, port_id, lock=True)
+        row = ports.visible(conn, call.caller, port_id, lock=True)
         call.require(project_id=row.project_id)
         sent = given(body)
         network = networks.held(conn, row.network_id)
         _check_fields(call, network, sent)
-        standard.check_match(call, row)
+        check_match(call, row)
         changes = _changes(conn, row, sent)
         if {"device_id", "device_owner"} & changes.keys():
             device_id, owner = (changes.get(name, getattr(row, name)) for name in ("device_id", "device_owner"))
-            router_ports.check_device(conn, call, device_id, owner)
+            router_ports.check_device(conn, call.caller, device_id, owner)
         if "qos_policy_id" in changes:
-            qos_policies.check_set(conn, call, row.qos_policy_id, changes["qos_policy_id"])
+            qos_policies.check_set(conn, call.caller, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
             everybodys = call.may("network:ports:foreign_security_groups")
             row = ports.change(conn, row, changes, self.db.now(conn), call.user_id, everybodys)
@@ -294,10 +295,10 @@ class Ports:
         await self.db.run(self._delete, call, port_id)
 
     def _delete(self, conn: Connection, call: Call, port_id: str) -> None:
-        row = ports.visible(conn, call, port_id, lock=True)
+        row = ports.visible(conn, call.caller, port_id, lock=True)
         _require_for_delete(call, row)
-        standard.check_match(call, row)
-        ports.delete_by_user(conn, row, self.db.now(conn), call.user_id, standard.sees_all(call))
+        check_match(call, row)
+        ports.delete_by_user(conn, row, self.db.now(conn), call.user_id, standard.sees_all(call.caller))
 
 
 def _require_for_delete(call: Call, row: Any) -> None:

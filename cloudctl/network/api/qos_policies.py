@@ -25,6 +25,7 @@ from cloudctl.network.api.attributes import (
 )
 from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.bandwidth_limits import view_in_policy
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.tables import qos_policies as table
 from cloudctl.rest.body import MISSING, Body, Missing, Name, given
@@ -76,7 +77,7 @@ class QosPolicies:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, qos_policies.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, qos_policies.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, _views(conn, page.rows))
 
     @routes.post(
@@ -93,7 +94,7 @@ class QosPolicies:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             new = NewPolicy(each.name, each.description, each.shared, each.is_default)
             row = qos_policies.create(conn, owner, new, now)
             tags.replace(conn, row.id, default(each.tags, []))
@@ -106,7 +107,7 @@ class QosPolicies:
         return {"policy": lists.narrowed(call, await self.db.read(self._show, call, policy_id))}
 
     def _show(self, conn: Connection, call: Call, policy_id: str) -> Json:
-        return _views(conn, [qos_policies.visible(conn, call, policy_id)])[0]
+        return _views(conn, [qos_policies.visible(conn, call.caller, policy_id)])[0]
 
     @routes.put("/qos/policies/<policy_id>", policy="network:qos_policies:update", body=Body(UpdatePolicy, "policy"))
     async def update(self, call: Call, policy_id: str, body: UpdatePolicy) -> Json:
@@ -114,9 +115,9 @@ class QosPolicies:
         return {"policy": await self.db.run(self._update, call, policy_id, body)}
 
     def _update(self, conn: Connection, call: Call, policy_id: str, body: UpdatePolicy) -> Json:
-        row = qos_policies.visible(conn, call, policy_id, lock=True)
+        row = qos_policies.visible(conn, call.caller, policy_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         changes = given(body)
         if changes:
             row = qos_policies.change(conn, row, changes, self.db.now(conn))
@@ -128,9 +129,9 @@ class QosPolicies:
         await self.db.run(self._delete, call, policy_id)
 
     def _delete(self, conn: Connection, call: Call, policy_id: str) -> None:
-        row = qos_policies.visible(conn, call, policy_id, lock=True)
+        row = qos_policies.visible(conn, call.caller, policy_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         qos_policies.remove(conn, row)
 
 

@@ -97,7 +97,7 @@ class ProjectQuotas:
 
 
 def _check_visible(call: Call, project_id: str) -> None:
-    if project_id != call.project_id and not standard.sees_all(call):
+    if project_id != call.project_id and not standard.sees_all(call.caller):
         raise NotFound("The resource could not be found.")
 
 

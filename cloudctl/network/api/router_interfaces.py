@@ -9,8 +9,9 @@ from sqlalchemy import Connection
 
 from cloudctl.db import Database
 from cloudctl.errors import Invalid
-from cloudctl.network import ports, router_interfaces, routers, standard, subnets
+from cloudctl.network import ports, router_interfaces, routers, subnets
 from cloudctl.network.api.attributes import Id, Json
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.router_interfaces import Interface
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
@@ -40,11 +41,11 @@ class RouterInterfaces:
         if body.port_id is not None and body.subnet_id is not None:
             raise Invalid("Bad router request: Cannot specify both subnet-id and port-id.", type="BadRequest")
         if body.subnet_id is not None:
-            subnet = subnets.visible(conn, call, body.subnet_id)
+            subnet = subnets.visible(conn, call.caller, body.subnet_id)
             foreign = call.may("network:routers:foreign_subnet")
             added = router_interfaces.add_subnet(conn, row, subnet, now, call.user_id, foreign)
         else:
-            port = ports.visible(conn, call, str(body.port_id), lock=True)
+            port = ports.visible(conn, call.caller, str(body.port_id), lock=True)
             added = router_interfaces.add_port(conn, row, port, now, call.user_id)
         return view(router_id, row.project_id, added)
 
@@ -59,16 +60,16 @@ class RouterInterfaces:
         row, now = _held(conn, call, router_id), self.db.now(conn)
         _check_named(body)
         if body.port_id is None and body.subnet_id is not None:
-            subnets.visible(conn, call, body.subnet_id)
+            subnets.visible(conn, call.caller, body.subnet_id)
         removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, now, call.user_id)
         return view(router_id, row.project_id, removed)
 
 
 def _held(conn: Connection, call: Call, router_id: str) -> Any:
     """The router, locked, if the caller may change it."""
-    row = routers.visible(conn, call, router_id, lock=True)
+    row = routers.visible(conn, call.caller, router_id, lock=True)
     call.require(project_id=row.project_id)
-    standard.check_match(call, row)
+    check_match(call, row)
     return row
 
 

@@ -27,6 +27,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.ports import FixedIps, requests
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
@@ -127,7 +128,7 @@ class Routers:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, routers.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, routers.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, self._views(conn, call, page.rows))
 
     @routes.post("/routers", policy="network:routers:create", status=201, body=Body(CreateRouter, "router", "routers"))
@@ -139,7 +140,7 @@ class Routers:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             _check_kind(call, each)
             row = routers.create(conn, owner, _new(each), now, self.options, call.user_id)
             gateway = _gateway(conn, call, each.external_gateway_info)
@@ -155,7 +156,7 @@ class Routers:
         return {"router": lists.narrowed(call, await self.db.read(self._show, call, router_id))}
 
     def _show(self, conn: Connection, call: Call, router_id: str) -> Json:
-        return self._views(conn, call, [routers.visible(conn, call, router_id)])[0]
+        return self._views(conn, call, [routers.visible(conn, call.caller, router_id)])[0]
 
     @routes.put("/routers/<router_id>", policy="network:routers:update", body=Body(UpdateRouter, "router"))
     async def update(self, call: Call, router_id: str, body: UpdateRouter) -> Json:
@@ -212,9 +213,9 @@ class Routers:
 
     def _held(self, conn: Connection, call: Call, router_id: str) -> Any:
         """The router, locked, if the caller may change it."""
-        row = routers.visible(conn, call, router_id, lock=True)
+        row = routers.visible(conn, call.caller, router_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         return row
 
     def _views(self, conn: Connection, call: Call, rows: Rows) -> Views:
@@ -252,7 +253,7 @@ def _gateway(conn: Connection, call: Call, body: GatewayInfo | None) -> Gateway 
         raise Invalid("Invalid input for external_gateway_info. Reason: 'network_id' is required.")
     if given(body, "enable_snat", "external_fixed_ips"):
         call.require("network:routers:gateway")
-    networks.visible(conn, call, body.network_id)
+    networks.visible(conn, call.caller, body.network_id)
     snat = None if isinstance(body.enable_snat, Missing) else body.enable_snat
     fixed = None if isinstance(body.external_fixed_ips, Missing) else body.external_fixed_ips
     return Gateway(body.network_id, True if snat is None else snat, None if fixed is None else requests(fixed))

@@ -13,6 +13,7 @@ from cloudctl.network import rules, security_groups, standard, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Id, Json, Project, Rows, Text, Views, enveloped, listed, owner_named
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.rules import NewRule
 from cloudctl.network.tables import security_group_rules as table
 from cloudctl.network.tables import security_groups as groups_table
@@ -79,7 +80,7 @@ class SecurityGroupRules:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, security_groups.rules_visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, security_groups.rules_visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, views(conn, page.rows))
 
     @routes.post(
@@ -97,7 +98,7 @@ class SecurityGroupRules:
         if len({each.security_group_id for each in wanted}) > 1:
             message = "Only allowed to update rules for one security profile at a time"
             raise Invalid(message, type="SecurityGroupNotSingleGroupRules")
-        group = security_groups.visible(conn, call, wanted[0].security_group_id, lock=True)
+        group = security_groups.visible(conn, call.caller, wanted[0].security_group_id, lock=True)
         call.require(project_id=group.project_id)
         for each in wanted:
             _check(conn, call, each)
@@ -110,7 +111,7 @@ class SecurityGroupRules:
         return {"security_group_rule": lists.narrowed(call, await self.db.read(self._show, call, rule_id))}
 
     def _show(self, conn: Connection, call: Call, rule_id: str) -> Json:
-        return views(conn, [security_groups.visible_rule(conn, call, rule_id)])[0]
+        return views(conn, [security_groups.visible_rule(conn, call.caller, rule_id)])[0]
 
     @routes.delete("/security-group-rules/<rule_id>", policy="network:security_group_rules:delete")
     async def delete(self, call: Call, rule_id: str) -> None:
@@ -118,18 +119,18 @@ class SecurityGroupRules:
         await self.db.run(self._delete, call, rule_id)
 
     def _delete(self, conn: Connection, call: Call, rule_id: str) -> None:
-        row = security_groups.visible_rule(conn, call, rule_id)
+        row = security_groups.visible_rule(conn, call.caller, rule_id)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         security_groups.remove_rule(conn, row, self.db.now(conn), call.user_id)
 
 
 def _check(conn: Connection, call: Call, body: CreateRule) -> None:
     named = owner_named(body.tenant_id, body.project_id)
     if named is not None:
-        standard.owner_of_new(call, named)
+        standard.owner_of_new(call.caller, named)
     if body.remote_group_id is not None:
-        security_groups.visible(conn, call, body.remote_group_id)
+        security_groups.visible(conn, call.caller, body.remote_group_id)
 
 
 def _new(body: CreateRule) -> NewRule:

@@ -24,6 +24,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.security_group_rules import views as rule_views
 from cloudctl.network.tables import security_groups as table
 from cloudctl.rest.body import MISSING, Body, Missing, given
@@ -74,7 +75,7 @@ class SecurityGroups:
             if not may_write:
                 return None
             security_groups.ensure_default(conn, call.project_id, self.db.now(conn))
-        page = lists.fetch(conn, call, COLLECTION, security_groups.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, security_groups.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, _views(conn, page.rows))
 
     @routes.post(
@@ -92,7 +93,7 @@ class SecurityGroups:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            owner = standard.owner_of_new(call, owner_named(each.tenant_id, each.project_id))
+            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             row = security_groups.create(conn, owner, each.name, each.description, each.stateful, now)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -104,7 +105,7 @@ class SecurityGroups:
         return {"security_group": lists.narrowed(call, await self.db.read(self._show, call, group_id))}
 
     def _show(self, conn: Connection, call: Call, group_id: str) -> Json:
-        return _views(conn, [security_groups.visible(conn, call, group_id)])[0]
+        return _views(conn, [security_groups.visible(conn, call.caller, group_id)])[0]
 
     @routes.put(
         "/security-groups/<group_id>",
@@ -116,9 +117,9 @@ class SecurityGroups:
         return {"security_group": await self.db.run(self._update, call, group_id, body)}
 
     def _update(self, conn: Connection, call: Call, group_id: str, body: UpdateSecurityGroup) -> Json:
-        row = security_groups.visible(conn, call, group_id, lock=True)
+        row = security_groups.visible(conn, call.caller, group_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         changes = given(body)
         if changes:
             row = security_groups.change(conn, row, changes, self.db.now(conn), call.user_id)
@@ -130,9 +131,9 @@ class SecurityGroups:
         await self.db.run(self._delete, call, group_id)
 
     def _delete(self, conn: Connection, call: Call, group_id: str) -> None:
-        row = security_groups.visible(conn, call, group_id, lock=True)
+        row = security_groups.visible(conn, call.caller, group_id, lock=True)
         call.require(project_id=row.project_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         default_too = call.may("network:security_groups:delete_default")
         security_groups.remove(conn, row, self.db.now(conn), call.user_id, default_too)
 

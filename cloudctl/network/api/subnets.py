@@ -29,6 +29,7 @@ from cloudctl.network.api.attributes import (
     owner_named,
 )
 from cloudctl.network.api.attributes import standard as standard_view
+from cloudctl.network.api.matching import check_match
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import networks as networks_table
 from cloudctl.network.tables import subnets as table
@@ -147,7 +148,7 @@ class Subnets:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, subnets.visible_to(conn, call))
+        page = lists.fetch(conn, call, COLLECTION, subnets.visible_to(conn, call.caller))
         return lists.answer(call, COLLECTION, page, _views(conn, page.rows))
 
     @routes.post("/subnets", policy="network:subnets:create", status=201, body=Body(CreateSubnet, "subnet", "subnets"))
@@ -159,11 +160,11 @@ class Subnets:
         now = self.db.now(conn)
         rows = []
         for each in wanted:
-            network = networks.visible(conn, call, each.network_id, lock=True)
-            standard.refuse_foreign(call, network, "network:subnets:create:foreign_network")
+            network = networks.visible(conn, call.caller, each.network_id, lock=True)
+            standard.refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
             named = owner_named(each.tenant_id, each.project_id)
             # An administrator's subnet on a project's network belongs to that project.
-            owner = standard.owner_of_new(call, named) if named else network.project_id
+            owner = standard.owner_of_new(call.caller, named) if named else network.project_id
             row = subnets.create(conn, network, owner, _new(each), now, call.user_id)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
@@ -175,7 +176,7 @@ class Subnets:
         return {"subnet": lists.narrowed(call, await self.db.read(self._show, call, subnet_id))}
 
     def _show(self, conn: Connection, call: Call, subnet_id: str) -> Json:
-        return _views(conn, [subnets.visible(conn, call, subnet_id)])[0]
+        return _views(conn, [subnets.visible(conn, call.caller, subnet_id)])[0]
 
     @routes.put("/subnets/<subnet_id>", policy="network:subnets:update", body=Body(UpdateSubnet, "subnet"))
     async def update(self, call: Call, subnet_id: str, body: UpdateSubnet) -> Json:
@@ -203,10 +204,10 @@ class Subnets:
 
     def _held(self, conn: Connection, call: Call, subnet_id: str) -> Any:
         """The subnet, locked, if the caller may change it."""
-        seen = subnets.visible(conn, call, subnet_id)
+        seen = subnets.visible(conn, call.caller, subnet_id)
         call.require(project_id=seen.project_id)
         row = subnets.held(conn, subnet_id)
-        standard.check_match(call, row)
+        check_match(call, row)
         return row
 
 

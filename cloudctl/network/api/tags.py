@@ -32,15 +32,16 @@ from cloudctl.network.tables import security_groups as groups_table
 from cloudctl.network.tables import subnets as subnets_table
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.route import Routes
 
 
 @frozen
 class Tagged:
-    """A collection whose records have tags: `visible(conn, call, id)` raises NotFound."""
+    """A collection whose records have tags: `visible(conn, caller, id)` raises NotFound."""
 
     table: Table
-    visible: Callable[[Connection, Call, str], Any]
+    visible: Callable[[Connection, Caller, str], Any]
 
 
 TAGGED = {
@@ -113,7 +114,7 @@ class ResourceTags:
         if tagged is None:
             raise NotFound("The resource could not be found.")
         try:
-            return tagged.visible(conn, call, resource_id)
+            return tagged.visible(conn, call.caller, resource_id)
         except NotFound:
             message = f"Resource {collection} {resource_id[:64]} could not be found."
             raise NotFound(message, type="TagResourceNotFound") from None

@@ -19,6 +19,9 @@ from cloudctl.volume.options import VolumeOptions
 
 ACTION = "/volumes/<volume_id>/action"
 
+# From this version on a volume can grow while it is in use.
+EXTEND_IN_USE = (3, 42)
+
 
 @frozen
 class Extend:
@@ -73,22 +76,23 @@ class VolumeActions:
     @routes.action(ACTION, "os-extend", policy="volume:volumes:extend", body=Body(Extend))
     async def extend(self, call: Call, volume_id: str, body: Extend) -> None:
         """Make a volume larger."""
-        await self.db.run(operations.extend, call, volume_id, body.new_size, self.options)
+        in_use = call.version >= EXTEND_IN_USE
+        await self.db.run(operations.extend, call.caller, volume_id, body.new_size, self.options, in_use)
 
     @routes.action(ACTION, "os-set_bootable", policy="volume:volumes:update", status=200, body=Body(SetBootable))
     async def set_bootable(self, call: Call, volume_id: str, body: SetBootable) -> None:
         """Say whether servers can boot from a volume."""
-        await self.db.run(operations.set_bootable, call, volume_id, body.bootable)
+        await self.db.run(operations.set_bootable, call.caller, volume_id, body.bootable)
 
     @routes.action(ACTION, "os-update_readonly_flag", policy="volume:volumes:update", body=Body(SetReadonly))
     async def set_readonly(self, call: Call, volume_id: str, body: SetReadonly) -> None:
         """Say whether a volume may be attached for reading only."""
-        await self.db.run(operations.set_readonly, call, volume_id, body.readonly)
+        await self.db.run(operations.set_readonly, call.caller, volume_id, body.readonly)
 
     @routes.action(ACTION, "os-reset_status", policy="volume:volumes:reset_status", body=Body(ResetStatus))
     async def reset_status(self, call: Call, volume_id: str, body: ResetStatus) -> None:
         """Set a status by hand; the volume itself stays as it is."""
-        await self.db.run(operations.reset, call, volume_id, body.reset())
+        await self.db.run(operations.reset, call.caller, volume_id, body.reset())
 
     @routes.action(ACTION, "os-force_delete", policy="volume:volumes:force_delete")
     async def force_delete(self, call: Call, volume_id: str) -> None:
@@ -100,13 +104,13 @@ class VolumeActions:
     )
     async def set_image_metadata(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Any:
         """Add to the image metadata of a volume."""
-        found = await self.db.run(operations.set_image_metadata, call, volume_id, body.metadata)
+        found = await self.db.run(operations.set_image_metadata, call.caller, volume_id, body.metadata)
         return {"metadata": found}
 
     @routes.action(ACTION, "os-show_image_metadata", policy="volume:volumes:show", status=200)
     async def show_image_metadata(self, call: Call, volume_id: str) -> Any:
         """Show the image metadata of a volume."""
-        row = await self.db.read(volumes.visible, call, volume_id)
+        row = await self.db.read(volumes.visible, call.caller, volume_id)
         return {"metadata": row.image_metadata}
 
     @routes.action(
@@ -114,4 +118,4 @@ class VolumeActions:
     )
     async def unset_image_metadata(self, call: Call, volume_id: str, body: UnsetImageMetadata) -> None:
         """Delete one entry of the image metadata."""
-        await self.db.run(operations.unset_image_metadata, call, volume_id, body.key)
+        await self.db.run(operations.unset_image_metadata, call.caller, volume_id, body.key)

@@ -66,22 +66,22 @@ class Attaching:
     @routes.action(ACTION, "os-reserve", policy="volume:volumes:attach")
     async def reserve(self, call: Call, volume_id: str) -> None:
         """Keep a volume for somebody who will attach it."""
-        await self.db.run(operations.reserve, call, volume_id)
+        await self.db.run(operations.reserve, call.caller, volume_id)
 
     @routes.action(ACTION, "os-unreserve", policy="volume:volumes:attach")
     async def unreserve(self, call: Call, volume_id: str) -> None:
         """Give up a reservation."""
-        await self.db.run(operations.unreserve, call, volume_id)
+        await self.db.run(operations.unreserve, call.caller, volume_id)
 
     @routes.action(ACTION, "os-begin_detaching", policy="volume:volumes:attach")
     async def begin_detaching(self, call: Call, volume_id: str) -> None:
         """Say that a volume is about to be detached."""
-        await self.db.run(operations.begin_detaching, call, volume_id)
+        await self.db.run(operations.begin_detaching, call.caller, volume_id)
 
     @routes.action(ACTION, "os-roll_detaching", policy="volume:volumes:attach")
     async def roll_detaching(self, call: Call, volume_id: str) -> None:
         """Say that a volume is not detached after all."""
-        await self.db.run(operations.roll_detaching, call, volume_id)
+        await self.db.run(operations.roll_detaching, call.caller, volume_id)
 
     @routes.action(ACTION, "os-attach", policy="volume:volumes:attach", body=Body(Attach))
     async def attach(self, call: Call, volume_id: str, body: Attach) -> None:
@@ -91,13 +91,13 @@ class Attaching:
                 "Invalid request to attach volume to an invalid target: instance_uuid or host_name is needed."
             )
         await self.db.run(
-            operations.attach, call, volume_id, body.instance_uuid, body.host_name, body.mountpoint, body.mode
+            operations.attach, call.caller, volume_id, body.instance_uuid, body.host_name, body.mountpoint, body.mode
         )
 
     @routes.action(ACTION, "os-detach", policy="volume:volumes:attach", body=Body(Detach | None))
     async def detach(self, call: Call, volume_id: str, body: Detach | None) -> None:
         """Say that a volume is detached."""
-        await self.db.run(operations.detach, call, volume_id, body.attachment_id if body else None)
+        await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id if body else None)
 
     @routes.action(ACTION, "os-force_detach", policy="volume:volumes:force_detach", body=Body(ForceDetach))
     async def force_detach(self, call: Call, volume_id: str, body: ForceDetach) -> None:
@@ -106,7 +106,7 @@ class Attaching:
             host = host_of(body.connector)
             await self.db.read(_demand_unmanaged, call, volume_id, host)
             await connections.disconnect(self.backend, volume_id, host)
-        await self.db.run(operations.detach, call, volume_id, body.attachment_id)
+        await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id)
 
     @routes.action(
         ACTION,
@@ -140,7 +140,7 @@ class Attaching:
 
 
 def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
-    volume = volumes.visible(conn, call, volume_id)
+    volume = volumes.visible(conn, call.caller, volume_id)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: The volume connection cannot be initialized in maintenance mode.")
     if volume.status in states.GONE:
@@ -149,7 +149,7 @@ def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
 
 def _demand_unmanaged(conn: Connection, call: Call, volume_id: str, host: str | None) -> set[str]:
     """The hosts that the compute service has connected. Raises Conflict if `host` is one, and the caller is not it."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, call.caller, volume_id)
     if call.may("volume:volumes:use_managed"):
         return set()
     present = attachments.of_volume(conn, [volume_id]).get(volume_id, [])

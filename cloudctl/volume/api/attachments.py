@@ -92,7 +92,7 @@ class Attachments:
     @routes.get("/attachments/<attachment_id>", policy="volume:attachments:show", since=SINCE)
     async def show(self, call: Call, attachment_id: str) -> Any:
         """Show an attachment."""
-        row = await self.db.read(attachments.visible, call, attachment_id)
+        row = await self.db.read(attachments.visible, call.caller, attachment_id)
         return {"attachment": views.attachment(row)}
 
     @routes.put(
@@ -127,7 +127,7 @@ class Attachments:
 
     async def _connect(self, call: Call, attachment_id: str, host: str) -> None:
         """The host may be connected in vain if this process dies here; whoever ends the attachment disconnects it."""
-        row = await self.db.read(attachments.visible, call, attachment_id)
+        row = await self.db.read(attachments.visible, call.caller, attachment_id)
         try:
             info = await connections.connect(self.backend, row.volume_id, host)
         except CloudError:
@@ -143,7 +143,7 @@ def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
 
 
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
-    volume = volumes.visible(conn, call, body.volume_uuid)
+    volume = volumes.visible(conn, call.caller, body.volume_uuid)
     mode = body.mode if isinstance(body, CreateAttachmentWithMode) else None
     if body.connector is not None and body.connector.get("mode") in ("rw", "ro"):
         mode = mode or body.connector["mode"]
@@ -158,7 +158,7 @@ def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | No
 
 
 def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: str, connector: Object) -> None:
-    attachment = attachments.visible(conn, call, attachment_id)
+    attachment = attachments.visible(conn, call.caller, attachment_id)
     volume = volumes.lock(conn, attachment.volume_id)
     if "error" in volume.status or volume.status == states.DELETING:
         raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
@@ -179,15 +179,15 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
 
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Row[Any]]:
     """Those that the volume still has."""
-    attachment = attachments.visible(conn, call, attachment_id)
+    attachment = attachments.visible(conn, call.caller, attachment_id)
     volumes.lock(conn, attachment.volume_id)
-    attachments.end(conn, call, attachment)
+    attachments.end(conn, call.caller, attachment)
     present = attachments.of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
     return [row for row in present if row.id != attachment_id]
 
 
 def _complete(conn: Connection, call: Call, attachment_id: str) -> None:
-    attachment = attachments.visible(conn, call, attachment_id)
+    attachment = attachments.visible(conn, call.caller, attachment_id)
     if attachment.status == attachments.RESERVED:
         raise Conflict(f"Resource conflict: attachment {attachment_id} has no connector yet.")
     if attachment.status not in (attachments.ATTACHING, attachments.ATTACHED):

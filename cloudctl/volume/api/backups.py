@@ -140,13 +140,13 @@ class Backups:
     async def create(self, call: Call, body: CreateBackup) -> Any:
         """Back up a volume or a snapshot."""
         self._demand_data()
-        row = await self.db.run(backups.create, call, body.wish(), self.options)
+        row = await self.db.run(backups.create, call.caller, body.wish(), self.options)
         return {"backup": views.backup_summary(call, row)}
 
     @routes.get("/backups/<backup_id>", policy="volume:backups:show", pure=True)
     async def show(self, call: Call, backup_id: str) -> Any:
         """Show a backup."""
-        return {"backup": views.backup(call, await self.db.read(backups.visible, call, backup_id))}
+        return {"backup": views.backup(call, await self.db.read(backups.visible, call.caller, backup_id))}
 
     @routes.put(
         "/backups/<backup_id>",
@@ -162,7 +162,7 @@ class Backups:
     @routes.delete("/backups/<backup_id>", policy="volume:backups:delete", status=202)
     async def delete(self, call: Call, backup_id: str) -> None:
         """Delete a backup."""
-        await self.db.run(backups.remove, call, backup_id, False)
+        await self.db.run(backups.remove, call.caller, backup_id, False)
 
     @routes.post(
         "/backups/<backup_id>/restore",
@@ -173,7 +173,7 @@ class Backups:
     async def restore(self, call: Call, backup_id: str, body: Restore) -> Any:
         """Restore a backup, into a new volume or over one that is there."""
         self._demand_data()
-        row = await self.db.run(restoring.restore, call, backup_id, body.volume_id, body.name, self.options)
+        row = await self.db.run(restoring.restore, call.caller, backup_id, body.volume_id, body.name, self.options)
         return {"restore": {"backup_id": backup_id, "volume_id": row.id, "volume_name": row.name}}
 
     @routes.action(ACTION, "os-reset_status", policy="volume:backups:reset_status", body=Body(ResetBackup))
@@ -184,7 +184,7 @@ class Backups:
     @routes.action(ACTION, "os-force_delete", policy="volume:backups:force_delete")
     async def force_delete(self, call: Call, backup_id: str) -> None:
         """Delete a backup whatever its status is."""
-        await self.db.run(backups.remove, call, backup_id, True)
+        await self.db.run(backups.remove, call.caller, backup_id, True)
 
     def _demand_data(self) -> None:
         """Raises Unavailable if the backend gives out and takes in no content."""
@@ -193,7 +193,7 @@ class Backups:
 
 
 def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]) -> Any:
-    return backups.change(conn, call, backup_id, **values)
+    return backups.change(conn, call.caller, backup_id, **values)
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:

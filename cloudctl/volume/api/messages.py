@@ -44,12 +44,12 @@ class Messages:
     @routes.get("/messages/<message_id>", policy="volume:messages:read", since=SINCE)
     async def show(self, call: Call, message_id: str) -> Any:
         """Show a message."""
-        return {"message": views.message(call, await self.db.read(messages.visible, call, message_id))}
+        return {"message": views.message(call, await self.db.read(messages.visible, call.caller, message_id))}
 
     @routes.delete("/messages/<message_id>", policy="volume:messages:delete", since=SINCE)
     async def delete(self, call: Call, message_id: str) -> None:
         """Delete a message."""
-        await self.db.run(messages.remove, call, message_id)
+        await self.db.run(messages.remove, call.caller, message_id)
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:

@@ -73,7 +73,7 @@ class VolumeMetadata:
     @routes.get("/volumes/<volume_id>/metadata", policy="volume:volumes:show")
     async def list(self, call: Call, volume_id: str) -> Reply:
         """Show the metadata of a volume."""
-        row = await self.db.read(volumes.visible, call, volume_id)
+        row = await self.db.read(volumes.visible, call.caller, volume_id)
         return reply(call, row.metadata)
 
     @routes.post("/volumes/<volume_id>/metadata", policy="volume:volumes:update", body=Body(ReplaceMetadata))
@@ -89,7 +89,7 @@ class VolumeMetadata:
     @routes.get("/volumes/<volume_id>/metadata/<key>", policy="volume:volumes:show")
     async def show(self, call: Call, volume_id: str, key: str) -> Any:
         """Show one entry."""
-        row = await self.db.read(volumes.visible, call, volume_id)
+        row = await self.db.read(volumes.visible, call.caller, volume_id)
         if key not in row.metadata:
             raise volumes.no_metadata(volume_id, key)
         return {"meta": {key: row.metadata[key]}}
@@ -109,6 +109,6 @@ class VolumeMetadata:
 
     async def _change(self, call: Call, volume_id: str, edit: Edit) -> Reply:
         def changed(conn: Connection) -> Values:
-            return volumes.change_metadata(conn, call, volume_id, matching(call, edit))
+            return volumes.change_metadata(conn, call.caller, volume_id, matching(call, edit))
 
         return reply(call, await self.db.run(changed))

@@ -28,7 +28,7 @@ class SnapshotMetadata:
     @routes.get(METADATA, policy="volume:snapshots:show")
     async def list(self, call: Call, snapshot_id: str) -> Reply:
         """Show the metadata of a snapshot."""
-        row = await self.db.read(snapshots.visible, call, snapshot_id)
+        row = await self.db.read(snapshots.visible, call.caller, snapshot_id)
         return reply(call, row.metadata)
 
     @routes.post(METADATA, policy="volume:snapshots:update", body=Body(ReplaceMetadata))
@@ -44,7 +44,7 @@ class SnapshotMetadata:
     @routes.get(ENTRY, policy="volume:snapshots:show")
     async def show(self, call: Call, snapshot_id: str, key: str) -> Any:
         """Show one entry."""
-        row = await self.db.read(snapshots.visible, call, snapshot_id)
+        row = await self.db.read(snapshots.visible, call.caller, snapshot_id)
         if key not in row.metadata:
             raise snapshots.no_metadata(snapshot_id, key)
         return {"meta": {key: row.metadata[key]}}
@@ -64,6 +64,6 @@ class SnapshotMetadata:
 
     async def _change(self, call: Call, snapshot_id: str, edit: Edit) -> Reply:
         def changed(conn: Connection) -> Values:
-            return snapshots.change_metadata(conn, call, snapshot_id, matching(call, edit))
+            return snapshots.change_metadata(conn, call.caller, snapshot_id, matching(call, edit))
 
         return reply(call, await self.db.run(changed))

@@ -153,13 +153,13 @@ class Snapshots:
     async def create(self, call: Call, body: CreateSnapshot) -> Any:
         """Keep what a volume holds now."""
         demand_snapshots(self.backend)
-        row = await self.db.run(snapshots.create, call, body.wish(call), self.options)
+        row = await self.db.run(snapshots.create, call.caller, body.wish(call), self.options)
         return {"snapshot": views.snapshot(call, row)}
 
     @routes.get("/snapshots/<snapshot_id>", policy="volume:snapshots:show", pure=True)
     async def show(self, call: Call, snapshot_id: str) -> Any:
         """Show a snapshot."""
-        row = await self.db.read(snapshots.visible, call, snapshot_id)
+        row = await self.db.read(snapshots.visible, call.caller, snapshot_id)
         return {"snapshot": views.snapshot_detail(call, row)}
 
     @routes.put("/snapshots/<snapshot_id>", policy="volume:snapshots:update", body=Body(UpdateSnapshot, key="snapshot"))
@@ -171,30 +171,30 @@ class Snapshots:
     @routes.delete("/snapshots/<snapshot_id>", policy="volume:snapshots:delete", status=202)
     async def delete(self, call: Call, snapshot_id: str) -> None:
         """Delete a snapshot."""
-        await self.db.run(snapshots.remove, call, snapshot_id, False)
+        await self.db.run(snapshots.remove, call.caller, snapshot_id, False)
 
     # -- actions
 
     @routes.action(ACTION, "os-reset_status", policy="volume:snapshots:reset_status", body=Body(ResetSnapshot))
     async def reset_status(self, call: Call, snapshot_id: str, body: ResetSnapshot) -> None:
         """Set the status by hand; the snapshot itself stays as it is."""
-        await self.db.run(snapshots.reset, call, snapshot_id, body.wanted())
+        await self.db.run(snapshots.reset, call.caller, snapshot_id, body.wanted())
 
     @routes.action(ACTION, "os-force_delete", policy="volume:snapshots:force_delete")
     async def force_delete(self, call: Call, snapshot_id: str) -> None:
         """Delete a snapshot whatever its status is."""
-        await self.db.run(snapshots.remove, call, snapshot_id, True)
+        await self.db.run(snapshots.remove, call.caller, snapshot_id, True)
 
     @routes.action(ACTION, "os-update_snapshot_status", policy="volume:snapshots:report", body=Body(ReportSnapshot))
     async def report(self, call: Call, snapshot_id: str, body: ReportSnapshot) -> None:
         """Say how far a snapshot is that another service makes."""
-        await self.db.run(snapshots.report, call, snapshot_id, body.status, body.progress or None)
+        await self.db.run(snapshots.report, call.caller, snapshot_id, body.status, body.progress or None)
 
     @routes.action(VOLUME_ACTION, "revert", policy="volume:volumes:revert", since=(3, 40), body=Body(Revert))
     async def revert(self, call: Call, volume_id: str, body: Revert) -> None:
         """Give a volume the content of its latest snapshot."""
         demand_snapshots(self.backend)
-        await self.db.run(snapshots.revert, call, volume_id, body.snapshot_id)
+        await self.db.run(snapshots.revert, call.caller, volume_id, body.snapshot_id)
 
 
 def demand_snapshots(backend: IVolumeBackend) -> None:
@@ -204,7 +204,7 @@ def demand_snapshots(backend: IVolumeBackend) -> None:
 
 
 def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Any:
-    return snapshots.change(conn, call, snapshot_id, **values)
+    return snapshots.change(conn, call.caller, snapshot_id, **values)
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:

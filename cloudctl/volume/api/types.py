@@ -101,7 +101,7 @@ class Types:
     @routes.get("/types/<type_id>/extra_specs", policy="volume:types:show")
     async def list_extra_specs(self, call: Call, type_id: str) -> Any:
         """Show the extra specs of a type."""
-        row = await self.db.read(types.visible, call, type_id)
+        row = await self.db.read(types.visible, call.caller, type_id)
         return {"extra_specs": views.extra_specs(call, row)}
 
     @routes.post("/types/<type_id>/extra_specs", policy="volume:types:write", body=Body(ExtraSpecs))
@@ -113,7 +113,7 @@ class Types:
     @routes.get("/types/<type_id>/extra_specs/<key>", policy="volume:types:show")
     async def show_extra_spec(self, call: Call, type_id: str, key: str) -> Any:
         """Show one extra spec."""
-        specs = views.extra_specs(call, await self.db.read(types.visible, call, type_id))
+        specs = views.extra_specs(call, await self.db.read(types.visible, call.caller, type_id))
         if key not in specs:
             raise types.no_spec(type_id, key)
         return {key: specs[key]}
@@ -157,7 +157,7 @@ class Types:
 def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> Row[Any]:
     if type_id == "default":
         return types.default(conn, call.project_id, options.default_type)
-    return types.visible(conn, call, type_id)
+    return types.visible(conn, call.caller, type_id)
 
 
 def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> Row[Any]:
@@ -169,7 +169,7 @@ def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], 
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*types.seen_by(call), *_filters(call)]
+    where = [*types.seen_by(call.caller), *_filters(call)]
     unknown = types.unknown(call.query.get("marker") or "")
     return lists.page(conn, call, types.LISTING, where, unknown)
 
@@ -248,6 +248,6 @@ def _default(project_id: str, type_id: str) -> dict[str, str]:
 def _set_default(conn: Connection, call: Call, project_id: str, name_or_id: str) -> str:
     if not projects.exists(conn, project_id):
         raise NotFound(f"Project {project_id[:64]} could not be found.")
-    type_ = types.by_name_or_id(conn, call, name_or_id)
+    type_ = types.by_name_or_id(conn, call.caller, name_or_id)
     types.set_default(conn, project_id, type_.id)
     return str(type_.id)

@@ -79,5 +79,5 @@ class Uploading:
 
 
 def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row[Any], Row[Any], str]:
-    row, image_id = uploads.start(conn, call, volume_id, wish)
+    row, image_id = uploads.start(conn, call.caller, volume_id, wish)
     return row, types.get(conn, row.volume_type_id), image_id

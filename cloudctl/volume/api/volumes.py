@@ -204,7 +204,7 @@ class Volumes:
     )
     async def create(self, call: Call, body: Create | LooseCreate) -> Any:
         """Make a volume, empty or from an image, a snapshot, a backup or another volume."""
-        row = await self.db.run(creation.create, call, body.volume.wish(call), self.options)
+        row = await self.db.run(creation.create, call.caller, body.volume.wish(call), self.options)
         return {"volume": views.volume(call, row)}
 
     @routes.get("/volumes/<volume_id>", policy="volume:volumes:show", pure=True)
@@ -238,7 +238,7 @@ class Volumes:
     @routes.get("/volumes/<volume_id>/encryption", policy="volume:volumes:show")
     async def encryption(self, call: Call, volume_id: str) -> Any:
         """How a volume is encrypted; none is."""
-        await self.db.read(volumes.visible, call, volume_id)
+        await self.db.read(volumes.visible, call.caller, volume_id)
         return {"encryption_key_id": None}
 
 
@@ -260,21 +260,21 @@ def _summary(conn: Connection, call: Call) -> dict[str, Any]:
 
 
 def _with_attachments(conn: Connection, call: Call, volume_id: str) -> tuple[Row[Any], list[Row[Any]]]:
-    row = volumes.visible(conn, call, volume_id)
+    row = volumes.visible(conn, call.caller, volume_id)
     return row, attachments.of_volume(conn, [row.id]).get(row.id, [])
 
 
 def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> tuple[Row[Any], list[Row[Any]]]:
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, call.caller, volume_id)
     volumes.change(conn, volume_id, call.now, **values)
     return _with_attachments(conn, call, volume_id)
 
 
 def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:
     """Whatever is under way with it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
-    volumes.visible(conn, call, volume_id)
+    volumes.visible(conn, call.caller, volume_id)
     volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
     if cascade:
-        snapshots.remove_all(conn, call, volume_id, force)
+        snapshots.remove_all(conn, call.caller, volume_id, force)
     tasks.cancel_open(conn, volumes.RESOURCE, volume_id, db.now(conn))
-    volumes.submit(conn, volumes.DELETE, volume_id, call)
+    volumes.submit(conn, volumes.DELETE, volume_id, call.caller)

@@ -17,7 +17,8 @@ from cloudctl.compute.tables import servers
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.network import devices
 from cloudctl.rest.body import truth
-from cloudctl.rest.call import Call, forbidden
+from cloudctl.rest.call import Call
+from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Listing, equals, number
 from cloudctl.rest.versions import Version
