@@ -62,9 +62,7 @@ def submit(
         },
     )
     notify(conn, CHANNEL)
-    key = result.inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    return int(result.key)
 
 
 def submit_once(conn: Connection, kind: str, resource_id: str, *, resource_type: str, **options: Any) -> int | None:

@@ -11,7 +11,6 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.logger import Logger
 
-from cloudctl.db.database import plain
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.claimed import BECAUSE_CANCELLED, BECAUSE_ELSEWHERE, BECAUSE_FAILED, Claimed, Place, opened
 from cloudctl.tasks.tables import DONE, QUEUED, RUNNING, UNDOING, WAITING
@@ -284,7 +283,7 @@ class Run:
         claimed, place = self.claimed, self.place
 
         def committing(conn: Connection) -> Any:
-            result = plain(fn, fn(conn, *args, **kwargs))
+            result = fn(conn, *args, **kwargs)
             return result, claimed.step_over(conn, place)
 
         result, self.place = await self._transaction(committing)
