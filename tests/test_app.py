@@ -116,7 +116,7 @@ def test_a_database_of_a_newer_release_is_refused(tmp_path: Path, reactor: Any) 
     schema.prepare(cloud.db)
 
     def newer(conn: Any, compatible_from: int) -> None:
-        conn.execute(schema.schema_version.update().values(version=99, compatible_from=compatible_from))
+        conn.execute(update(schema.SchemaVersion).values(version=99, compatible_from=compatible_from))
 
     cloud.db.transact(False, newer, schema.VERSION)
     assert schema.prepare(cloud.db) is False

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl.compute import power, servers
 from cloudctl.compute.creation import password as new_password
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller

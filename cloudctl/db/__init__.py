@@ -1,7 +1,8 @@
 """The database: typed records, statements compiled once, and one way to run a transaction."""
 
+from cloudctl.db.columns import Field
 from cloudctl.db.connection import Connection, Rows
 from cloudctl.db.database import Database, notify, now
-from cloudctl.db.records import Field, Record
+from cloudctl.db.records import Record
 
 __all__ = ["Connection", "Database", "Field", "Record", "Rows", "notify", "now"]

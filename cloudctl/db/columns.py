@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy import JSON, Boolean, Column, DateTime, MetaData, String, false, true
 from sqlalchemy.dialects.postgresql import JSONB
@@ -19,6 +19,26 @@ metadata = MetaData(
 )
 
 Json = JSON().with_variant(JSONB(), "postgresql")
+
+
+T = TypeVar("T")
+
+
+class Field(Generic[T]):
+    """How a type checker sees a column of a record: `Server.name` is a Column[str], and `server.name` is a str."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type[Any]) -> Column[T]: ...
+
+        @overload
+        def __get__(self, instance: object, owner: type[Any]) -> T: ...
+
+        def __get__(self, instance: object | None, owner: type[Any]) -> Column[T] | T: ...
+
+        # What a record is made of; nothing can be set afterwards.
+        def __set__(self, instance: object, value: T) -> None: ...
 
 
 def utc(seconds: float) -> datetime:
@@ -41,26 +61,33 @@ def new_hex_id() -> str:
     return uuid.uuid4().hex
 
 
-def identifier(name: str = "id", **options: Any) -> Column[str]:
-    return Column(name, String(64), **{"primary_key": name == "id", **options})
+def column(type_: Any, *options: Any, **named: Any) -> Any:
+    """A column of any type; its name is that of the record's field. Options are those of SQLAlchemy's Column."""
+    return Column(type_, *options, **named)
 
 
-def text(name: str, length: int = 255, **options: Any) -> Column[str]:
-    return Column(name, String(length), **{"nullable": False, "default": "", **options})
+def identifier(**options: Any) -> Any:
+    return Column(String(64), **options)
 
 
-def optional_text(name: str, length: int = 255, **options: Any) -> Column[str | None]:
-    return Column(name, String(length), **{"nullable": True, **options})
+def text(length: int = 255, **options: Any) -> Field[str]:
+    return column(String(length), **{"nullable": False, "default": "", **options})  # type: ignore[no-any-return]
 
 
-def time(name: str, **options: Any) -> Column[datetime]:
-    return Column(name, DateTime(), **options)
+def optional_text(length: int = 255, **options: Any) -> Field[str | None]:
+    return column(String(length), **{"nullable": True, **options})  # type: ignore[no-any-return]
 
 
-def flag(name: str, default: bool) -> Column[bool]:
-    return Column(name, Boolean(), nullable=False, default=default, server_default=true() if default else false())
+def time(**options: Any) -> Any:
+    """A naive UTC datetime."""
+    return Column(DateTime(), **options)
 
 
-def json(name: str, default: Any) -> Column[Any]:
+def flag(default: bool) -> Field[bool]:
+    server_default = true() if default else false()
+    return column(Boolean(), nullable=False, default=default, server_default=server_default)  # type: ignore[no-any-return]
+
+
+def json(default: Any) -> Any:
     """`default` is a callable such as `dict` or `list`."""
-    return Column(name, Json, nullable=False, default=default)
+    return Column(Json, nullable=False, default=default)

@@ -9,7 +9,7 @@ A result holds all of its rows: nothing of it is bound to the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, cast, overload
 
 from sqlalchemy import Dialect
 from sqlalchemy.engine.cursor import CursorResult
@@ -134,8 +134,8 @@ class Connection:
 
     @overload
     def execute(
-        self, statement: TypedReturnsRows[Unpack[Ts]], parameters: Parameters | None = None
-    ) -> Rows[tuple[Unpack[Ts]]]: ...
+        self, statement: TypedReturnsRows[*Ts], parameters: Parameters | None = None
+    ) -> Rows[tuple[*Ts]]: ...
 
     @overload
     def execute(

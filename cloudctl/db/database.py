@@ -79,8 +79,8 @@ class Database(Service):
     """The store of one cloud. Start it before what uses it, stop it after.
 
     Three kinds of work. `run` may write; with SQLite the calls that wait for its one writer meanwhile become one
-    transaction, each of them a savepoint in it, so that they share the wait for the disk. `read` is for a few rows that an
-    index finds: with SQLite it runs where it is called, as a hop to a thread costs more than it does. `scan` is for
+    transaction, each of them a savepoint in it, so that they share the wait for the disk. `read` is for a few rows that
+    an index finds: with SQLite it runs where it is called, as a hop to a thread costs more than it does. `scan` is for
     pages, counts and searches, and never runs in the reactor's thread.
     """
 

@@ -5,8 +5,8 @@ rows of what the driver gives. To run it again costs one call of the driver; SQL
 times that. A statement that is built once, at module level, carries its plan; one that is built at the call is looked
 up by its cache key.
 
-What has no plan (raw SQL text, DDL, a tuple in an IN, …) is executed by SQLAlchemy on the same driver connection. So are
-statements of a SQLAlchemy whose inside has changed: tests/db holds plans against it, statement by statement.
+What has no plan (raw SQL text, DDL, a tuple in an IN, …) is executed by SQLAlchemy on the same driver connection. Plans
+use names of SQLAlchemy's inside; tests/db holds them against its own results, statement by statement.
 """
 
 from __future__ import annotations

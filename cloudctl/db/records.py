@@ -15,35 +15,16 @@ reads 45,000 fields.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, dataclass_transform, overload
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Self, cast, dataclass_transform
 
 from sqlalchemy import Column, Table
 
 from cloudctl.db import columns
 
-T = TypeVar("T")
-
-
-class Field(Generic[T]):
-    """How a type checker sees the columns of a record: at run time they are SQLAlchemy's."""
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(self, instance: None, owner: type[Any]) -> Column[T]: ...
-
-        @overload
-        def __get__(self, instance: object, owner: type[Any]) -> T: ...
-
-        def __get__(self, instance: object | None, owner: type[Any]) -> Column[T] | T: ...
-
-        # What a record is made of; nothing can be set afterwards.
-        def __set__(self, instance: object, value: T) -> None: ...
-
 
 class Unread:
-    """Stands in a record for a column that its query left out. It has no JSON form, so that none is shown by mistake."""
+    """Stands in a record for a column that its query left out. It has no JSON form: none is shown by mistake."""
 
     def __repr__(self) -> str:
         return "UNREAD"
@@ -69,17 +50,17 @@ class RecordType(type):
         body |= {"__slots__": (), "_declared": inherited | declared}
         cls = super().__new__(mcls, name, bases, body)
         if table is not None:
-            cls._make_table(table)
+            cls._make_table(table, declared.keys())
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], table: str | None = None) -> None:
         super().__init__(name, bases, body)
 
-    def _make_table(cls, name: str) -> None:
+    def _make_table(cls, name: str, own_keys: Collection[str]) -> None:
         own: list[Column[Any]] = []
         for key, declared in cast(Mapping[str, Column[Any]], vars(cls)["_declared"]).items():
             # A column that several tables inherit is a column of each.
-            column = declared._copy()
+            column = declared if key in own_keys else declared._copy()
             column.name = column.key = key
             own.append(column)
             setattr(cls, key, column)
@@ -111,7 +92,7 @@ def _default(column: Column[Any]) -> Any:
 
 
 class Record(metaclass=RecordType):
-    """A row of a table. `class Server(Record, table="servers")`; without a table it is columns for others to inherit."""
+    """A row of a table: `class Server(Record, table="servers")`. Without a table: columns for others to inherit."""
 
     if TYPE_CHECKING:
 
@@ -123,8 +104,6 @@ class Record(metaclass=RecordType):
         def _asdict(self) -> dict[str, Any]: ...
 
         def _replace(self, **changes: Any) -> Self: ...
-
-        def __iter__(self) -> Iterable[Any]: ...
 
 
 def record_of(table: Table) -> RecordType | None:

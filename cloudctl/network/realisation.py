@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sqlalchemy import Connection
-
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.tasks import queue
 
 Kind = Literal["network", "port", "router", "security_group"]

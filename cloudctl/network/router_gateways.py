@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, extra_routes, ipam, networks, ports, realisation, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import bad
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import router_ports as table
-from cloudctl.network.tables import routers, subnets
+from cloudctl.network.tables import Port, Router, RouterPort, Subnet
 
 
 @frozen
@@ -42,7 +41,7 @@ def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, user_id
         if present is not None:
             _remove(conn, router, present, now, user_id)
         _add(conn, router, wanted, now)
-    standard.change(conn, routers, router.id, now, enable_snat=wanted.enable_snat)
+    standard.change(conn, Router.table, router.id, now, enable_snat=wanted.enable_snat)
     extra_routes.check_reachable(conn, router)
     realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
 
@@ -51,7 +50,7 @@ def clear(conn: Connection, router: Row[Any], now: float, user_id: str = "") -> 
     """Take the gateway, if there is one, from a locked router. Raises Conflict if floating IPs or routes need it."""
     if not take_away(conn, router, now, user_id):
         return
-    standard.change(conn, routers, router.id, now, enable_snat=True)
+    standard.change(conn, Router.table, router.id, now, enable_snat=True)
     extra_routes.check_reachable(conn, router)
     realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
 
@@ -76,13 +75,13 @@ def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float) -> Non
     port = ports.create(conn, "", new, now)
     _check(conn, router, port.id)
     values = {"port_id": port.id, "router_id": router.id, "network_id": wanted.network_id, "is_gateway": True}
-    conn.execute(insert(table).values(**values))
+    conn.execute(insert(RouterPort).values(**values))
 
 
 def _readdress(conn: Connection, router: Row[Any], port_id: str, wanted: Gateway, now: float) -> None:
     if wanted.fixed_ips is None:
         return
-    port = conn.execute(select(ports_table).where(ports_table.c.id == port_id).with_for_update()).one()
+    port = conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
     ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now)
     _check(conn, router, port_id)
 
@@ -94,14 +93,14 @@ def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, u
             f"{present.network_id} is required by one or more floating IPs.",
             type="RouterExternalGatewayInUseByFloatingIp",
         )
-    conn.execute(delete(table).where(table.c.port_id == present.port_id))
+    conn.execute(delete(RouterPort).where(RouterPort.port_id == present.port_id))
     ports.delete(conn, present.port_id, now, user_id)
 
 
 def _check(conn: Connection, router: Row[Any], port_id: str) -> None:
     """Raises Invalid for addresses that the outside's own router has, or that are inside, too."""
     for address in ipam.of_ports(conn, [port_id]).get(port_id, ()):
-        gateway_ip = conn.scalar(select(subnets.c.gateway_ip).where(subnets.c.id == address.subnet_id))
+        gateway_ip = conn.scalar(select(Subnet.gateway_ip).where(Subnet.id == address.subnet_id))
         if address.ip_address == gateway_ip:
             raise bad(f"External IP {address.ip_address} is the same as the gateway IP")
     router_ports.check_addresses(conn, router.id, port_id, router_ports.subnets_of_port(conn, port_id))

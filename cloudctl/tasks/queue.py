@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
+from sqlalchemy import Row, and_, bindparam, func, insert, select, update
 
 from cloudctl import context
-from cloudctl.db import notify
+from cloudctl.db import Connection, notify
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, tasks
+from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, TaskRow
 
 # Told at each commit after which a task may be due.
 CHANNEL = "tasks"
@@ -18,7 +18,7 @@ CHANNEL = "tasks"
 CANCELS = "tasks.cancel"
 
 # Built once: building a statement costs more than running it.
-_new = insert(tasks)
+_new = insert(TaskRow)
 _lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 
 
@@ -69,13 +69,13 @@ def submit_once(conn: Connection, kind: str, resource_id: str, *, resource_type:
     """As `submit`, unless a task of this kind waits for its first claim already: it will see the newest wish."""
     lock_resource(conn, resource_type, resource_id)
     waiting = conn.execute(
-        select(tasks.c.id).where(
-            tasks.c.resource_type == resource_type,
-            tasks.c.resource_id == resource_id,
-            tasks.c.ended_at.is_(None),
-            tasks.c.kind == kind,
-            tasks.c.state == QUEUED,
-            tasks.c.cancel.is_(False),
+        select(TaskRow.id).where(
+            TaskRow.resource_type == resource_type,
+            TaskRow.resource_id == resource_id,
+            TaskRow.ended_at.is_(None),
+            TaskRow.kind == kind,
+            TaskRow.state == QUEUED,
+            TaskRow.cancel.is_(False),
         )
     ).first()
     if waiting is not None:
@@ -89,17 +89,17 @@ def cancel_open(conn: Connection, resource_type: str, resource_id: str, now: flo
     Each is undone by the engine and ends CANCELLED, at once if it waits or never ran, after its present step if it
     runs; one whose last step ends first is DONE. What was submitted later goes after it.
     """
-    mine = and_(of_resource(resource_type, resource_id), tasks.c.kind.not_in(keep))
+    mine = and_(of_resource(resource_type, resource_id), TaskRow.kind.not_in(keep))
     return _cancel(conn, mine, now)
 
 
 def cancel(conn: Connection, task_id: int, now: float) -> bool:
     """Ask one task to stop; False if it is not open."""
-    return _cancel(conn, and_(tasks.c.id == task_id, tasks.c.state.in_(OPEN)), now) > 0
+    return _cancel(conn, and_(TaskRow.id == task_id, TaskRow.state.in_(OPEN)), now) > 0
 
 
 def _cancel(conn: Connection, which: Any, now: float) -> int:
-    result = conn.execute(update(tasks).where(which).values(cancel=True, not_before=now))
+    result = conn.execute(update(TaskRow).where(which).values(cancel=True, not_before=now))
     if result.rowcount:
         notify(conn, CHANNEL)
         notify(conn, CANCELS)
@@ -107,19 +107,19 @@ def _cancel(conn: Connection, which: Any, now: float) -> int:
 
 
 def has_open(conn: Connection, resource_type: str, resource_id: str, kinds: Sequence[str] = ()) -> bool:
-    query = select(tasks.c.id).where(of_resource(resource_type, resource_id))
+    query = select(TaskRow.id).where(of_resource(resource_type, resource_id))
     if kinds:
-        query = query.where(tasks.c.kind.in_(kinds))
+        query = query.where(TaskRow.kind.in_(kinds))
     return conn.execute(query.limit(1)).first() is not None
 
 
 def of_resource(resource_type: str, resource_id: str) -> Any:
     """The open tasks of one resource, as a condition."""
     return and_(
-        tasks.c.resource_type == resource_type,
-        tasks.c.resource_id == resource_id,
-        tasks.c.ended_at.is_(None),
-        tasks.c.state.in_(OPEN),
+        TaskRow.resource_type == resource_type,
+        TaskRow.resource_id == resource_id,
+        TaskRow.ended_at.is_(None),
+        TaskRow.state.in_(OPEN),
     )
 
 
@@ -136,7 +136,7 @@ def lock_resource(conn: Connection, resource_type: str, resource_id: str) -> Non
 
 
 def get(conn: Connection, task_id: int) -> Row[Any] | None:
-    return conn.execute(select(tasks).where(tasks.c.id == task_id)).first()
+    return conn.execute(select(TaskRow).where(TaskRow.id == task_id)).first()
 
 
 def listing(
@@ -153,17 +153,17 @@ def listing(
 
     `resource` is (type, id). With it this is the action log of a resource.
     """
-    query = select(tasks).order_by(tasks.c.id.desc()).limit(limit)
+    query = select(TaskRow).order_by(TaskRow.id.desc()).limit(limit)
     if states:
-        query = query.where(tasks.c.state.in_(states))
+        query = query.where(TaskRow.state.in_(states))
     if kinds:
-        query = query.where(tasks.c.kind.in_(kinds))
+        query = query.where(TaskRow.kind.in_(kinds))
     if resource is not None:
-        query = query.where(tasks.c.resource_type == resource[0], tasks.c.resource_id == resource[1])
+        query = query.where(TaskRow.resource_type == resource[0], TaskRow.resource_id == resource[1])
     if request_id is not None:
-        query = query.where(tasks.c.request_id == request_id)
+        query = query.where(TaskRow.request_id == request_id)
     if before is not None:
-        query = query.where(tasks.c.id < before)
+        query = query.where(TaskRow.id < before)
     return list(conn.execute(query).all())
 
 
@@ -181,8 +181,8 @@ def retry(conn: Connection, task_id: int, now: float) -> None:
         raise Conflict(f"{row.resource_type} {row.resource_id} has newer open tasks; wait for their end.")
     undoing = "_why" in row.memo
     retried = conn.execute(
-        update(tasks)
-        .where(tasks.c.id == task_id, tasks.c.state == HELD)
+        update(TaskRow)
+        .where(TaskRow.id == task_id, TaskRow.state == HELD)
         .values(
             state=UNDOING if undoing else RUNNING,
             attempts=0,

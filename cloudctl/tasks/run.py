@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
-from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.logger import Logger
 
+from cloudctl.db import Connection
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.claimed import BECAUSE_CANCELLED, BECAUSE_ELSEWHERE, BECAUSE_FAILED, Claimed, Place, opened
 from cloudctl.tasks.tables import DONE, QUEUED, RUNNING, UNDOING, WAITING

@@ -21,7 +21,8 @@ from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from attrs import field, frozen
-from sqlalchemy import Connection
+
+from cloudctl.db import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")

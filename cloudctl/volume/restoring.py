@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, creation, states, volumes

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 from sqlalchemy.exc import OperationalError
 from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.tasks import Context, Step, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine
 
