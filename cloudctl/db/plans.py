@@ -22,7 +22,8 @@ from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from cloudctl.db.rows import Columns, Maker, shapes
+from cloudctl.db.records import RECORD
+from cloudctl.db.rows import Columns, Maker, Shape, shapes
 
 Parameters = Mapping[str, Any]
 Convert = Callable[[Any], Any]
@@ -172,7 +173,7 @@ class Plans:
         cache_key = make_key() if make_key is not None else None
         if cache_key is None:
             return None
-        key = (cache_key.key, names, many)
+        key = (cache_key.key, names, many, statement.get_execution_options().get(RECORD))
         try:
             plan = self._known[key]
         except KeyError:
@@ -266,15 +267,16 @@ def _list_text(compiled: Any, bound: Any, before: str, after: str) -> ListText:
 def _columns(compiled: Any) -> Columns:
     if not compiled._ordered_columns:
         raise Unplanned
-    statement = compiled.statement
+    statement, entries = compiled.statement, compiled._result_columns
+    names, types = [entry.keyname for entry in entries], tuple(entry.type for entry in entries)
+    if (record := statement.get_execution_options().get(RECORD)) is not None:
+        return Columns(types, (Shape.with_holes(record, names),))
     while isinstance(statement, CompoundSelect):
         statement = statement.selects[0]
     selected = statement._returning if statement.is_dml else getattr(statement, "_raw_columns", None)
     if selected is None:
         raise Unplanned
-    entries = compiled._result_columns
     try:
-        items = shapes(selected, [entry.keyname for entry in entries])
+        return Columns(types, shapes(selected, names))
     except (StopIteration, ValueError):
         raise Unplanned from None
-    return Columns(tuple(entry.type for entry in entries), items)

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Self, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
-from sqlalchemy import Column, Table
+from sqlalchemy import Column, Select, Table, select
 
 from cloudctl.db import columns
 
@@ -31,6 +31,8 @@ class Unread:
 
 
 UNREAD: Any = Unread()
+# The execution option of a statement whose columns make up a record with holes.
+RECORD = "cloudctl_record"
 
 
 @dataclass_transform(kw_only_default=True)
@@ -91,6 +93,9 @@ def _default(column: Column[Any]) -> Any:
     return value(None) if callable(value) else value
 
 
+R = TypeVar("R", bound="Record")
+
+
 class Record(metaclass=RecordType):
     """A row of a table: `class Server(Record, table="servers")`. Without a table: columns for others to inherit."""
 
@@ -104,6 +109,12 @@ class Record(metaclass=RecordType):
         def _asdict(self) -> dict[str, Any]: ...
 
         def _replace(self, **changes: Any) -> Self: ...
+
+
+def select_without(record: type[R], *left_out: Column[Any]) -> Select[R]:
+    """Select whole records but for these columns, which nobody may ask them for: UNREAD stands there."""
+    kept = [column for column in cast(RecordType, record).table.c if not any(column is each for each in left_out)]
+    return cast("Select[R]", select(*kept).execution_options(**{RECORD: record}))
 
 
 def record_of(table: Table) -> RecordType | None:

@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Dialect, Table
 from sqlalchemy.types import TypeEngine
 
-from cloudctl.db.records import record_of
+from cloudctl.db.records import UNREAD, record_of
 
 Convert = Callable[[Any], Any]
 # The rows of the driver → ours.
@@ -20,11 +20,21 @@ Maker = Callable[[list[Any]], list[Any]]
 
 @frozen
 class Shape:
-    """One item of a row: a record of so many columns, or a value."""
+    """One item of a row: a record of so many columns, or a value. `read`: which fields of the record they are."""
 
     name: str
     width: int = 1
     record: Any = None
+    read: tuple[bool, ...] = ()
+
+    @classmethod
+    def of(cls, record: Any) -> Shape:
+        width = len(record.table.c)
+        return cls(record.__name__, width, record, (True,) * width)
+
+    @classmethod
+    def with_holes(cls, record: Any, names: Sequence[str]) -> Shape:
+        return cls(record.__name__, len(names), record, tuple(column.key in names for column in record.table.c))
 
 
 @frozen
@@ -47,10 +57,10 @@ def shapes(selected: Sequence[Any], names: Sequence[str]) -> tuple[Shape, ...]:
     for each in selected:
         record = record_of(each) if isinstance(each, Table) else None
         if record is not None:
-            width = len(each.c)
-            for _ in range(width):
+            shape = Shape.of(record)
+            for _ in range(shape.width):
                 next(left)
-            found.append(Shape(record.__name__, width, record))
+            found.append(shape)
         else:
             width = len(each.c) if isinstance(each, Table) else 1
             found += [Shape(next(left)) for _ in range(width)]
@@ -76,11 +86,13 @@ def _maker(items: tuple[Shape, ...], converts: Sequence[Convert | None]) -> Make
         if item.record is None:
             parts += mine
         else:
-            used[f"r{at}"] = item.record.row
-            parts.append(f"new(r{at}, ({', '.join(mine)},))")
+            used |= {f"r{at}": item.record.row, "UNREAD": UNREAD}
+            given = iter(mine)
+            fields = [next(given) if is_read else "UNREAD" for is_read in item.read]
+            parts.append(f"new(r{at}, ({', '.join(fields)},))")
     if len(items) == 1 and items[0].record is not None:
         made = parts[0]
-        if not any(converts):
+        if not any(converts) and all(items[0].read):
             record = items[0].record.row
             return lambda rows: [tuple.__new__(record, row) for row in rows]
     else:

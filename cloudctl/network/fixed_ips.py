@@ -262,8 +262,8 @@ def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
         .where(IpAllocation.subnet_id == subnet.id)
         .where(not_(Port.device_owner.startswith(ROUTERS, autoescape=True)))
     )
-    for port in conn.execute(query).all():
-        ipam.give_back(conn, subnet, int(port.address))
+    for port, address in conn.execute(query).all():
+        ipam.give_back(conn, subnet, int(address))
         _port_changed(conn, port, now)
 
 

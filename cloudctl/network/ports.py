@@ -44,7 +44,7 @@ BINDING_FAILED = "binding_failed"
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _with_network = (
-    select(Port, Network.mtu, Network.qos_policy_id.label("network_policy_id"))
+    select(Port, Network.mtu, Network.qos_policy_id)
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
@@ -372,22 +372,23 @@ def unbind(conn: Connection, port_id: str, now: float) -> None:
 
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
-    row = conn.execute(_with_network, {"wanted": port_id}).first()
-    if row is None:
+    found = conn.execute(_with_network, {"wanted": port_id}).first()
+    if found is None:
         raise not_found(port_id)
+    row, mtu, network_policy_id = found
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
     return PortSpec(
         id=row.id,
         network_id=row.network_id,
         mac=row.mac_address,
         fixed_ips=tuple(FixedIp(**each) for each in fixed_ips_of(conn, [port_id]).get(port_id, ())),
-        mtu=row.mtu,
+        mtu=mtu,
         admin_state_up=row.admin_state_up,
         port_security=row.port_security_enabled,
         security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
         address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
-        limits=bandwidth_limits.of_port(conn, row, row.network_policy_id),
+        limits=bandwidth_limits.of_port(conn, row, network_policy_id),
     )
 
 

@@ -39,7 +39,7 @@ _addresses = (
     .order_by(RouterPort.port_id, IpAllocation.position)
 )
 _ports = (
-    select(Port, RouterPort.router_id, RouterPort.is_gateway)
+    select(Port, RouterPort.is_gateway)
     .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
     .order_by(Port.created_at, Port.id)
 )
@@ -50,9 +50,9 @@ def router_of(conn: Connection, port_id: str) -> str | None:
     return conn.scalar(select(RouterPort.router_id).where(RouterPort.port_id == port_id))
 
 
-def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
-    """Rows of `ports` with `is_gateway`, the oldest first."""
-    return list(conn.execute(_ports.where(RouterPort.router_id == router_id)))
+def of_router(conn: Connection, router_id: str) -> Sequence[tuple[Port, bool]]:
+    """The ports of a router, the oldest first, and whether they are its gateway."""
+    return conn.execute(_ports.where(RouterPort.router_id == router_id)).all()
 
 
 def addresses_of(conn: Connection, router_id: str) -> list[Row[Any]]:

@@ -106,7 +106,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
 
 def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
     """Delete a locked router with its gateway. Raises Conflict while it has interfaces or serves floating IPs."""
-    interfaces = [port.id for port in router_ports.of_router(conn, row.id) if not port.is_gateway]
+    interfaces = [port.id for port, is_gateway in router_ports.of_router(conn, row.id) if not is_gateway]
     if interfaces:
         shown = ",".join(interfaces[: networks.SHOWN_IDS])
         raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
@@ -134,25 +134,25 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
     row = find(conn, router_id)
     if row is None:
         return None
-    up = [port for port in router_ports.of_router(conn, router_id) if port.admin_state_up]
+    up = [(port, is_gateway) for port, is_gateway in router_ports.of_router(conn, router_id) if port.admin_state_up]
     addresses = router_ports.addresses_of(conn, router_id)
     floating = associations.of_router(conn, router_id)
-    gateway = next((_interface(port, addresses) for port in up if port.is_gateway), None)
+    gateway = next((_interface(port, addresses) for port, is_gateway in up if is_gateway), None)
     spec = RouterSpec(
         id=row.id,
         name=row.name,
         admin_state_up=row.admin_state_up,
         gateway=gateway,
         enable_snat=row.enable_snat,
-        interfaces=tuple(_interface(port, addresses) for port in up if not port.is_gateway),
+        interfaces=tuple(_interface(port, addresses) for port, is_gateway in up if not is_gateway),
         routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
         floating_ips=tuple(FloatingIp(each.id, each.floating_ip_address, each.fixed_ip_address) for each in floating),
     )
-    specs = (networks.driver_spec(conn, id) for id in dict.fromkeys(port.network_id for port in up))
+    specs = (networks.driver_spec(conn, id) for id in dict.fromkeys(port.network_id for port, _ in up))
     return Wiring(
         router=spec,
         networks=tuple(network for network in specs if network is not None),
-        up=tuple(port.id for port in up),
+        up=tuple(port.id for port, _ in up),
         served=tuple((each.id, each.port_id, each.fixed_ip_address) for each in floating),
     )
 
@@ -174,7 +174,7 @@ def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
         return
     router_id = wanted.router.id
     _found_status(conn, router_id, ACTIVE)
-    for port in router_ports.of_router(conn, router_id):
+    for port, _ in router_ports.of_router(conn, router_id):
         status = ACTIVE if port.id in wanted.up and port.admin_state_up else "DOWN"
         if port.status != status:
             conn.execute(update(Port).where(Port.id == port.id).values(status=status))

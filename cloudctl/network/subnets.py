@@ -58,8 +58,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 def visible(conn: Connection, caller: Caller, subnet_id: str) -> Row[Any]:
     """The subnet, if the caller may see it. Raises NotFound."""
-    query = select(Subnet, Network.external, Network.shared).join_from(Subnet, Network, Network.id == Subnet.network_id)
-    row = conn.execute(query.where(Subnet.id == subnet_id, visible_to(conn, caller))).first()
+    row = conn.execute(select(Subnet).where(Subnet.id == subnet_id, visible_to(conn, caller))).first()
     if row is None:
         raise not_found(subnet_id)
     return row

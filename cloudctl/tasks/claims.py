@@ -38,7 +38,7 @@ _take = (
         not_before=None,
         started_at=func.coalesce(TaskRow.started_at, bindparam("now")),
     )
-    .returning(*TaskRow.table.c)
+    .returning(TaskRow)
 )
 _next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
 

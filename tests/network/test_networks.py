@@ -155,7 +155,7 @@ class TestFewTunnels:
         neutron.expect(204, "DELETE", f"/networks/{last['id']}")
         neutron.create("network")
         taken = {
-            row.segmentation_id for row in neutron.transact(lambda conn: conn.execute(segments.segments.select()).all())
+            row.segmentation_id for row in neutron.transact(lambda conn: conn.execute(select(segments.Segment)).all())
         }
         assert taken == {10, 11, 12}
 
