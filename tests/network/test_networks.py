@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import select
 
 from cloudctl.network import segments
 from cloudctl.network.options import NetworkOptions
