@@ -146,7 +146,7 @@ class Connections:
 
 def plans_of(dialect: Dialect) -> Plans:
     """The plans of all databases of a process that speak this dialect: a plan holds nothing of any of them."""
-    return _plans(type(dialect), getattr(dialect, "server_version_info", None), dialect.paramstyle, _Same(dialect))
+    return _plans(dialect.name, getattr(dialect, "server_version_info", None), dialect.paramstyle, _Same(dialect))
 
 
 class _Same:
@@ -163,7 +163,7 @@ class _Same:
 
 
 @lru_cache
-def _plans(_kind: type, _version: object, _style: str, first: _Same) -> Plans:
+def _plans(_name: str, _version: object, _style: str, first: _Same) -> Plans:
     return Plans(first.dialect)
 
 

@@ -229,7 +229,7 @@ def _parameters(compiled: SQLCompiler, bindparams: Sequence[Any]) -> Iterable[Pa
         if bound in lists and getattr(bound.type, "_is_tuple_type", False):
             raise Unplanned
         convert = compiled._bind_processors.get(name)
-        if isinstance(convert, tuple):
+        if isinstance(convert, Sequence):  # of a tuple
             raise Unplanned
         yield Parameter(name, bound.key, positions.get(bound), bound, convert, bound in lists)
 

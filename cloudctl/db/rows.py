@@ -109,4 +109,4 @@ def _maker(items: tuple[Shape, ...], converts: Sequence[Convert | None]) -> Make
 
 @lru_cache(maxsize=2000)
 def row_type(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names, rename=True)  # type: ignore[misc]
+    return namedtuple("Row", names, rename=True)

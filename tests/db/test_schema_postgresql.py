@@ -22,10 +22,10 @@ def test_the_migrations_make_the_schema(postgresql_url: str, reactor: Any) -> No
         missing = db.transact(True, differences)
         assert not missing, missing
     finally:
-        db.engine.dispose()
+        db.close()
 
 
 def differences(conn: Any) -> list[Any]:
     """Of tables, columns and indexes; those that tests have made themselves are left out."""
-    found = compare_metadata(MigrationContext.configure(conn), metadata)
+    found = compare_metadata(MigrationContext.configure(conn.alchemy), metadata)
     return [each for each in found if not any(str(getattr(part, "name", part)).startswith("test_") for part in each)]

@@ -1,0 +1,56 @@
+"""Every statement of the suite is held against SQLAlchemy: the first time that a plan runs, so does SQLAlchemy itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakSet
+
+from cloudctl.db.connection import Connection, Rows
+from cloudctl.db.database import CLOCK
+from cloudctl.db.plans import Plan, Unplanned
+from cloudctl.db.records import UNREAD, Record
+
+checked: WeakSet[Plan] = WeakSet()
+
+
+def check_plans() -> None:
+    """From now on. A difference fails the test in which the statement ran for the first time."""
+    execute = Connection.execute
+
+    def checking(self: Connection, statement: Any, parameters: Any = None) -> Rows[Any]:
+        rows: Rows[Any] = execute(self, statement, parameters)
+        if not isinstance(parameters, list) and statement is not CLOCK:
+            compare(self, statement, parameters or {}, rows)
+        return rows
+
+    Connection.execute = checking  # type: ignore[method-assign, assignment]
+
+
+def compare(conn: Connection, statement: Any, parameters: Any, rows: Rows[Any]) -> None:
+    """AssertionError where the plan of a statement gives other rows, or another text, than SQLAlchemy."""
+    try:
+        plan = conn._plans.bind(statement, parameters, False).plan
+    except Unplanned:
+        return
+    if plan in checked:
+        return
+    checked.add(plan)
+    if plan.writes is None:
+        expected = [tuple(row) for row in conn.alchemy.execute(statement, parameters)]
+        found = [tuple(flat(row)) for row in rows]
+        assert found == expected, statement
+        assert [list(map(type, row)) for row in found] == [list(map(type, row)) for row in expected], statement
+    elif plan.pieces is None:
+        compiled = statement.compile(dialect=conn.dialect, column_keys=sorted(parameters))
+        assert plan.text == compiled.string
+        assert [parameter.name for parameter in plan.parameters] == list(compiled.positiontup or ())
+
+
+def flat(row: Any) -> Iterator[Any]:
+    """The columns of a row, in order, whether they are parts of records or not."""
+    for item in row:
+        if isinstance(item, Record):
+            yield from flat(item)
+        elif item is not UNREAD:
+            yield item
