@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +20,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from load import Serial, encode, rate, until
+from processor import BareKlein
 
-from tests.live.process import LiveCloud, free_port
+from tests.live.process import LiveCloud
 
 CONFIG = """
 [driver.hypervisor.fake]
@@ -38,32 +38,33 @@ durable = false
 [driver.network.fake]
 durable = false
 """
+SERVERS = "/compute/v2.1/servers"
 CONCURRENCY = 10
 PAGE = 100
-
-
-def thing(_number: int) -> bytes:
-    return encode("GET", "/thing/one", {})
+# Of the project that all belongs to.
+UNLIMITED = {
+    "/compute/v2.1/os-quota-sets": {"quota_set": {"instances": -1, "cores": -1, "ram": -1}},
+    "/volume/v3/os-quota-sets": {"quota_set": {"volumes": -1, "gigabytes": -1}},
+    "/networking/v2.0/quotas": {
+        "quota": {"network": -1, "subnet": -1, "port": -1, "floatingip": -1, "security_group_rule": -1}
+    },
+}
 
 
 class Cloud:
-    def __init__(self, directory: Path) -> None:
-        self.live = LiveCloud(directory, CONFIG)
+    """With `more` in its configuration."""
+
+    def __init__(self, directory: Path, more: str = "") -> None:
+        self.live = LiveCloud(directory, CONFIG + more)
         self.cold = self.live.start()
         self.live.stop()
         self.warm = self.live.start()
         self.port = self.live.port
         self.serial = Serial(self.port)
-        for service in ("compute/v2.1", "volume/v3"):
-            body = {"quota_set": {"instances": -1, "cores": -1, "ram": -1}} if "compute" in service else None
-            if body:
-                project = self.live.ask("GET", "/identity/v3/auth/projects")[1]["projects"][0]["id"]
-                status, answer = self.live.ask("PUT", f"/{service}/os-quota-sets/{project}", body, "admin")
-                assert status == 200, answer
-                status, answer = self.live.ask(
-                    "PUT", f"/networking/v2.0/quotas/{project}", {"quota": {"port": -1}}, "admin"
-                )
-                assert status == 200, answer
+        project = self.live.ask("GET", "/identity/v3/auth/projects")[1]["projects"][0]["id"]
+        for path, limits in UNLIMITED.items():
+            status, answer = self.live.ask("PUT", f"{path}/{project}", limits, "admin")
+            assert status == 200, answer
         net = {"network": {"name": "bench"}}
         self.network = self.live.ask("POST", "/networking/v2.0/networks", net)[1]["network"]["id"]
         subnet = {"network_id": self.network, "ip_version": 4, "cidr": "10.64.0.0/12"}
@@ -73,6 +74,16 @@ class Cloud:
 
     def get(self, path: str) -> bytes:
         return encode("GET", path, self.headers)
+
+    def restart(self) -> None:
+        self.live.stop()
+        self.warm = self.live.start()
+        self.serial = Serial(self.port)
+
+    @property
+    def pid(self) -> int:
+        assert self.live.process is not None
+        return self.live.process.pid
 
     def again(self, path: str) -> Callable[[int], bytes]:
         """The same request each time: its answer is kept while nothing is written."""
@@ -84,21 +95,31 @@ class Cloud:
         separator = "&" if "?" in path else "?"
         return lambda number: self.get(f"{path}{separator}x={number}")
 
-    def ask(self, path: str) -> Any:
-        status, body, _ = self.serial.ask(self.get(path))
-        assert status == 200, body
-        return json.loads(body)
+    def request(self, method: str, path: str, body: Any) -> bytes:
+        if body is None:
+            return encode(method, path, self.headers)
+        return encode(method, path, {**self.headers, "Content-Type": "application/json"}, json.dumps(body).encode())
 
-    def post_server(self, name: str, count: int = 1) -> str:
-        wanted = {
+    def ask(self, path: str) -> Any:
+        return self.send("GET", path)
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of the answer, or None. Raises RuntimeError for another status than 2xx."""
+        status, answer, _ = self.serial.ask(self.request(method, path, body))
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
+        return json.loads(answer) if answer else None
+
+    def wanted(self, name: str, count: int = 1) -> dict[str, Any]:
+        """The body for so many new servers."""
+        server = {
             "name": name, "flavorRef": "1", "imageRef": self.image, "networks": [{"uuid": self.network}],
             "min_count": count, "max_count": count,
         }  # fmt: skip
-        body = json.dumps({"server": wanted}).encode()
-        headers = {**self.headers, "Content-Type": "application/json"}
-        status, answer, _ = self.serial.ask(encode("POST", "/compute/v2.1/servers", headers, body))
-        assert status == 202, answer
-        return str(json.loads(answer)["server"]["id"])
+        return {"server": server}
+
+    def post_server(self, name: str, count: int = 1) -> str:
+        return str(self.send("POST", SERVERS, self.wanted(name, count))["server"]["id"])
 
     def building(self) -> int:
         return len(self.ask("/compute/v2.1/servers?status=BUILD&limit=1")["servers"])
@@ -138,8 +159,7 @@ class Cloud:
 
     def memory(self) -> float:
         """Resident MiB."""
-        assert self.live.process is not None
-        status = Path(f"/proc/{self.live.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
@@ -174,18 +194,12 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args()
-    port = free_port()
-    klein = subprocess.Popen([sys.executable, str(Path(__file__).with_name("bare_klein.py")), str(port)])
-    try:
-        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-            run(Path(directory), port, options)
-    finally:
-        klein.kill()
+    with BareKlein() as klein, tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        run(Path(directory), klein, options)
 
 
-def run(directory: Path, klein_port: int, options: argparse.Namespace) -> None:
-    until(lambda: answers(klein_port), 10, "bare Klein does not answer")
-    bare = rate(klein_port, thing, options.seconds)
+def run(directory: Path, klein: BareKlein, options: argparse.Namespace) -> None:
+    bare = rate(klein.port, klein.request, options.seconds)
     print(f"bare Klein async route: {bare:.0f} requests/s")
     cloud = Cloud(directory)
     try:
@@ -194,7 +208,7 @@ def run(directory: Path, klein_port: int, options: argparse.Namespace) -> None:
         columns: dict[int, dict[str, float]] = {}
         for size in sorted({100, min(1000, options.servers), options.servers}):
             cloud.fill(size)
-            columns[size] = measure(cloud, rate(klein_port, thing, 2), options.seconds)
+            columns[size] = measure(cloud, rate(klein.port, klein.request, 2), options.seconds)
             if size >= 1000:
                 thousand = cloud.serial.typical(cloud.anew("/compute/v2.1/servers/detail?limit=1000"), 10)
                 columns[size]["list of 1,000 servers with detail, ms"] = 1000 * thousand
@@ -205,13 +219,6 @@ def run(directory: Path, klein_port: int, options: argparse.Namespace) -> None:
             print(f"{name:<45}" + "".join(cells))
     finally:
         cloud.live.kill()
-
-
-def answers(port: int) -> bool:
-    try:
-        return Serial(port).ask(thing(0))[0] == 200
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""Many servers at once: copies of one that was booted, written straight into the tables of a cloud that is stopped.
+
+Every row of any table that speaks of the server or of its port is copied with new ids and a new address; so a copy has
+all that a boot leaves, whatever tables there are. The drivers know nothing of the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from attrs import frozen
+from sqlalchemy import Connection, Integer, Table, create_engine, delete, insert, select, update
+
+import cloudctl.app  # noqa: F401  # so that every table is declared
+from cloudctl.compute.tables import servers
+from cloudctl.db.columns import metadata
+from cloudctl.network.addresses import key, number
+from cloudctl.network.tables import allocations as addresses
+from cloudctl.network.tables import free_ranges, ports
+from cloudctl.placement.tables import allocations, hosts
+
+AT_ONCE = 2000  # copies between two looks at memory
+# Not the prefix that the cloud itself gives, so that no later port meets one of these.
+MACS = "fa:16:3f"
+
+
+@frozen
+class Template:
+    """A booted server with one port. `rows` of each table are its own."""
+
+    server: str
+    port: str
+    mac: str
+    subnet: str
+    address: str
+    rows: Mapping[str, tuple[Mapping[str, Any], ...]]
+
+    @classmethod
+    def of(cls, conn: Connection, server: str) -> Template:
+        """Raises ValueError if it has not one port with one address."""
+        port = conn.execute(select(ports.c.id, ports.c.mac_address).where(ports.c.device_id == server)).one()
+        where = addresses.c.port_id == port.id
+        subnet, address = conn.execute(select(addresses.c.subnet_id, addresses.c.ip_address).where(where)).one()
+        rows = {}
+        for table in metadata.sorted_tables:
+            every = (dict(row) for row in conn.execute(select(table)).mappings())
+            found = [without_number(table, row) for row in every if speaks(row, server, port.id)]
+            if found:
+                rows[table.name] = tuple(found)
+        return cls(server, port.id, port.mac_address, subnet, address, rows)
+
+    def copy(self, address: str) -> dict[str, list[dict[str, Any]]]:
+        """The rows of one more server, by table."""
+        low = number(address)
+        names = {
+            self.server: str(uuid4()),
+            self.port: str(uuid4()),
+            self.mac: f"{MACS}:{low >> 16 & 255:02x}:{low >> 8 & 255:02x}:{low & 255:02x}",
+            self.address: address,
+            key(number(self.address)): key(number(address)),
+        }
+        own = {row["id"] for rows in self.rows.values() for row in rows if is_uuid(row.get("id"))}
+        names |= {id: str(uuid4()) for id in own - names.keys()}
+        return {table: [renamed(row, names) for row in rows] for table, rows in self.rows.items()}
+
+
+def speaks(row: Mapping[str, Any], *ids: str) -> bool:
+    return any(id in str(value) for value in row.values() for id in ids)
+
+
+def without_number(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """The row without a number that the database counts itself."""
+    counted = table.autoincrement_column
+    if counted is not None and isinstance(counted.type, Integer):
+        return {name: value for name, value in row.items() if name != counted.name}
+    return row
+
+
+def is_uuid(value: object) -> bool:
+    try:
+        return UUID(str(value)).version == 4
+    except ValueError:
+        return False
+
+
+def renamed(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {name: renamed_value(value, names) for name, value in row.items()}
+
+
+def renamed_value(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, dict | list) and value:
+        text = orjson.dumps(value).decode()
+        for old, new in names.items():
+            text = text.replace(old, new)
+        return orjson.loads(text)
+    return value
+
+
+def copy_server(url: str, server: str, count: int) -> None:
+    """`count` more servers like this one. No process may have the database open."""
+    engine = create_engine(url)
+    try:
+        with engine.begin() as conn:
+            _copy(conn, Template.of(conn, server), count)
+    finally:
+        engine.dispose()
+
+
+def _copy(conn: Connection, template: Template, count: int) -> None:
+    waiting: dict[str, list[dict[str, Any]]] = {}
+    for position, address in enumerate(_take(conn, template.subnet, count)):
+        for table, rows in template.copy(address).items():
+            waiting.setdefault(table, []).extend(rows)
+        if position % AT_ONCE == AT_ONCE - 1:
+            _write(conn, waiting)
+    _write(conn, waiting)
+    _promise(conn, template.server, count)
+
+
+def _write(conn: Connection, waiting: dict[str, list[dict[str, Any]]]) -> None:
+    for table in metadata.sorted_tables:
+        if rows := waiting.pop(table.name, None):
+            conn.execute(insert(table), rows)
+
+
+def _take(conn: Connection, subnet: str, count: int) -> Iterator[str]:
+    """The next addresses of the subnet, which are then no longer free. Its largest range must hold them."""
+    ranges = conn.execute(select(free_ranges).where(free_ranges.c.subnet_id == subnet)).all()
+    widest = max(ranges, key=lambda row: int(row.last) - int(row.first))
+    first = int(widest.first)
+    assert first + count <= int(widest.last)
+    same = (free_ranges.c.subnet_id == subnet) & (free_ranges.c.first == widest.first)
+    conn.execute(delete(free_ranges).where(same))
+    conn.execute(insert(free_ranges), {**widest._mapping, "first": key(first + count)})
+    return (str(ip_address(first + position)) for position in range(count))
+
+
+def _promise(conn: Connection, server: str, count: int) -> None:
+    """What is summed up elsewhere than in the rows themselves: of the hosts, what is promised."""
+    held = conn.execute(select(allocations).where(allocations.c.consumer_id == server)).one()
+    more = {
+        hosts.c.used_vcpus: hosts.c.used_vcpus + count * held.vcpus,
+        hosts.c.used_memory_mib: hosts.c.used_memory_mib + count * held.memory_mib,
+        hosts.c.used_disk_gib: hosts.c.used_disk_gib + count * held.disk_gib,
+    }
+    conn.execute(update(hosts).where(hosts.c.name == held.host).values({k.name: v for k, v in more.items()}))
+    assert conn.execute(select(servers.c.id).where(servers.c.host == held.host).limit(1)).one()
