@@ -10,10 +10,11 @@ from pathlib import Path
 
 from sqlalchemy import DateTime, Integer, insert, select
 
-from cloudctl.config import Config
+from cloudctl.config import API, Config
 from cloudctl.db import Connection
 from cloudctl.db.columns import Field, column
 from cloudctl.db.records import Record
+from cloudctl.identity.options import IdentityOptions
 
 CLOUDS_YAML = "clouds.yaml"
 
@@ -52,6 +53,10 @@ cloudctl is ready at {auth_url}
   openstack server create --flavor m1.tiny --image tiny --network private --wait first
 """
 
+ENGINE_LINES = """\
+cloudctl works on tasks; {url}/healthcheck and {url}/metrics tell how it does
+"""
+
 # clouds.yaml name → user.
 ACCOUNTS = {"cloudctl": "demo", "cloudctl-admin": "admin"}
 
@@ -71,7 +76,7 @@ def base_url(config: Config) -> str:
     return "http://127.0.0.1:8780"
 
 
-def write_clouds_yaml(config: Config, passwords: Mapping[str, str], region: str) -> Path:
+def write_clouds_yaml(config: Config, passwords: Mapping[str, str]) -> Path:
     """The file with which stock clients find this cloud as demo and as admin; only its owner may read it."""
     path = config.state_dir / CLOUDS_YAML
     text = HEAD.format(path=path) + "".join(
@@ -82,7 +87,7 @@ def write_clouds_yaml(config: Config, passwords: Mapping[str, str], region: str)
             user=user,
             password=json.dumps(passwords[user]),
             project=user,
-            region=json.dumps(region),
+            region=json.dumps(config.section(IdentityOptions).region),
         )
         for name, user in ACCOUNTS.items()
     )
@@ -96,7 +101,9 @@ def write_clouds_yaml(config: Config, passwords: Mapping[str, str], region: str)
 
 
 def first_lines(config: Config) -> str:
-    """What a newcomer copies."""
+    """What a newcomer copies; of a process that answers no calls, where it says how it is."""
+    if API not in config.server.roles:
+        return ENGINE_LINES.format(url=base_url(config))
     return FIRST_LINES.format(auth_url=f"{base_url(config)}/identity", path=config.state_dir / CLOUDS_YAML)
 
 

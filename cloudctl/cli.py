@@ -21,6 +21,8 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN
 
+NAMES = [service.name for service in app.SERVICES]
+
 
 class Problem(click.ClickException):
     """The configuration is wrong: one line, exit status 64 as `twist cloudctl` has it."""
@@ -61,7 +63,7 @@ def drivers() -> None:
 
 
 @main.command()
-@click.option("--service", type=click.Choice(app.POLICIES), help="Only the rules of one service.")
+@click.option("--service", type=click.Choice(NAMES), help="Only the rules of one service.")
 @click.pass_obj
 def policy(made: config.Config, service: str | None) -> None:
     """List the rules in force, those of [policy] file among them, and the API calls that each one guards."""
@@ -83,7 +85,7 @@ def keys_group() -> None:
 def rotate(made: config.Config) -> None:
     """Make the staged key the primary one and stage a new one. Running clouds see it at once."""
     options = made.section(IdentityOptions)
-    directory = made.state_dir / app.FERNET_KEYS
+    directory = made.state_dir / keys.FERNET_KEYS
     keys.ensure(directory)
     click.echo(f"primary key: {keys.rotate(directory, options.fernet_max_keys)}")
 

@@ -1,7 +1,7 @@
 """The configuration: a TOML file and the command line → one frozen Config. All problems are told at once.
 
 `etc/cloudctl.toml` shows each option with its default. A service has a section of its own, described by the class that
-`app.SECTIONS` names; a driver's options are in `[driver.KIND.NAME]` and read by the driver.
+its `Service` names; a driver's options are in `[driver.KIND.NAME]` and read by the driver.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ def positive(_instance: object, attribute: Any, value: float) -> None:
         raise ValueError("must be greater than 0")
 
 
+# What a process can be there for.
+API, ENGINE = "api", "engine"
+ROLES = (API, ENGINE)
+
+
+def are_roles(_instance: object, attribute: Any, value: list[str]) -> None:
+    unknown = sorted(set(value) - set(ROLES))
+    if unknown or not value:
+        raise ValueError(f"must be some of {', '.join(ROLES)}")
+
+
 def is_public_url(_instance: object, attribute: Any, value: str) -> None:
     if not value:
         return
@@ -43,6 +54,8 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
 class ServerOptions:
     """[server]"""
 
+    # What this process does: answer calls, work on tasks. Other processes on the same database must do the rest.
+    roles: list[str] = field(factory=lambda: list(ROLES), validator=are_roles)
     # Twisted endpoint strings: tcp:8780:interface=127.0.0.1, ssl:…, unix:… (see the documentation of serverFromString).
     listen: list[str] = field(factory=lambda: ["tcp:8780:interface=127.0.0.1"])
     # The same for the instance-HA API; an empty list: none.

@@ -13,19 +13,10 @@ from pathlib import Path
 from twisted.internet.task import Clock
 
 from cloudctl import app, config
-from cloudctl.app import Cloud
+from cloudctl.app import Cloud, Served
 from cloudctl.rest import policy
-from cloudctl.rest.app import ApiApp
 from cloudctl.rest.route import Operation
 from cloudctl.rest.versions import Version, text
-
-TITLES = {
-    "identity": "Identity",
-    "image": "Image",
-    "networking": "Networking",
-    "volume": "Block storage",
-    "compute": "Compute",
-}
 
 API_HEAD = """\
 # API calls
@@ -39,6 +30,8 @@ token in `X-Auth-Token`, except those whose rule is `none`. The words of the rul
 | name | stands for |
 | --- | --- |
 """
+
+APART = "On an address of its own, `http://127.0.0.1:15868` unless configured otherwise."
 
 POLICY_HEAD = """\
 ## Who may call what. Name your copy of this file in the configuration: [policy] file = "/etc/cloudctl/policy.toml".
@@ -71,34 +64,25 @@ def sample() -> Cloud:
 def api(cloud: Cloud) -> str:
     """Every Operation in Markdown, by service and tag, in the order of declaration."""
     shorthands = (f"| `{name}` | `{cloud.policy.rules[name].text}` |" for name in policy.PERSONAS)
-    services = [(TITLES.get(name, name.capitalize()), f"/{name}", served) for name, served in cloud.apis.items()]
     parts = [API_HEAD + "\n".join(shorthands) + "\n"]
-    parts += [_service(cloud, title, f"Below `{prefix}`.", prefix, served) for title, prefix, served in services]
-    parts.append(
-        _service(
-            cloud,
-            "Instance high availability",
-            "On an address of its own, `http://127.0.0.1:15868` unless configured otherwise.",
-            "",
-            cloud.ha_api,
-        )
-    )
-    parts.append(_service(cloud, "The root", "What is below no service.", "", cloud.root_api))
+    parts += [_service(cloud, each) for each in cloud.served]
+    parts.append(_service(cloud, Served("The root", "", False, cloud.root_api)))
     return "\n".join(parts)
 
 
-def _service(cloud: Cloud, title: str, where: str, prefix: str, served: ApiApp) -> str:
-    versions = served.pipeline.versions
+def _service(cloud: Cloud, served: Served) -> str:
+    where = APART if served.apart else f"Below `{served.prefix}`." if served.prefix else "What is below no service."
+    versions = served.api.pipeline.versions
     if versions is not None:
         where += f" Microversions {text(versions.minimum)} to {text(versions.maximum)}."
     tags: dict[str, list[tuple[str, Operation]]] = {}
-    for path, operation in served.operations:
+    for path, operation in served.api.operations:
         tags.setdefault(operation.tag, []).append((path, operation))
     columns = ("call", *(("microversions",) if versions is not None else ()), "rule", "who passes it", "what it does")
-    lines = [f"## {title}", "", where]
+    lines = [f"## {served.title}", "", where]
     for tag, operations in tags.items():
         lines += ["", f"### {tag}", "", _row(columns), _row(["---"] * len(columns))]
-        lines += [_row(_cells(cloud, prefix, path, each, versions is not None)) for path, each in operations]
+        lines += [_row(_cells(cloud, served.prefix, path, each, versions is not None)) for path, each in operations]
     return "\n".join(lines) + "\n"
 
 
@@ -129,7 +113,7 @@ def _row(cells: Iterator[str] | Sequence[str]) -> str:
 def rules() -> str:
     """The shipped rules as a file of overrides that overrides nothing: each of them commented out."""
     groups: dict[str, dict[str, str]] = {"shorthands for the rules below": policy.PERSONAS}
-    groups |= {service: policy.shipped([service]) for service in app.POLICIES}
+    groups |= {service.name: policy.shipped([service.package]) for service in app.SERVICES}
     lines = []
     for name, group in groups.items():
         if group:

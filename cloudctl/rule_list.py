@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cloudctl import app
 from cloudctl.app import Cloud
 from cloudctl.rest import policy
-from cloudctl.rest.app import ApiApp
 
 
 def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> Iterator[str]:
@@ -18,8 +16,9 @@ def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> It
     `cloud` is any cloud as it is composed: its Operations are listed. A rule that guards no call by itself is asked
     within calls, or named by other rules. Raises ConfigError: a file or a rule that cannot be understood.
     """
-    shipped = {**policy.PERSONAS, **policy.shipped(app.POLICIES)}
-    chosen = policy.load(app.POLICIES, override)
+    packages = [each.package for each in cloud.offered]
+    shipped = {**policy.PERSONAS, **policy.shipped(packages)}
+    chosen = policy.load(packages, override)
     calls = guarded(cloud)
     for name, text in shipped.items():
         if service is not None and name.partition(":")[0] != service:
@@ -35,8 +34,7 @@ def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> It
 def guarded(cloud: Cloud) -> Mapping[str, list[str]]:
     """Rule → the calls that ask for it: `GET /identity/v3/users`."""
     found: dict[str, list[str]] = {}
-    served: list[tuple[str, ApiApp]] = [(f"/{name}", api) for name, api in cloud.apis.items()]
-    for prefix, api in [*served, ("", cloud.ha_api), ("", cloud.root_api)]:
+    for prefix, api in [*((each.prefix, each.api) for each in cloud.served), ("", cloud.root_api)]:
         for path, operation in api.operations:
             if operation.policy is not None:
                 shown = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", prefix + path)

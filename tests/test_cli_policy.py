@@ -29,8 +29,7 @@ def test_every_guarded_call_is_listed_under_its_rule(shipped: str) -> None:
     cloud = reference.sample()
     rules = {name for name in cloud.policy.rules if f"\n{name} = " in f"\n{shipped}"}
     assert rules == set(cloud.policy.rules)
-    guarded = [operation for api in cloud.apis.values() for _, operation in api.operations if operation.policy]
-    guarded += [operation for _, operation in cloud.ha_api.operations if operation.policy]
+    guarded = [operation for each in cloud.served for _, operation in each.api.operations if operation.policy]
     assert sum(line.startswith("    ") for line in shipped.splitlines()) == len(guarded)
     assert (
         "identity:list_users = system_reader or role:reader and scope:domain\n    GET /identity/v3/users\n" in shipped

@@ -133,9 +133,7 @@ class Connection:
     def execute(self, statement: TypedReturnsRows[R], parameters: Parameters | None = None) -> Rows[R]: ...  # type: ignore[overload-overlap]
 
     @overload
-    def execute(
-        self, statement: TypedReturnsRows[*Ts], parameters: Parameters | None = None
-    ) -> Rows[tuple[*Ts]]: ...
+    def execute(self, statement: TypedReturnsRows[*Ts], parameters: Parameters | None = None) -> Rows[tuple[*Ts]]: ...
 
     @overload
     def execute(

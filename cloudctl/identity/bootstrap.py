@@ -11,6 +11,7 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import ColumnElement, Table, insert, select, update
 
+from cloudctl.composition import CatalogEntry
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import epoch, revocation
@@ -23,17 +24,6 @@ ROLES = ("admin", "manager", "member", "reader", "service")
 IMMUTABLE = ("admin", "manager", "member", "reader")
 IMPLICATIONS = (("admin", "manager"), ("manager", "member"), ("member", "reader"))
 
-# type, name, URL template
-CATALOG = (
-    ("identity", "keystone", "{base_url}/identity"),
-    ("compute", "nova", "{base_url}/compute/v2.1"),
-    ("block-storage", "cinder", "{base_url}/volume/v3"),
-    ("volumev3", "cinderv3", "{base_url}/volume/v3"),
-    ("network", "neutron", "{base_url}/networking"),
-    ("image", "glance", "{base_url}/image"),
-    ("instance-ha", "masakari", "{instance_ha_url}/v1"),
-)
-
 
 @frozen
 class Seed:
@@ -43,8 +33,7 @@ class Seed:
     demo_password_hash: str | None = None  # None: no project and user `demo`
     region: str = "RegionOne"
     reset_admin_password: bool = False
-    # Service types of CATALOG that this cloud does not offer.
-    without: frozenset[str] = frozenset()
+    catalog: tuple[CatalogEntry, ...] = ()
 
 
 @frozen
@@ -80,6 +69,12 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
         _assign(conn, demo, "project", demo_project, role_ids["member"])
     _catalog(conn, seed, now)
     return Bootstrapped(DEFAULT_DOMAIN, admin_project, admin, demo_project, demo, role_ids)
+
+
+def first_project(conn: Connection, name: str) -> str:
+    """The id of the project of this name that `bootstrap` made."""
+    where = (Project.name_key == name) & (Project.domain_id == DEFAULT_DOMAIN)
+    return str(conn.execute(select(Project.id).where(where)).scalar_one())
 
 
 def _domain(conn: Connection, now: datetime) -> None:
@@ -163,13 +158,11 @@ def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: 
 
 def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
     _ensure(conn, Region.table, Region.id == seed.region, id=seed.region, created_at=now)
-    for position, (type, name, url) in enumerate(CATALOG):
-        if type in seed.without:
-            continue
+    for position, entry in enumerate(seed.catalog):
         # Lists are in the order of creation, and their times must tell it.
         now += timedelta(microseconds=position)
-        where = Service.type == type
-        service_id = _ensure(conn, Service.table, where, type=type, name=name, created_at=now)
+        where = Service.type == entry.type
+        service_id = _ensure(conn, Service.table, where, type=entry.type, name=entry.name, created_at=now)
         for interface in INTERFACES:
             _ensure(
                 conn,
@@ -180,7 +173,7 @@ def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
                 service_id=service_id,
                 interface=interface,
                 region_id=seed.region,
-                url=url,
+                url=entry.url,
                 created_at=now,
             )
 

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, MultiFernet
 
+# The directories, in the state directory: of tokens, and of what is stored as credentials.
+FERNET_KEYS, CREDENTIAL_KEYS = "fernet-keys", "credential-keys"
+
 STAGED = 0
 LOCK = ".lock"
 

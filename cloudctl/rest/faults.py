@@ -1,4 +1,7 @@
-"""Error bodies: the one place where an exception becomes a status code and JSON. Reference: discovery.md, section 6."""
+"""Error bodies: the one place where an exception becomes a status code and JSON. Reference: discovery.md, section 6.
+
+Each service declares its `Faults`; here are the forms that several of them share.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ JsonObject = dict[str, Any]
 UNAUTHENTICATED = "The request you have made requires authentication."
 UNFORESEEN = "Unexpected API Error. The operator finds its cause under the request id {request_id}."
 
-COMPUTE_NAMES = {
+# The key of an error body by its status, in the services that have such.
+NAMES = {
     400: "badRequest",
     401: "unauthorized",
     403: "forbidden",
@@ -56,26 +60,16 @@ class Faults:
         return status, self.envelope(status, message, "HTTPBadRequest")
 
 
-def _identity(status: int, message: str, type: str) -> JsonObject:
-    return {"error": {"code": status, "message": message, "title": reason(status)}}
+def named(names: Mapping[int, str], otherwise: str) -> Callable[[int, str, str], JsonObject]:
+    """The envelope whose one key says the status."""
 
-
-def _named(names: Mapping[int, str], otherwise: str) -> Callable[[int, str, str], JsonObject]:
     def envelope(status: int, message: str, type: str) -> JsonObject:
         return {names.get(status, otherwise): {"code": status, "message": message}}
 
     return envelope
 
 
-def _network(status: int, message: str, type: str) -> JsonObject:
-    return {"NeutronError": {"type": type, "message": message, "detail": ""}}
-
-
-def _image(status: int, message: str, type: str) -> JsonObject:
-    return {"message": message, "code": f"{status} {reason(status)}", "title": reason(status)}
-
-
-def _schema_problems(problems: list[Problem]) -> tuple[int, str]:
+def schema_problems(problems: list[Problem]) -> tuple[int, str]:
     """As JSON-schema services say it: the field, the value, the reason."""
     told = [
         f"{p.message} @ {p.path}"
@@ -86,27 +80,6 @@ def _schema_problems(problems: list[Problem]) -> tuple[int, str]:
     return 400, "; ".join(told)
 
 
-def _identity_problems(problems: list[Problem]) -> tuple[int, str]:
+def plain_problems(problems: list[Problem]) -> tuple[int, str]:
+    """What is wrong, and where."""
     return 400, "; ".join(f"{p.message} @ {p.path}" for p in problems)
-
-
-def _network_problems(problems: list[Problem]) -> tuple[int, str]:
-    told = []
-    for p in problems:
-        if p.kind == "unknown":
-            told.append(f"Unrecognized attribute(s) @ {p.path}: {p.message}")
-        elif p.kind == "required":
-            told.append(f"Failed to parse request. Required attribute not specified: {p.message} @ {p.path}")
-        elif p.kind == "syntax":
-            told.append(f"Failed to parse request: {p.message}")
-        else:
-            told.append(f"Invalid input for {p.name}. Reason: {p.message} @ {p.path}.")
-    return 400, " ".join(told)
-
-
-IDENTITY = Faults(_identity, _identity_problems)
-COMPUTE = Faults(_named(COMPUTE_NAMES, "computeFault"), _schema_problems)
-VOLUME = Faults(_named({**COMPUTE_NAMES, 413: "overLimit"}, "volumeFault"), _schema_problems)
-NETWORK = Faults(_network, _network_problems, quota_status=409)
-IMAGE = Faults(_image, _identity_problems)
-INSTANCE_HA = Faults(_named(COMPUTE_NAMES, "masakariFault"), _schema_problems)

@@ -94,6 +94,7 @@ class Pipeline:
     api: str  # the name in logs and metrics: "compute"
     faults: Faults
     versions: Microversions | None = None
+    types: tuple[str, ...] = ()  # what an access rule may call the service, beside `api`
     legacy_request_id: bool = False  # x-compute-request-id too
     bearer: bool = False  # whether `Authorization: Bearer` is taken
     media_status: int = 415
@@ -214,7 +215,7 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         paths = (request.where.path, f"/{self.api}{request.where.path}")
         return any(
-            rule.service in (self.api, *SERVICE_TYPES.get(self.api, ()))
+            rule.service in (self.api, *self.types)
             and rule.method == method
             and any(path_matches(rule.path, path) for path in paths)
             for rule in identity.access_rules or ()
@@ -359,9 +360,6 @@ class Pipeline:
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-# What an access rule may call a service, beside the name of its API here.
-SERVICE_TYPES = {"volume": ("block-storage", "volumev3"), "network": ("networking",)}
 
 
 def path_matches(pattern: str, path: str) -> bool:

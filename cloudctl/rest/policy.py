@@ -185,11 +185,12 @@ class Policy:
 
 
 def shipped(services: Iterable[str]) -> dict[str, str]:
-    """The rules in `policy.toml` of each of these service packages, e.g. `["compute"]`."""
+    """The rules in `policy.toml` of each of these service packages: "cloudctl.compute", or "compute" for short."""
     rules: dict[str, str] = {}
     for service in services:
-        table = tomllib.loads((files("cloudctl") / service / "policy.toml").read_text())
-        rules |= {f"{service}:{name}": text for name, text in table.items()}
+        package = service if "." in service else f"cloudctl.{service}"
+        table = tomllib.loads((files(package) / "policy.toml").read_text())
+        rules |= {f"{package.rpartition('.')[2]}:{name}": text for name, text in table.items()}
     return rules
 
 

@@ -22,6 +22,7 @@ from twisted.internet.task import Clock
 from cloudctl.app import SECTIONS, Cloud
 from cloudctl.config import build
 from cloudctl.db import Connection, Database
+from cloudctl.image.store import ImageStore
 from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
 
@@ -39,14 +40,15 @@ class Snapshot:
 
     @classmethod
     def of(cls, cloud: Cloud) -> Snapshot:
-        directory = cloud.store.directory
+        directory = cloud.made(ImageStore).directory
         return cls(connection(cloud).serialize(), {file.name: file.read_bytes() for file in directory.iterdir()})
 
     def copy_to(self, cloud: Cloud) -> None:
         connection(cloud).deserialize(self.database)
-        cloud.store.prepare()
+        store = cloud.made(ImageStore)
+        store.prepare()
         for name, data in self.images.items():
-            (cloud.store.directory / name).write_bytes(data)
+            (store.directory / name).write_bytes(data)
 
 
 def connection(cloud: Cloud) -> Any:

@@ -17,6 +17,7 @@ from twisted.web.server import Site
 
 from cloudctl.compute.api import guest_metadata
 from cloudctl.compute.api.guest_metadata import MetadataService
+from cloudctl.image.store import ImageStore
 from cloudctl.testing.http import Response, encode, parse
 from tests.compute.asking import Asking
 
@@ -27,7 +28,7 @@ Ask = Callable[..., Response]
 @pytest.fixture
 def ask(demo: Asking) -> Ask:
     """`ask(path, address, network_id, method, body)`: a request over a connection from this address."""
-    site_of = guest_metadata.build(demo.cloud.db, demo.cloud.cloud.store.path)
+    site_of = guest_metadata.build(demo.cloud.db, demo.cloud.cloud.made(ImageStore).path)
 
     def asked(path: str, address: str, network_id: str, method: str = "GET", body: bytes = b"") -> Response:
         channel: Any = Site(site_of(network_id), reactor=demo.cloud.clock).buildProtocol(None)
@@ -218,7 +219,7 @@ def test_a_driver_that_can_serve_them_gets_the_resources(demo: Asking) -> None:
             given.append(site_of)
             return succeed(None)
 
-    site_of = guest_metadata.build(demo.cloud.db, demo.cloud.cloud.store.path)
+    site_of = guest_metadata.build(demo.cloud.db, demo.cloud.cloud.made(ImageStore).path)
     MetadataService(Network(), site_of).startService()  # type: ignore[arg-type]  # only the one method is called
     assert given == [site_of]
 

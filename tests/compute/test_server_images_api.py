@@ -9,6 +9,7 @@ import pytest
 from cloudctl.drivers.errors import DriverError, Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
+from cloudctl.image.store import ImageStore
 from tests.compute.asking import LATEST, Asking, refusal
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
@@ -101,7 +102,7 @@ def test_nothing_is_left_of_an_image_that_fails(demo: Asking, server_id: str, hy
     made = snapshot(demo, server_id)
     demo.cloud.settle()
     assert image(demo, made) is None and images(demo) == before
-    assert not demo.cloud.cloud.store.path(made).exists()
+    assert not demo.cloud.cloud.made(ImageStore).path(made).exists()
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
 
@@ -115,7 +116,7 @@ def test_nothing_is_left_of_an_image_that_is_deleted_meanwhile(
     demo.cloud.advance(seconds)
     assert demo.client.delete(f"/image/v2/images/{made}").status == 204
     demo.cloud.settle()
-    assert image(demo, made) is None and not demo.cloud.cloud.store.path(made).exists()
+    assert image(demo, made) is None and not demo.cloud.cloud.made(ImageStore).path(made).exists()
     assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
 
 
@@ -126,7 +127,7 @@ def test_a_delete_of_the_server_ends_its_image(demo: Asking, server_id: str, hyp
     demo.delete(f"/servers/{server_id}")
     demo.cloud.settle()
     assert demo.status(server_id) == "gone" and image(demo, made) is None
-    assert not demo.cloud.cloud.store.path(made).exists()
+    assert not demo.cloud.cloud.made(ImageStore).path(made).exists()
 
 
 def test_a_protected_image_that_fails_stays_without_data(
@@ -359,7 +360,7 @@ def test_a_kernel_is_an_image_that_the_owner_may_use(demo: Asking) -> None:
 def test_a_guest_keeps_its_kernel_when_the_image_of_it_is_gone(demo: Asking) -> None:
     from cloudctl.compute import guests
 
-    kernel, store = other_image(demo), demo.cloud.cloud.store
+    kernel, store = other_image(demo), demo.cloud.cloud.made(ImageStore)
     image = other_image(demo, kernel_id=kernel)
     assert demo.client.delete(f"/image/v2/images/{kernel}").status == 204
     reading = demo.cloud.db.read(guests.image_source, image, store.path, is_made=True)

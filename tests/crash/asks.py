@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.image.store import ImageStore
 from tests.compute.asking import Asking
 from tests.crash.stage import Stage
 
@@ -128,4 +129,4 @@ def image_status(stage: Stage, image_id: str) -> str:
 
 
 def files(stage: Stage) -> set[str]:
-    return {path.name for path in stage.service.store.directory.iterdir()}
+    return {path.name for path in stage.service.made(ImageStore).directory.iterdir()}

@@ -10,6 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.image.images import ACTIVATE, RESOURCE, SAVING, NewImage
 from cloudctl.image.images import create as create_image
+from cloudctl.image.store import ImageStore
 from tests.crash import asks
 from tests.crash.asks import V2, V3, good, make
 from tests.crash.scenario import Scenario, broken
@@ -27,7 +28,7 @@ def activates(stage: Stage) -> str:
         new = NewImage(project, disk_format="raw", container_format="bare")
         now = stage.cloud.clock.seconds()
         image_id = create_image(conn, new, utc(now), status=SAVING)
-        stage.service.store.path(image_id).write_bytes(b"a snapshot")
+        stage.service.made(ImageStore).path(image_id).write_bytes(b"a snapshot")
         tasks.submit(conn, ACTIVATE, image_id, resource_type=RESOURCE, now=now)
         return image_id
 
@@ -36,7 +37,7 @@ def activates(stage: Stage) -> str:
 
 def activates_nothing(stage: Stage) -> str:
     image_id = activates(stage)
-    stage.service.store.path(image_id).unlink()
+    stage.service.made(ImageStore).path(image_id).unlink()
     return image_id
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import DateTime
 
+from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db.columns import metadata
-from cloudctl.image.recovery import recover
+from cloudctl.identity.tokens import Tokens
 from cloudctl.placement import hosts
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
@@ -45,7 +46,7 @@ class Stage:
         self.admin = self.cloud.client("admin")
         self.drivers = self.service.drivers
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
-        self.service.host_watch.stopService()
+        self.service.made(HostWatch).stopService()
         self.service.audit.stopService()
         self.service.engine.kill()
         self.first = self.moment()
@@ -54,8 +55,8 @@ class Stage:
 
     def engine(self) -> Engine:
         """That of a process that starts."""
-        self.service.uploads.sweep()
-        recover(self.service.db, self.service.store)
+        for part in self.service.parts:
+            part.recover()
         like = self.service.engine
         return Engine(
             like.db,
@@ -109,7 +110,7 @@ class Stage:
         # Whoever remembers an answer learns that the database has changed.
         self.cloud.transact(lambda conn: None)
         self.cloud.db._listeners.clear()
-        self.service.tokens.forget()
+        self.service.made(Tokens).forget()
         for name, store in self._stores().items():
             store.objects = dict(moment.stores[name])
         self.drivers.hypervisor.machines = dict(moment.machines)

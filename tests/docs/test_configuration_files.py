@@ -121,7 +121,7 @@ def test_the_policy_file_overrides_nothing_as_it_is() -> None:
 
 def test_the_policy_file_lists_every_rule_as_shipped() -> None:
     _, rules = examples_and_rules()
-    assert rules == {**policy.PERSONAS, **policy.shipped(app.POLICIES)}
+    assert rules == {**policy.PERSONAS, **policy.shipped(each.package for each in app.SERVICES)}
 
 
 def client_with(cloud: MemoryCloud, role: str) -> Any:

@@ -85,7 +85,7 @@ def test_toml_examples_are_good_configurations(block: Block, tmp_path: Path) -> 
     if block.name.endswith("policy.toml"):
         file = tmp_path / "policy.toml"
         file.write_text(block.text)
-        policy.load(app.POLICIES, file)
+        policy.load([each.package for each in app.SERVICES], file)
         return
     tables = tomllib.loads(block.text)
     tables.pop("state_dir", None)
@@ -216,7 +216,7 @@ def test_the_first_session_prints_what_the_readme_shows(tmp_path: Path) -> None:
 def test_what_the_readme_calls_missing_is_missing() -> None:
     """Whoever adds one of these calls takes it off the list."""
     cloud = reference.sample()
-    served = {f"/{name}": api for name, api in cloud.apis.items()} | {"": cloud.ha_api}
+    served = {each.prefix: each.api for each in cloud.served}
     calls = {f"{each.method} {prefix}{path}" for prefix, api in served.items() for path, each in api.operations}
     actions = {each.action for api in served.values() for _, each in api.operations}
     rows = README.read_text().partition("| not offered yet |")[2].partition("\n\n")[0].splitlines()[2:]

@@ -6,6 +6,7 @@ import base64
 import re
 from typing import Any
 
+from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.route import Operation
@@ -57,7 +58,7 @@ class World:
         """Undo whatever a request did to the database."""
         self._connection().deserialize(self._saved)
         self.cloud.transact(lambda conn: None)  # what was answered before does not hold any more
-        self.cloud.cloud.tokens.forget()
+        self.cloud.cloud.made(Tokens).forget()
 
     # -- what there is
 
@@ -78,7 +79,7 @@ class World:
         found: list[Any] = []
         from twisted.internet.defer import ensureDeferred
 
-        ensureDeferred(self.cloud.cloud.tokens.authenticate(str(token))).addBoth(found.append)
+        ensureDeferred(self.cloud.cloud.made(Tokens).authenticate(str(token))).addBoth(found.append)
         assert isinstance(found[0], Identity), found
         return found[0]
 

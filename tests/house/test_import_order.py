@@ -16,6 +16,7 @@ LAYERS = (
     ("tasks",),
     ("drivers",),  # interfaces, values, loader: the files of the folder; its sub-folders are DRIVERS
     ("rest",),
+    ("composition",),
     *((service,) for service in SERVICES),
     ("DRIVERS",),
     ("bootstrap",),
@@ -28,12 +29,13 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # A driver is given frozen values and gives them back: it sees no database, no task, no request and no service.
 DRIVERS_SEE = ("errors", "context", "options", "config", "service", "drivers", "DRIVERS")
 
-# tables ← domain ← {api, lifecycle}; `api` submits a task by its name and never imports `lifecycle`.
+# tables ← domain ← {api, lifecycle} ← service; `api` submits a task by its name and never imports `lifecycle`.
 PARTS_SEE = {
     "tables": ("tables",),
     "domain": ("tables", "domain"),
     "api": ("tables", "domain", "api"),
     "lifecycle": ("tables", "domain", "lifecycle"),
+    "service": ("tables", "domain", "api", "lifecycle"),
 }
 
 

@@ -11,6 +11,7 @@ from attrs import define
 from twisted.internet.task import Clock
 from twisted.web.resource import Resource
 
+from cloudctl.app import SERVICES
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.identity import api
@@ -102,7 +103,8 @@ def make_keystone(db: Database, clock: Clock, options: IdentityOptions) -> Keyst
     hasher = Hasher.inline(options.argon2)
     tokens = Tokens(db, KeysInMemory(), options)
     http = Http(tokens, policy.load(["identity"], None), clock, Metrics())
-    seed = Seed(hasher.hashing.hash("secret"), hasher.hashing.hash("secret"))
+    catalog = tuple(entry for service in SERVICES for entry in service.catalog)
+    seed = Seed(hasher.hashing.hash("secret"), hasher.hashing.hash("secret"), catalog=catalog)
     made = db.transact(False, bootstrap, seed, utc(clock.seconds()))
     app = api.build(http, db, tokens, hasher, KeysInMemory(), options)
     tree = Resource()

@@ -27,11 +27,11 @@ def test_the_first_catalog_is_the_one_that_every_stock_client_works_with(keyston
     found = read(keystone, keystone.login("demo", scope="demo"))
     assert [(one["type"], one["endpoints"][0]["url"]) for one in found] == [
         ("identity", "http://cloud.example.com/identity"),
-        ("compute", "http://cloud.example.com/compute/v2.1"),
+        ("image", "http://cloud.example.com/image"),
+        ("network", "http://cloud.example.com/networking"),
         ("block-storage", "http://cloud.example.com/volume/v3"),
         ("volumev3", "http://cloud.example.com/volume/v3"),
-        ("network", "http://cloud.example.com/networking"),
-        ("image", "http://cloud.example.com/image"),
+        ("compute", "http://cloud.example.com/compute/v2.1"),
         ("instance-ha", "http://cloud.example.com:15868/v1"),
     ]
     for one in found:

@@ -11,6 +11,7 @@ from sqlalchemy import insert
 
 from cloudctl.db import Connection
 from cloudctl.image.api.data import ONE_RANGE, byte_range
+from cloudctl.image.store import ImageStore
 from cloudctl.rest.quota import QuotaLimit
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import encode, exchange
@@ -23,7 +24,7 @@ BODY = bytes(range(256)) * 40
 def files(cloud: MemoryCloud) -> set[str]:
     """The names in the store, without the image that every cloud has."""
     (tiny,) = cloud.client("admin").get(f"{IMAGES}?name=tiny").json()["images"]
-    return set(os.listdir(cloud.cloud.store.directory)) - {tiny["id"]}
+    return set(os.listdir(cloud.cloud.made(ImageStore).directory)) - {tiny["id"]}
 
 
 # -- upload

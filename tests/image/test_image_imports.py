@@ -15,6 +15,7 @@ from cloudctl.errors import Invalid
 from cloudctl.image import lifecycle
 from cloudctl.image.imports import Address, address
 from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import ImageStore
 from cloudctl.image.web import FetchError, Unreached
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, patch, show, stored, upload
@@ -72,7 +73,7 @@ def task_of(client: Client, image_id: str) -> dict[str, Any]:
 
 
 def files(cloud: Cloud) -> list[str]:
-    return sorted(os.listdir(cloud.store.directory))
+    return sorted(os.listdir(cloud.made(ImageStore).directory))
 
 
 # -- staged data

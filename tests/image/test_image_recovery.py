@@ -17,13 +17,13 @@ from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 
 
 def restart(cloud: MemoryCloud) -> None:
-    recover(cloud.db, cloud.cloud.store)
+    recover(cloud.db, cloud.cloud.made(ImageStore))
 
 
 def under_way(cloud: MemoryCloud, image_id: str, status: str) -> Path:
     """The image as it is while an upload is looked at; the upload's file."""
     upload_id = new_id()
-    path = cloud.cloud.store.incoming(upload_id)
+    path = cloud.cloud.made(ImageStore).incoming(upload_id)
     path.write_bytes(b"arrived")
 
     def change(conn: Connection) -> None:
@@ -55,7 +55,7 @@ def test_an_upload_that_lives_is_left_alone(cloud: MemoryCloud, demo: Client, st
 
 def test_an_upload_that_died_between_rename_and_commit_leaves_no_data(cloud: MemoryCloud, demo: Client) -> None:
     image_id = create(demo)["id"]
-    final = cloud.cloud.store.path(image_id)
+    final = cloud.cloud.made(ImageStore).path(image_id)
     under_way(cloud, image_id, "saving").replace(final)
     restart(cloud)
     assert show(demo, image_id)["status"] == "queued"
@@ -64,7 +64,7 @@ def test_an_upload_that_died_between_rename_and_commit_leaves_no_data(cloud: Mem
 
 def test_an_upload_that_lives_between_rename_and_commit_is_left_alone(cloud: MemoryCloud, demo: Client) -> None:
     image_id = create(demo)["id"]
-    path, final = under_way(cloud, image_id, "saving"), cloud.cloud.store.path(image_id)
+    path, final = under_way(cloud, image_id, "saving"), cloud.cloud.made(ImageStore).path(image_id)
     with held(path):
         path.replace(final)
         restart(cloud)
@@ -73,7 +73,7 @@ def test_an_upload_that_lives_between_rename_and_commit_is_left_alone(cloud: Mem
 
 
 def test_files_of_no_image_are_removed_and_others_are_kept(cloud: MemoryCloud, demo: Client) -> None:
-    store = cloud.cloud.store
+    store = cloud.cloud.made(ImageStore)
     active = stored(demo)["id"]
     staged = create(demo)["id"]
     demo.put(f"{IMAGES}/{staged}/stage", body=b"x", headers=DATA)
@@ -89,7 +89,7 @@ def test_files_of_no_image_are_removed_and_others_are_kept(cloud: MemoryCloud, d
 
 def test_what_a_driver_is_writing_is_kept(cloud: MemoryCloud, demo: Client) -> None:
     image_id = create(demo)["id"]
-    path = cloud.cloud.store.path(image_id)
+    path = cloud.cloud.made(ImageStore).path(image_id)
     path.write_bytes(b"half a snapshot")
 
     def saving(conn: Connection) -> None:
@@ -104,7 +104,7 @@ def test_what_a_driver_is_writing_is_kept(cloud: MemoryCloud, demo: Client) -> N
 def test_data_of_a_deleted_image_that_comes_back_is_removed(cloud: MemoryCloud, demo: Client) -> None:
     image_id = stored(demo)["id"]
     demo.delete(f"{IMAGES}/{image_id}")
-    path = cloud.cloud.store.path(image_id)
+    path = cloud.cloud.made(ImageStore).path(image_id)
     cloud.settle()
     path.write_bytes(b"back after a power cut")
     restart(cloud)

@@ -15,11 +15,11 @@ from twisted.web.http_headers import Headers
 
 from cloudctl.db import Database
 from cloudctl.errors import Conflict, Unauthorized
-from cloudctl.rest import faults
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.body import MISSING, Body, Length, Missing, given
 from cloudctl.rest.call import Call, Download, Reply
+from cloudctl.rest.faults import NAMES, UNAUTHENTICATED, Faults, named, schema_problems
 from cloudctl.rest.identity import AccessRule, Identity
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import JSON_LIMIT, Http, Pipeline, path_matches
@@ -29,6 +29,8 @@ from cloudctl.rest.site import PATIENCE, SPOOL_PREFIX, CloudSite, Uploads
 from cloudctl.rest.versions import Microversions
 from cloudctl.testing.http import Response, encode, exchange, parse, request
 
+FAULTS = Faults(named(NAMES, "computeFault"), schema_problems)
+AT_ROOT = Faults(named({}, "error"), schema_problems)
 READER = Identity(user_id="u1", project_id="a" * 32, roles=frozenset({"reader"}))
 ADMIN = Identity(user_id="u2", project_id="b" * 32, roles=frozenset({"admin", "manager", "member", "reader"}))
 RESTRICTED = Identity(
@@ -49,7 +51,7 @@ RULES = {
 class Tokens:
     async def authenticate(self, token: str) -> Identity:
         if token not in TOKENS:
-            raise Unauthorized(faults.UNAUTHENTICATED)
+            raise Unauthorized(UNAUTHENTICATED)
         return TOKENS[token]
 
 
@@ -137,9 +139,9 @@ class World:
         http = Http(Tokens(), Policy(RULES), self.clock, self.metrics, answers=Answers(Database.in_memory(self.clock)))
         versions = Microversions("compute", (2, 1), (2, 9), ("X-First",), ("X-After",))
         self.things = Things(file)
-        pipeline = Pipeline(http, "compute", faults.COMPUTE, versions, legacy_request_id=True)
+        pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
         app = ApiApp(pipeline, [("/v2.1", self.things)], project_in_path=True)
-        root = ApiApp(Pipeline(http, "root", faults.IDENTITY), [])
+        root = ApiApp(Pipeline(http, "root", AT_ROOT), [])
         uploads = Uploads(directory / "spool", 1000, lambda headers: admin_token(headers))
         uploads.sweep()
         self.site = CloudSite(Tree({"compute": app}, root), self.clock, uploads)

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.errors import DriverError
+from cloudctl.image.store import ImageStore
 from tests.volume.asking import LATEST, V3, act, volume
 
 IMAGES = "/image/v2/images"
@@ -106,7 +107,7 @@ def test_an_upload_that_fails_leaves_no_image(make: Any, demo: Any, cloud: Any, 
     assert (volume(demo, id)["status"], image(demo, told["image_id"])) == ("available", None)
     (message,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
     assert message["event_id"] == "VOLUME_VOLUME_003_004"
-    assert not cloud.cloud.store.path(told["image_id"]).exists()
+    assert not cloud.cloud.made(ImageStore).path(told["image_id"]).exists()
 
 
 def test_a_volume_that_is_uploaded_is_left_alone(make: Any, demo: Any) -> None:

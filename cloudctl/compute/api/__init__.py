@@ -27,13 +27,14 @@ from cloudctl.compute.api.zones import AvailabilityZones
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IHypervisor
-from cloudctl.rest import faults
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.versions import Microversions
 from cloudctl.volume.options import VolumeOptions
 
 MINIMUM = (2, 1)
+FAULTS = Faults(named(NAMES, "computeFault"), schema_problems)
 
 
 def microversions(options: ComputeOptions) -> Microversions:
@@ -79,6 +80,6 @@ def build(
         ImagesProxy(db, chosen),
         Extensions(),
     )
-    pipeline = Pipeline(http, "compute", faults.COMPUTE, versions, legacy_request_id=True)
+    pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]
     return ApiApp(pipeline, mounts, project_in_path=True)

@@ -12,6 +12,7 @@ from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
 from cloudctl.identity.api.domain_config import DomainConfig
 from cloudctl.identity.api.domains import Domains
 from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoints
+from cloudctl.identity.api.faults import FAULTS
 from cloudctl.identity.api.federation import IdentityProviders, Mappings, Protocols, ServiceProviders
 from cloudctl.identity.api.grants import Grants
 from cloudctl.identity.api.groups import Groups
@@ -34,7 +35,6 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.tokens import Tokens
-from cloudctl.rest import faults
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
@@ -105,4 +105,4 @@ def root(http: Http, others: Sequence[tuple[str, Any]] = ()) -> ApiApp:
 
 
 def pipeline(http: Http) -> Pipeline:
-    return Pipeline(http, "identity", faults.IDENTITY, vary="X-Auth-Token", media_status=400)
+    return Pipeline(http, "identity", FAULTS, vary="X-Auth-Token", media_status=400)

@@ -7,6 +7,7 @@ from typing import Any
 from cloudctl.db import Database
 from cloudctl.db.database import Threads
 from cloudctl.image.api.data import Data
+from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
 from cloudctl.image.api.info import Info
@@ -19,7 +20,6 @@ from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
 from cloudctl.image.uploads import Intake
 from cloudctl.image.web import permits
-from cloudctl.rest import faults
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
@@ -37,4 +37,4 @@ def build(http: Http, db: Database, store: ImageStore, threads: Threads, reactor
         Info(db),
         Schemas(),
     )
-    return ApiApp(Pipeline(http, "image", faults.IMAGE), [("", Versions()), *(("/v2", each) for each in resources)])
+    return ApiApp(Pipeline(http, "image", FAULTS), [("", Versions()), *(("/v2", each) for each in resources)])

@@ -8,6 +8,7 @@ from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.network.api.bandwidth_limits import BandwidthLimits
 from cloudctl.network.api.extensions import Extensions
+from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FloatingIps
 from cloudctl.network.api.networks import Networks
 from cloudctl.network.api.ports import Ports
@@ -24,9 +25,11 @@ from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.versions import Version, VersionList
 from cloudctl.network.api.zones import Zones
 from cloudctl.network.options import NetworkOptions
-from cloudctl.rest import faults
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
+
+# What an access rule may call this service, too.
+TYPES = ("networking",)
 
 
 def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
@@ -54,6 +57,6 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         *((Routers(db, options), RouterInterfaces(db), FloatingIps(db)) if has_routers else ()),
     )
     return ApiApp(
-        Pipeline(http, "network", faults.NETWORK),
+        Pipeline(http, "network", FAULTS, types=TYPES),
         [("", VersionList()), *(("/v2.0", resource) for resource in resources)],
     )

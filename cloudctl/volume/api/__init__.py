@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IVolumeBackend
-from cloudctl.rest import faults
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.volume.api.actions import VolumeActions
 from cloudctl.volume.api.attaching import Attaching
@@ -23,6 +23,10 @@ from cloudctl.volume.api.uploading import Uploading
 from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
+
+FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "volumeFault"), schema_problems)
+# What an access rule may call this service, too.
+TYPES = ("block-storage", "volumev3")
 
 
 def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> ApiApp:
@@ -48,6 +52,6 @@ def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOpti
         Extensions(),
         ResourceFilters(),
     )
-    pipeline = Pipeline(http, "volume", faults.VOLUME, VERSIONS, legacy_request_id=True)
+    pipeline = Pipeline(http, "volume", FAULTS, VERSIONS, legacy_request_id=True, types=TYPES)
     mounts = [("", VersionDocuments()), *((VERSION, resource) for resource in resources)]
     return ApiApp(pipeline, mounts, project_in_path=True)

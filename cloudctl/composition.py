@@ -1,0 +1,141 @@
+"""What a service is to a cloud: the value that it exports, and what a cloud gives to it.
+
+Each service exports one `Service` as `SERVICE` of its module `service`, and `app.SERVICES` is the tuple of them. Its
+`compose` makes the service's `Part` of one cloud out of the cloud's `Surroundings`; what a service has for itself (a
+store of files, threads, a watch) it makes there, and the cloud learns no more of it than the Part says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+from twisted.application.service import IService
+from twisted.internet.interfaces import IReactorTime
+
+from cloudctl.config import Config
+from cloudctl.db import Connection, Database
+from cloudctl.db.database import Inline, Threads
+from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.identity import Authenticator
+from cloudctl.rest.pipeline import Http
+from cloudctl.rest.site import Uploads
+from cloudctl.service import ThreadsService
+from cloudctl.tasks import Workflow
+from cloudctl.tasks.audit import Check
+
+T = TypeVar("T")
+
+
+@frozen
+class CatalogEntry:
+    """A service as clients find it. `url` is a template: `{base_url}/image`; see `identity.catalog`."""
+
+    type: str
+    name: str
+    url: str
+
+
+@frozen
+class FirstStart:
+    """What is known when a new cloud gets its first rows."""
+
+    now: datetime  # naive UTC
+    passwords: Mapping[str, str]  # of the users `admin` and `demo`
+    catalog: tuple[CatalogEntry, ...]  # of all services that are offered
+
+
+@frozen
+class Surroundings:
+    """What a cloud gives to a service. `reactor` is one to come back to from threads, or a stand-in for it."""
+
+    config: Config
+    reactor: Any
+    clock: IReactorTime
+    db: Database
+    in_memory: bool  # no threads, no sockets, and no files but in a temporary directory
+    hypervisor: IHypervisor
+    volume: IVolumeBackend
+    network: INetworkBackend
+    parts: tuple[Part, ...] = ()  # of the services before this one
+
+    def made(self, kind: type[T]) -> T:
+        """What a service before this one made and shows to others. Raises LookupError."""
+        return made(self.parts, kind)
+
+    def threads(self, name: str, most: int) -> tuple[Threads, tuple[IService, ...]]:
+        """Threads for one kind of blocking work, and the services that keep them alive, for `Part.supports`."""
+        if self.in_memory:
+            return Inline(), ()
+        service = ThreadsService(name, most)
+        return service.pool, (service,)
+
+
+def nothing() -> None:
+    """For a part that needs no such step."""
+
+
+def no_rows(conn: Connection, first: FirstStart) -> None:
+    """For a service that has no rows in a new cloud."""
+
+
+@frozen
+class Part:
+    """A service in one cloud.
+
+    `root` is given by the service that answers at the root of the cloud's site, with what else is mounted there.
+    """
+
+    api: Callable[[Http], ApiApp]
+    workflows: Sequence[Workflow] = ()
+    checks: Mapping[str, Check] = field(factory=dict)  # of the audit
+    # Called in this order before the start, and not in the reactor. `prepare` raises ConfigError.
+    prepare: Callable[[], None] = nothing
+    bootstrap: Callable[[Connection, FirstStart], None] = no_rows  # in the transaction of all first rows
+    recover: Callable[[], None] = nothing  # from what a killed process left behind
+    # What API and tasks both need, such as threads: started first, stopped last.
+    supports: Sequence[IService] = ()
+    # What looks at the backends and serves their guests: runs where tasks are done, from before the first of them.
+    watches: Sequence[IService] = ()
+    # What others may be shown; they find it by its class.
+    shown: Sequence[object] = ()
+    # What a cloud needs from one of its services.
+    authenticator: Authenticator | None = None
+    image_path: Callable[[str], Path] | None = None  # for its drivers: image id → the file with its data
+    root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
+    uploads: Uploads | None = None
+
+
+@frozen
+class Service:
+    """A service as the package exports it; the same value for every cloud."""
+
+    package: str  # "cloudctl.image"; `policy.toml` is in it
+    title: str  # for people: "Image"
+    compose: Callable[[Surroundings], Part]
+    # The first segment of its paths; empty: it is served at the root of listeners of its own, [server] ha_listen.
+    mount: str = ""
+    options: type | None = None  # its section of the configuration, which has its name
+    catalog: tuple[CatalogEntry, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of its section and of its rules: "image"."""
+        return self.package.rpartition(".")[2]
+
+
+def made(parts: Iterable[Part], kind: type[T]) -> T:
+    """The one thing of this class that the parts show. Raises LookupError."""
+    found = [each for part in parts for each in part.shown if isinstance(each, kind)]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} services of this cloud made a {kind.__name__}")
+    return found[0]
+
+
+def sections(services: Iterable[Service]) -> dict[str, type]:
+    """Their sections of the configuration, for `config.build`."""
+    return {service.name: service.options for service in services if service.options is not None}

@@ -1,0 +1,55 @@
+"""Compute as a part of a cloud: what it is told of hosts and guests, and what guests may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.application.service import IService
+
+from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
+from cloudctl.compute import api, audit, lifecycle
+from cloudctl.compute.api import guest_metadata
+from cloudctl.compute.bootstrap import bootstrap
+from cloudctl.compute.guest_watch import GuestWatch
+from cloudctl.compute.host_watch import HostWatch
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
+from cloudctl.image.store import ImageStore
+from cloudctl.volume.options import VolumeOptions
+
+
+def compose(cloud: Surroundings) -> Part:
+    options = cloud.config.section(ComputeOptions)
+    of_volumes = cloud.config.section(VolumeOptions)
+    host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
+
+    def first_rows(conn: Connection, first: FirstStart) -> None:
+        bootstrap(conn, first.now)
+
+    return Part(
+        lambda http: api.build(http, cloud.db, cloud.hypervisor, options, of_volumes),
+        lifecycle.workflows(options),
+        checks={"hypervisor": audit.check(cloud.db, cloud.hypervisor)},
+        bootstrap=first_rows,
+        watches=(host_watch, *_for_guests(cloud)),
+        shown=(host_watch,),
+    )
+
+
+def _for_guests(cloud: Surroundings) -> Iterator[IService]:
+    if IGuestMetadata.providedBy(cloud.network):
+        site_of = guest_metadata.build(cloud.db, cloud.made(ImageStore).path)
+        yield guest_metadata.MetadataService(cloud.network, site_of)
+    if IGuestEvents.providedBy(cloud.hypervisor):
+        yield GuestWatch(cloud.clock, cloud.db, cloud.hypervisor)
+
+
+SERVICE = Service(
+    "cloudctl.compute",
+    "Compute",
+    compose,
+    mount="compute",
+    options=ComputeOptions,
+    catalog=(CatalogEntry("compute", "nova", "{base_url}/compute/v2.1"),),
+)

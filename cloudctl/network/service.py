@@ -1,0 +1,37 @@
+"""Networking as a part of a cloud."""
+
+from __future__ import annotations
+
+from cloudctl import db
+from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
+from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IRouters
+from cloudctl.identity.bootstrap import first_project
+from cloudctl.network import api
+from cloudctl.network.bootstrap import bootstrap
+from cloudctl.network.lifecycle import WORKFLOWS
+from cloudctl.network.options import NetworkOptions
+
+
+def compose(cloud: Surroundings) -> Part:
+    options = cloud.config.section(NetworkOptions)
+
+    def first_rows(conn: Connection, first: FirstStart) -> None:
+        admin, demo = first_project(conn, "admin"), first_project(conn, "demo")
+        bootstrap(conn, admin, demo, db.now(conn), options, IRouters.providedBy(cloud.network))
+
+    return Part(
+        lambda http: api.build(http, cloud.db, cloud.network, cloud.config.drivers.network, options),
+        WORKFLOWS,
+        bootstrap=first_rows,
+    )
+
+
+SERVICE = Service(
+    "cloudctl.network",
+    "Networking",
+    compose,
+    mount="networking",
+    options=NetworkOptions,
+    catalog=(CatalogEntry("network", "neutron", "{base_url}/networking"),),
+)

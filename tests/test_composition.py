@@ -1,0 +1,139 @@
+"""Clouds of other services than ours, and processes that do a part of the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from cloudctl.app import SECTIONS, SERVICES, Cloud
+from cloudctl.composition import sections
+from cloudctl.config import build
+from cloudctl.errors import ConfigError
+from cloudctl.identity.service import SERVICE as IDENTITY
+from cloudctl.image.store import ImageStore
+from cloudctl.testing.cloud import PASSWORDS, MemoryCloud
+from cloudctl.testing.http import request
+from tests.toy.service import SERVICE as TOY
+from tests.toy.service import Diary
+
+CREDENTIALS = {
+    "methods": ["password"],
+    "password": {"user": {"name": "demo", "domain": {"id": "default"}, "password": PASSWORDS["demo"]}},
+}
+SCOPE = {"project": {"name": "demo", "domain": {"id": "default"}}}
+
+
+def composed(*services: Any, **tables: Any) -> Cloud:
+    clock = Clock()
+    clock.rightNow = 1_800_000_000.0
+    cloud = Cloud.in_memory(build(tables, sections(services), Path("/nonexistent")), clock, services=services)
+    cloud.prepare(PASSWORDS)
+    cloud.startService()
+    return cloud
+
+
+def login(cloud: Cloud) -> tuple[str, dict[str, str]]:
+    """A token of demo, and its catalog: type → public URL."""
+    body = json.dumps({"auth": {"identity": CREDENTIALS, "scope": SCOPE}}).encode()
+    headers = {"Content-Type": "application/json"}
+    answer = request(cloud.site, "POST", "/identity/v3/auth/tokens", headers=headers, body=body)
+    assert answer.status == 201, answer
+    catalog = answer.json()["token"]["catalog"]
+    return answer.headers["x-subject-token"], {each["type"]: each["endpoints"][0]["url"] for each in catalog}
+
+
+def test_an_application_adds_a_service_of_its_own() -> None:
+    cloud = composed(*SERVICES, TOY, toy={"greeting": "good day"})
+    token, catalog = login(cloud)
+    assert catalog["toy"] == "http://cloud.example.com/toy" and "compute" in catalog
+    answer = request(cloud.site, "GET", "/toy/greetings/you", headers={"X-Auth-Token": token})
+    assert answer.json() == {"greeting": "good day you"}
+    # Its own faults, and the one path that every request takes.
+    answer = request(cloud.site, "GET", "/toy/greetings/nobody", headers={"X-Auth-Token": token})
+    assert (answer.status, answer.json()) == (404, {"toyFault": {"code": 404, "message": "Nobody is there."}})
+    assert request(cloud.site, "GET", "/toy/greetings/you").status == 401
+    assert cloud.policy.rules["toy:greetings:show"].text == "any"
+
+
+def test_an_option_of_an_added_service_is_checked() -> None:
+    with pytest.raises(ConfigError, match=r"toy\.greeting"):
+        build({"toy": {"greeting": 1}}, sections((TOY,)), Path("/nonexistent"))
+    with pytest.raises(ConfigError, match="toy: no such section"):
+        build({"toy": {}}, SECTIONS, Path("/nonexistent"))
+
+
+def test_a_part_is_prepared_filled_and_recovered_and_runs_from_start_to_stop() -> None:
+    cloud = composed(IDENTITY, TOY)
+    diary = cloud.made(Diary)
+    assert diary.lines == ["prepare", "bootstrap at 2027", "recover", "support starts", "watch starts"]
+    cloud.audit.run()
+    assert [finding.kind for finding in cloud.audit.latest["toy"]] == ["toy-broken"]
+    cloud.stopService()
+    assert diary.lines[5:] == ["watch stops", "support stops"]
+
+
+def test_a_cloud_has_the_services_that_it_is_given_and_no_others() -> None:
+    cloud = composed(IDENTITY)
+    token, catalog = login(cloud)
+    assert list(catalog) == ["identity"]
+    assert request(cloud.site, "GET", "/compute/v2.1/servers", headers={"X-Auth-Token": token}).status == 404
+    assert request(cloud.ha_site, "GET", "/v1/segments").status == 404
+    with pytest.raises(LookupError, match="ImageStore"):
+        cloud.made(ImageStore)
+
+
+def test_a_cloud_without_identity_cannot_be() -> None:
+    with pytest.raises(ValueError, match="an authenticator"):
+        composed(TOY)
+
+
+def test_what_the_catalog_calls_a_service_access_rules_may_call_it_too() -> None:
+    cloud = MemoryCloud().cloud
+    for service, served in zip(cloud.offered, cloud.served, strict=True):
+        pipeline = served.api.pipeline
+        assert {entry.type for entry in service.catalog} <= {pipeline.api, *pipeline.types}
+
+
+# -- roles
+
+
+def test_a_process_for_tasks_alone_answers_no_calls_but_says_how_it_is() -> None:
+    cloud = composed(*SERVICES, server={"roles": ["engine"]})
+    assert request(cloud.site, "GET", "/healthcheck").status == 200
+    assert b"cloudctl_tasks_running" in request(cloud.site, "GET", "/metrics").body
+    for path in ("/", "/identity/v3", "/compute/v2.1/servers"):
+        assert request(cloud.site, "GET", path).status == 404
+    assert request(cloud.ha_site, "GET", "/").status == 404
+    assert cloud.engine.running and cloud.audit.running
+
+
+def test_a_process_for_calls_alone_leaves_tasks_to_others() -> None:
+    cloud = MemoryCloud({"server": {"roles": ["api"]}})
+    demo = cloud.client("demo")
+    volume = demo.post("/volume/v3/volumes", {"volume": {"size": 1}}).json()["volume"]
+    cloud.advance(60)
+    assert demo.get(f"/volume/v3/volumes/{volume['id']}").json()["volume"]["status"] == "creating"
+    assert not cloud.cloud.engine.running and not cloud.cloud.audit.running
+    # A process with the other role finds it on the same database.
+    cloud.cloud.engine.startService()
+    cloud.settle()
+    assert demo.get(f"/volume/v3/volumes/{volume['id']}").json()["volume"]["status"] == "available"
+    cloud.cloud.engine.stopService()
+
+
+def test_with_sqlite_one_process_has_every_role(tmp_path: Path, reactor: Any) -> None:
+    tables = {"server": {"roles": ["engine"]}}
+    cloud = Cloud(build(tables, SECTIONS, tmp_path / "state"), reactor, listen=False)
+    with pytest.raises(ConfigError, match=r"server\.roles"):
+        cloud.prepare()
+    cloud.db.engine.dispose()
+
+
+@pytest.mark.parametrize("roles", [[], ["api", "scheduler"]])
+def test_roles_that_are_none_are_refused(roles: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"server\.roles.*api, engine"):
+        build({"server": {"roles": roles}}, SECTIONS, Path("/nonexistent"))
