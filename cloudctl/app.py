@@ -208,7 +208,7 @@ class Cloud(OrderedService):
             "volume": volume_audit.check(self.db, self.drivers.volume),
         }
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
-        self.metrics.registry.register(TaskMetrics(self.engine, self.audit))
+        self.metrics.add(TaskMetrics(self.engine, self.audit))
         self._order(listen)
 
     # -- parts

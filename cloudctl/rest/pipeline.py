@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -99,14 +99,13 @@ class Pipeline:
     media_status: int = 415
     project_mismatch: bool = True  # whether a foreign project id in the path is refused
     vary: str = ""
-    extra_headers: tuple[tuple[str, str], ...] = field(default=())
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
         request_id = context.new_request_id()
         token = context.request_id.set(request_id)
         started = self.http.clock.seconds()
-        self.http.metrics.running.inc()
+        self.http.metrics.running += 1
         request.setHeader("x-openstack-request-id", request_id)
         if self.legacy_request_id:
             request.setHeader("x-compute-request-id", request_id)
@@ -340,12 +339,12 @@ class Pipeline:
         return self._encode(request, status, body)
 
     def _account(self, request: Any, request_id: str, started: float, identity: Identity) -> None:
-        seconds = self.http.clock.seconds() - started
+        now = self.http.clock.seconds()
+        seconds = now - started
         method = request.method.decode("ascii", "replace")
         metrics = self.http.metrics
-        metrics.running.dec()
-        metrics.requests.labels(self.api, method if method in METHODS else "other", str(request.code)).inc()
-        metrics.seconds.labels(self.api).observe(seconds)
+        metrics.running -= 1
+        metrics.answered(self.api, method if method in METHODS else "other", request.code, seconds, now)
         log.info(
             "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
             request_id=request_id,
