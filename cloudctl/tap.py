@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
+from twisted.logger import jsonFileLogObserver
 from twisted.python import usage
 
-from cloudctl import app, bootstrap, config
+from cloudctl import app, bootstrap, config, json_log
 from cloudctl.errors import ConfigError
 
 
@@ -99,6 +100,13 @@ def keep_what_is_loaded() -> None:
     gc.freeze()
 
 
+def flatten_log(options: Options) -> None:
+    """Have `json_log` write the JSON log of `twist`, which begins after makeService. Another log stays as it is."""
+    twist = options.parent
+    if twist is not None and twist.get("fileLogObserverFactory") is jsonFileLogObserver:
+        twist["fileLogObserverFactory"] = json_log.observer
+
+
 def stop(why: str) -> NoReturn:
     """One line, and the status of a wrong command line (64)."""
     print(f"cloudctl: {why}", file=sys.stderr)
@@ -127,6 +135,7 @@ def makeService(options: Options) -> IService:
 
     reactor: Any = installed
     assert options.config is not None
+    flatten_log(options)
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
     try:
         cloud = CloudProcess(options.config, reactor)

@@ -20,6 +20,7 @@ LAYERS = (
     ("DRIVERS",),
     ("bootstrap",),
     ("app",),
+    ("json_log",),
     ("tap", "reference", "rule_list", "cli", "__main__"),
     ("testing",),
 )
