@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from klein import Klein
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from cloudctl import errors
 from cloudctl.rest.answering import Answering
@@ -55,6 +53,8 @@ class ApiApp:
 
     async def refuse(self, request: Any, failure: Any) -> bytes | None:
         """Answer what could not be routed."""
+        from werkzeug.exceptions import MethodNotAllowed
+
         error: errors.CloudError
         if isinstance(failure.value, MethodNotAllowed):
             allowed = ", ".join(sorted(failure.value.valid_methods or ()))
@@ -87,6 +87,10 @@ def router(endpoints: Endpoints) -> Router:
 @lru_cache(maxsize=64)
 def tree(endpoints: Endpoints) -> IResource:
     """The Klein tree of these endpoints. It holds nothing of one cloud: the request says whose ApiApp answers."""
+    # Not before a path is wrong: a tenth of what a start would import.
+    from klein import Klein
+    from werkzeug.exceptions import HTTPException
+
     klein = Klein()
 
     def mount(endpoint: Endpoint, methods: tuple[str, ...]) -> None:
