@@ -129,7 +129,7 @@ def test_what_is_imported_is_not_collected_and_the_collector_is_as_before() -> N
         (gc.enable if enabled else gc.disable)()
         with tap.kept():
             assert not gc.isenabled()
-            kept = [[] for _ in range(1000)]  # type: ignore[var-annotated]
+            kept: list[list[int]] = [[] for _ in range(1000)]
         assert gc.isenabled() is enabled
     gc.enable()
     assert gc.get_freeze_count() >= frozen + len(kept)

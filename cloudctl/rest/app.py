@@ -61,7 +61,13 @@ class ApiApp:
             error = errors.MethodNotAllowed("The method is not allowed for this path.", headers={"Allow": allowed})
         else:
             error = errors.NotFound(self.pipeline.faults.unknown_path)
+        return await self._raise(request, error)
 
+    async def unknown(self, request: Any) -> bytes | None:
+        """Answer a path that is not there."""
+        return await self._raise(request, errors.NotFound(self.pipeline.faults.unknown_path))
+
+    async def _raise(self, request: Any, error: errors.CloudError) -> bytes | None:
         async def handler(call: Any) -> None:
             raise error
 
@@ -165,6 +171,19 @@ class ApiResource(Resource):
         if found is not None:
             Answering(request, self._api.respond(request, *found)).start()
             return NOT_DONE_YET
+        if not names_a_host(request):
+            # Klein would fail over it, with a traceback in the log.
+            Answering(request, self._api.unknown(request)).start()
+            return NOT_DONE_YET
         request.postpath = segments or [b""]
         request.api = self._api
         return self._api.klein.render(request)
+
+
+def names_a_host(request: Any) -> bool:
+    """Whether the Host header can be one."""
+    try:
+        request.getRequestHostname().decode("utf-8").encode("idna")
+    except UnicodeError:
+        return False
+    return True

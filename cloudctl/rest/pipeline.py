@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
@@ -111,6 +112,8 @@ class Pipeline:
             request.setHeader("x-compute-request-id", request_id)
         call: Call | None = None
         try:
+            if not headers_are_text(request.requestHeaders):
+                raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
             return await self._answer(request, call, bound, variables)
         except CancelledError:
@@ -355,6 +358,18 @@ class Pipeline:
             user=identity.user_id,
             project=identity.project_id,
         )
+
+
+def headers_are_text(headers: Headers) -> bool:
+    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
+    try:
+        for _, values in headers.getAllRawHeaders():
+            for value in values:
+                if not value.isascii():
+                    value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
