@@ -154,7 +154,7 @@ class Cloud(OrderedService):
         )
         checks = {name: check for part in self.parts for name, check in part.checks.items()}
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
-        self.metrics.registry.register(TaskMetrics(self.engine, self.audit))
+        self.metrics.add(TaskMetrics(self.engine, self.audit))
         self._serve()
 
     # -- parts

@@ -5,16 +5,34 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
+from twisted.logger import jsonFileLogObserver
 from twisted.python import usage
 
-from cloudctl import app, bootstrap, config
-from cloudctl.errors import ConfigError
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """What is imported stays: the garbage collector need not walk through it, neither now nor later."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+with kept():
+    from cloudctl import app, bootstrap, config, json_log
+    from cloudctl.errors import ConfigError
 
 
 class Options(usage.Options):
@@ -90,13 +108,21 @@ def announce(made: config.Config) -> None:
         print(bootstrap.first_lines(made), file=sys.__stderr__, flush=True)
 
 
-def keep_what_is_loaded() -> None:
-    """Leave modules, classes and statements out of later garbage collections: a page of 1,000 servers sets off several.
+def collect_from_now_on() -> None:
+    """The start is over. Modules, classes and statements stay out of garbage collections.
 
-    Done here and not in `app.Cloud`: this process is ours, one that embeds a cloud is not.
+    A page of 1,000 servers sets off several. Done here and not in `app.Cloud`: this process is ours, one that embeds a
+    cloud is not.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+def flatten_log(options: Options) -> None:
+    """Have `json_log` write the JSON log of `twist`, which begins after makeService. Another log stays as it is."""
+    twist = options.parent
+    if twist is not None and twist.get("fileLogObserverFactory") is jsonFileLogObserver:
+        twist["fileLogObserverFactory"] = json_log.observer
 
 
 def stop(why: str) -> NoReturn:
@@ -127,12 +153,15 @@ def makeService(options: Options) -> IService:
 
     reactor: Any = installed
     assert options.config is not None
+    flatten_log(options)
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
+    # Until `collect_from_now_on`: what a start makes is there to stay.
+    gc.disable()
     try:
         cloud = CloudProcess(options.config, reactor)
         cloud.prepare(passwords)
         reactor.callWhenRunning(announce, options.config)
-        reactor.callWhenRunning(keep_what_is_loaded)
+        reactor.callWhenRunning(collect_from_now_on)
     except ConfigError as error:
         stop("; ".join(error.problems))
     return cloud

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,34 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
     assert "Address already in use" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert "is ready" not in done.stdout + done.stderr
+
+
+# Each is needed later or never: for a path that is wrong, a scrape, a migration, another database.
+NOT_AT_START = ("klein", "werkzeug", "prometheus_client", "alembic", "mako", "psycopg", "openstack")
+
+
+def test_a_start_imports_nothing_that_it_does_not_need() -> None:
+    code = "import sys; from cloudctl import tap; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "sqlalchemy" in loaded
+    assert [name for name in NOT_AT_START if name in loaded] == []
+
+
+def test_what_is_imported_is_not_collected_and_the_collector_is_as_before() -> None:
+    frozen = gc.get_freeze_count()
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        with tap.kept():
+            assert not gc.isenabled()
+            kept: list[list[int]] = [[] for _ in range(1000)]
+        assert gc.isenabled() is enabled
+    gc.enable()
+    assert gc.get_freeze_count() >= frozen + len(kept)
+
+
+def test_collections_begin_when_the_cloud_is_up() -> None:
+    gc.disable()
+    tap.collect_from_now_on()
+    assert gc.isenabled()
+    assert not gc.get_objects(generation=2)

@@ -1,23 +1,21 @@
-"""ApiApp: one Klein tree an API, built from resource classes, and the twisted.web resource that serves it."""
+"""ApiApp: the routes of one API, built from resource classes, and the twisted.web resource that serves them."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from klein import Klein
-from twisted.web.resource import Resource
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET
 
 from cloudctl import errors
+from cloudctl.rest.answering import Answering
 from cloudctl.rest.pipeline import Bound, Pipeline, Where
 from cloudctl.rest.route import Operation
-
-# A path and whether it is public.
-Endpoint = tuple[str, bool]
+from cloudctl.rest.router import Endpoint, Endpoints, Router
 
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
 
@@ -41,7 +39,13 @@ class ApiApp:
                 bound = Bound(operation, getattr(resource, operation.handler))
                 # Whether a token is needed is decided before the method is looked at.
                 self._bound[path, operation.policy is None].append(bound)
-        self._klein = tree(tuple((key, methods(bound)) for key, bound in self._bound.items()))
+        self.endpoints: Endpoints = tuple((key, methods(bound)) for key, bound in self._bound.items())
+        self.router = router(self.endpoints)
+
+    @cached_property
+    def klein(self) -> IResource:
+        """Serves what the router leaves over. It is made when it is first needed: most processes never do."""
+        return tree(self.endpoints)
 
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
         """Answer what was routed to `endpoint`."""
@@ -49,13 +53,21 @@ class ApiApp:
 
     async def refuse(self, request: Any, failure: Any) -> bytes | None:
         """Answer what could not be routed."""
+        from werkzeug.exceptions import MethodNotAllowed
+
         error: errors.CloudError
         if isinstance(failure.value, MethodNotAllowed):
             allowed = ", ".join(sorted(failure.value.valid_methods or ()))
             error = errors.MethodNotAllowed("The method is not allowed for this path.", headers={"Allow": allowed})
         else:
             error = errors.NotFound(self.pipeline.faults.unknown_path)
+        return await self._raise(request, error)
 
+    async def unknown(self, request: Any) -> bytes | None:
+        """Answer a path that is not there."""
+        return await self._raise(request, errors.NotFound(self.pipeline.faults.unknown_path))
+
+    async def _raise(self, request: Any, error: errors.CloudError) -> bytes | None:
         async def handler(call: Any) -> None:
             raise error
 
@@ -63,7 +75,7 @@ class ApiApp:
 
     def resource(self, named: bool = True) -> Resource:
         """A leaf for a twisted.web tree. `named`: the last segment above it is the API's own, such as `compute`."""
-        return ApiResource(self, self._klein.resource(), named)
+        return ApiResource(self, named)
 
 
 def methods(bound: Sequence[Bound]) -> tuple[str, ...]:
@@ -71,10 +83,20 @@ def methods(bound: Sequence[Bound]) -> tuple[str, ...]:
     return tuple(sorted(found | {"HEAD"} if "GET" in found else found))
 
 
-# Room for every API of a cloud; tests make hundreds of clouds with the same routes, and compiling them takes a second.
+# Room for every API of a cloud; tests make hundreds of clouds with the same routes.
 @lru_cache(maxsize=64)
-def tree(endpoints: tuple[tuple[Endpoint, tuple[str, ...]], ...]) -> Klein:
+def router(endpoints: Endpoints) -> Router:
+    return Router(endpoints)
+
+
+# Compiling these takes a second for all APIs.
+@lru_cache(maxsize=64)
+def tree(endpoints: Endpoints) -> IResource:
     """The Klein tree of these endpoints. It holds nothing of one cloud: the request says whose ApiApp answers."""
+    # Not before a path is wrong: a tenth of what a start would import.
+    from klein import Klein
+    from werkzeug.exceptions import HTTPException
+
     klein = Klein()
 
     def mount(endpoint: Endpoint, methods: tuple[str, ...]) -> None:
@@ -94,7 +116,8 @@ def tree(endpoints: tuple[tuple[Endpoint, tuple[str, ...]], ...]) -> Klein:
         api: ApiApp = request.api
         return await api.refuse(request, failure)
 
-    return klein
+    resource: IResource = klein.resource()
+    return resource
 
 
 class Tree(Resource):
@@ -121,14 +144,13 @@ NOWHERE = Operation("", "*", "", "", None)
 
 
 class ApiResource(Resource):
-    """Evens out the path, then lets Klein route it: slashes collapse, a trailing one and a project id are dropped."""
+    """Evens out the path and has it answered: slashes collapse, a trailing one and a project id are dropped."""
 
     isLeaf = True
 
-    def __init__(self, api: ApiApp, routed: Any, named: bool) -> None:
+    def __init__(self, api: ApiApp, named: bool) -> None:
         super().__init__()
         self._api = api
-        self._routed = routed
         self._named = named
 
     def render(self, request: Any) -> Any:
@@ -145,6 +167,23 @@ class ApiResource(Resource):
         name = mounted.pop() if self._named and mounted else ""
         prefix = "".join(f"/{segment}" for segment in mounted)
         request.where = Where(prefix, name, f"/{text}" if text else "", project_id)
+        found = self._api.router.find(request.method, request.where.path)
+        if found is not None:
+            Answering(request, self._api.respond(request, *found)).start()
+            return NOT_DONE_YET
+        if not names_a_host(request):
+            # Klein would fail over it, with a traceback in the log.
+            Answering(request, self._api.unknown(request)).start()
+            return NOT_DONE_YET
         request.postpath = segments or [b""]
         request.api = self._api
-        return self._routed.render(request)
+        return self._api.klein.render(request)
+
+
+def names_a_host(request: Any) -> bool:
+    """Whether the Host header can be one."""
+    try:
+        request.getRequestHostname().decode("utf-8").encode("idna")
+    except UnicodeError:
+        return False
+    return True

@@ -7,7 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cloudctl.db import Connection, Database
 from cloudctl.rest.call import Call, Reply
-from cloudctl.rest.metrics import CONTENT_TYPE, Metrics
+from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.route import Routes
 
 
@@ -57,4 +57,5 @@ class MetricsPage:
     @routes.get("/metrics", policy=None)
     async def show(self, call: Call) -> Reply:
         """All metrics in Prometheus' text format."""
-        return Reply(self.metrics.render(), headers=(("Content-Type", CONTENT_TYPE),))
+        text, content_type = self.metrics.render()
+        return Reply(text, headers=(("Content-Type", content_type),))

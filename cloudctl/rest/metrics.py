@@ -1,24 +1,90 @@
-"""Prometheus metrics of one cloud, in a registry of its own, so that several clouds fit in one process."""
+"""What the HTTP side of one cloud counts, for Prometheus.
+
+A request only raises plain numbers. `prometheus_client` is imported when somebody scrapes them for the first time.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
+
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "cloudctl_http_requests", "Requests answered.", ("api", "method", "status"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "cloudctl_http_request_seconds", "Time to answer.", ("api",), buckets=BUCKETS, registry=self.registry
-        )
-        self.running = Gauge("cloudctl_http_requests_running", "Requests being answered.", registry=self.registry)
+@define
+class Count:
+    """`since`: seconds since the epoch."""
 
-    def render(self) -> bytes:
-        return generate_latest(self.registry)
+    since: float
+    number: int = 0
+
+
+@define
+class Times:
+    """How many requests took at most as long as each of BUCKETS, and longer than the one before; the last: longer."""
+
+    since: float
+    buckets: list[int] = field(factory=lambda: [0] * (len(BUCKETS) + 1))
+    sum: float = 0.0
+
+
+class Metrics:
+    """The counts of one cloud, so that several fit in one process."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._requests: dict[tuple[str, str, int], Count] = {}
+        self._seconds: dict[str, Times] = {}
+        self._others: list[Collector] = []
+
+    def answered(self, api: str, method: str, status: int, seconds: float, now: float) -> None:
+        key = (api, method, status)
+        count = self._requests.get(key)
+        if count is None:
+            count = self._requests[key] = Count(now)
+        count.number += 1
+        times = self._seconds.get(api)
+        if times is None:
+            times = self._seconds[api] = Times(now)
+        times.buckets[bisect_left(BUCKETS, seconds)] += 1
+        times.sum += seconds
+
+    def add(self, other: Collector) -> None:
+        """Show what `other` collects, too."""
+        self._others.append(other)
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        requests = CounterMetricFamily(
+            "cloudctl_http_requests", "Requests answered.", labels=["api", "method", "status"]
+        )
+        for (api, method, status), count in self._requests.items():
+            requests.add_metric([api, method, str(status)], count.number, created=count.since)
+        yield requests
+        seconds = HistogramMetricFamily("cloudctl_http_request_seconds", "Time to answer.", labels=["api"])
+        limits = (*map(str, BUCKETS), "+Inf")
+        for api, times in self._seconds.items():
+            buckets = list(zip(limits, map(float, accumulate(times.buckets)), strict=True))
+            seconds.add_metric([api], buckets, times.sum)
+            seconds.add_sample(f"{seconds.name}_created", {"api": api}, times.since)
+        yield seconds
+        yield GaugeMetricFamily("cloudctl_http_requests_running", "Requests being answered.", value=self.running)
+
+    def render(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its content type."""
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+        registry = CollectorRegistry()
+        for collector in (self, *self._others):
+            registry.register(collector)
+        return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
@@ -100,19 +101,20 @@ class Pipeline:
     media_status: int = 415
     project_mismatch: bool = True  # whether a foreign project id in the path is refused
     vary: str = ""
-    extra_headers: tuple[tuple[str, str], ...] = field(default=())
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
         request_id = context.new_request_id()
         token = context.request_id.set(request_id)
         started = self.http.clock.seconds()
-        self.http.metrics.running.inc()
+        self.http.metrics.running += 1
         request.setHeader("x-openstack-request-id", request_id)
         if self.legacy_request_id:
             request.setHeader("x-compute-request-id", request_id)
         call: Call | None = None
         try:
+            if not headers_are_text(request.requestHeaders):
+                raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
             return await self._answer(request, call, bound, variables)
         except CancelledError:
@@ -341,12 +343,12 @@ class Pipeline:
         return self._encode(request, status, body)
 
     def _account(self, request: Any, request_id: str, started: float, identity: Identity) -> None:
-        seconds = self.http.clock.seconds() - started
+        now = self.http.clock.seconds()
+        seconds = now - started
         method = request.method.decode("ascii", "replace")
         metrics = self.http.metrics
-        metrics.running.dec()
-        metrics.requests.labels(self.api, method if method in METHODS else "other", str(request.code)).inc()
-        metrics.seconds.labels(self.api).observe(seconds)
+        metrics.running -= 1
+        metrics.answered(self.api, method if method in METHODS else "other", request.code, seconds, now)
         log.info(
             "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
             request_id=request_id,
@@ -357,6 +359,18 @@ class Pipeline:
             user=identity.user_id,
             project=identity.project_id,
         )
+
+
+def headers_are_text(headers: Headers) -> bool:
+    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
+    try:
+        for _, values in headers.getAllRawHeaders():
+            for value in values:
+                if not value.isascii():
+                    value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

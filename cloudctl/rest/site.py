@@ -22,7 +22,7 @@ from twisted.web.server import Request, Site
 
 from cloudctl.rest.pipeline import JSON_LIMIT
 
-UPLOAD_TYPE = "application/octet-stream"
+UPLOAD_TYPE = b"application/octet-stream"
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
 SPOOL_PREFIX = "upload-"
@@ -75,7 +75,7 @@ class LimitedRequest(Request):
 
     def gotLength(self, length: int | None) -> None:
         uploads: Uploads | None = getattr(getattr(self.channel, "site", None), "uploads", None)
-        media = (self.getHeader("content-type") or "").partition(";")[0].strip().lower()
+        media = (self.getHeader(b"content-type") or b"").partition(b";")[0].strip().lower()
         if media == UPLOAD_TYPE and uploads is not None and uploads.admits(self.requestHeaders):
             self.limit = uploads.limit
             self.body: IO[bytes] = uploads.spool()
@@ -111,7 +111,14 @@ class CloudSite(Site):
     """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids."""
 
     def __init__(self, resource: Resource, clock: IReactorTime, uploads: Uploads | None, idle: float = 65.0) -> None:
-        super().__init__(resource, requestFactory=LimitedRequest, reactor=clock, timeout=idle)
+        super().__init__(
+            resource,
+            requestFactory=LimitedRequest,
+            reactor=clock,
+            timeout=idle,
+            # Nobody here takes a form: one is refused by the pipeline, and no content type is taken apart for it.
+            parsePOSTFormSubmission=False,
+        )
         self.uploads = uploads
         self.displayTracebacks = False
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from cloudctl.tasks.audit import Audit
 from cloudctl.tasks.engine import Engine
 
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
-class TaskMetrics(Collector):
-    """Reads the counts that are kept anyway, when somebody asks. Register it with a registry."""
+
+class TaskMetrics:
+    """Reads the counts that are kept anyway, when somebody asks: a Collector in the sense of `prometheus_client`."""
 
     def __init__(self, engine: Engine, audit: Audit) -> None:
         self.engine = engine
         self.audit = audit
 
     def collect(self) -> Iterator[Metric]:
+        # Not before somebody scrapes: a start does not need it.
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         counts = self.engine.counts
         started = CounterMetricFamily("cloudctl_tasks_started", "Tasks begun here for the first time.", labels=["kind"])
         for kind, number in counts.started.items():

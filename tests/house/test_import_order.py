@@ -21,6 +21,7 @@ LAYERS = (
     ("DRIVERS",),
     ("bootstrap",),
     ("app",),
+    ("json_log",),
     ("tap", "reference", "rule_list", "cli", "__main__"),
     ("testing",),
 )

@@ -1,0 +1,137 @@
+"""A line made here is the line that Twisted would have made."""
+
+from __future__ import annotations
+
+import io
+import json
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.application.twist._options import TwistOptions
+from twisted.logger import (
+    Logger,
+    LogLevel,
+    eventAsJSON,
+    globalLogPublisher,
+    jsonFileLogObserver,
+    textFileLogObserver,
+)
+from twisted.python import log as legacy
+from twisted.python.failure import Failure
+
+from cloudctl import json_log, tap
+from cloudctl.testing.cloud import MemoryCloud
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.inner = 5
+
+    def __repr__(self) -> str:
+        return "a thing"
+
+    def __call__(self) -> str:
+        return "called"
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.text("ab\n\x00\x7f\x1e\u2028é\ud800"),
+    st.binary(max_size=3), st.just(Thing()), st.lists(st.integers(), max_size=2), st.just(LogLevel.warn),
+    st.just(Logger("x")), st.just(Failure(ValueError("odd"))),
+)  # fmt: skip
+FORMATS = st.sampled_from([
+    "", "plain", "{a}", "{a} {b:.1f} {a!r} {a}", "{{a}}", "{a!r} {a!s}", "{log_namespace}", "{log_level.name}",
+    "{t()}", "{t.inner}", "{l[0]}", "{log_logger}", "é {a}", "{a!x}", "{b:{a}}", "{log_format}", "{log_level}",
+])  # fmt: skip
+
+
+def parsed(line: str) -> Any:
+    """With the order of the keys, and with NaN as something that equals itself."""
+    return json.loads(line, object_pairs_hook=list, parse_constant=str)
+
+
+@settings(max_examples=400, deadline=None)
+@given(FORMATS, VALUES, st.floats(), st.sampled_from(list(LogLevel.iterconstants())), st.booleans())
+def test_a_line_is_what_twisted_would_write(log_format: str, a: Any, b: float, level: Any, has_failure: bool) -> None:
+    events: list[dict[str, Any]] = []
+    more = {"log_failure": Failure(ValueError("b"))} if has_failure else {}
+    Logger("some.where", observer=events.append).emit(level, log_format, a=a, b=b, t=Thing(), l=[1], **more)
+    for drop in ((), ("t", "l")):
+        (event,) = ({name: value for name, value in event.items() if name not in drop} for event in events)
+        try:
+            expected = eventAsJSON(copy(event))
+        except KeyError:  # the format names what was dropped
+            assert json_log.flat(event) is None
+            continue
+        out = io.StringIO()
+        json_log.observer(out)(event)
+        assert out.getvalue()[0] == "\x1e"
+        assert out.getvalue()[-1] == "\n"
+        assert parsed(out.getvalue()[1:]) == parsed(expected)
+
+
+@pytest.mark.parametrize("log_format", ["{", "{a", "{missing}", "{}", "{0}"])
+def test_a_format_that_twisted_cannot_flatten_is_left_to_it(log_format: str) -> None:
+    assert json_log.flat({"log_format": log_format, "a": 1}) is None
+
+
+def test_lines_of_the_old_way_to_log_are_the_same() -> None:
+    events: list[dict[str, Any]] = []
+    globalLogPublisher.addObserver(events.append)
+    legacy.msg("hello", system="there")
+    globalLogPublisher.removeObserver(events.append)
+    (event,) = events
+    assert parsed(json_log.flat(event) or eventAsJSON(copy(event))) == parsed(eventAsJSON(copy(event)))
+
+
+def test_the_lines_of_a_cloud_are_made_without_twisted_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = MemoryCloud()
+    out = io.StringIO()
+    observe = json_log.observer(out)
+    globalLogPublisher.addObserver(observe)
+    demo = cloud.client("demo")
+
+    def work() -> None:
+        demo.post("/volume/v3/volumes", {"volume": {"size": 1}})
+        cloud.settle()
+        demo.get("/compute/v2.1/servers/detail?limit=3")
+        demo.get("/compute/v2.1/nothing")
+        cloud.login("demo", "demo-secret")
+
+    # How a format is flattened is found out with its first event.
+    work()
+    monkeypatch.setattr(json_log, "eventAsJSON", lambda event: pytest.fail(f"left to Twisted: {event}"))
+    work()
+    globalLogPublisher.removeObserver(observe)
+    lines = [json.loads(line) for line in out.getvalue().split("\x1e")[1:]]
+    assert [(line["method"], line["status"]) for line in lines if "status" in line][-4:] == [
+        ("POST", 202), ("GET", 200), ("GET", 404), ("POST", 201),
+    ]  # fmt: skip
+    assert (demo.token or "?") not in out.getvalue()
+    assert "demo-secret" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "factory"),
+    [
+        (["--log-format=json"], json_log.observer),
+        (["--log-format=text"], textFileLogObserver),
+        (["--log-file=FILE"], json_log.observer),
+        (["--log-file=FILE", "--log-format=text"], textFileLogObserver),
+    ],
+)
+def test_only_the_json_log_of_twist_is_replaced(tmp_path: Path, arguments: list[str], factory: Any) -> None:
+    options = TwistOptions()
+    given = [argument.replace("FILE", str(tmp_path / "log")) for argument in arguments]
+    options.parseOptions([*given, "cloudctl", f"--state-dir={tmp_path}"])
+    assert options["fileLogObserverFactory"] is (jsonFileLogObserver if factory is json_log.observer else factory)
+    tap.flatten_log(options.subOptions)
+    assert options["fileLogObserverFactory"] is factory
+
+
+def test_options_that_are_not_twists_have_no_log() -> None:
+    tap.flatten_log(tap.Options())
