@@ -11,6 +11,7 @@ from cloudctl import context
 from cloudctl.db import notify
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, tasks
+from cloudctl.tasks.workflow import reason
 
 # Told at each commit after which a task may be due.
 CHANNEL = "tasks"
@@ -181,12 +182,11 @@ def retry(conn: Connection, task_id: int, now: float) -> None:
     lock_resource(conn, row.resource_type, row.resource_id)
     if has_open(conn, row.resource_type, row.resource_id):
         raise Conflict(f"{row.resource_type} {row.resource_id} has newer open tasks; wait for their end.")
-    undoing = "_why" in row.memo
     retried = conn.execute(
         update(tasks)
         .where(tasks.c.id == task_id, tasks.c.state == HELD)
         .values(
-            state=UNDOING if undoing else RUNNING,
+            state=RUNNING if reason(row.memo) is None else UNDOING,
             attempts=0,
             not_before=now,
             deadline=None if row.deadline is None else now + (row.deadline - row.submitted_at),

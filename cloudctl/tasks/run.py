@@ -15,9 +15,20 @@ from twisted.logger import Logger
 from cloudctl.db import Database
 from cloudctl.db.database import plain
 from cloudctl.tasks import children, queue
-from cloudctl.tasks.claimed import BECAUSE_CANCELLED, BECAUSE_ELSEWHERE, BECAUSE_FAILED, Claimed, Place, opened
+from cloudctl.tasks.claimed import Claimed, Place, opened
 from cloudctl.tasks.tables import DONE, QUEUED, RUNNING, UNDOING, WAITING
-from cloudctl.tasks.workflow import Cancelled, Context, Lost, Step, Task, Transient, TryElsewhere, Wait, Workflow
+from cloudctl.tasks.workflow import (
+    Cancelled,
+    Context,
+    Lost,
+    Reason,
+    Step,
+    Task,
+    Transient,
+    TryElsewhere,
+    Wait,
+    Workflow,
+)
 
 log = Logger()
 
@@ -122,9 +133,9 @@ class Run:
         # A task that is claimed for the first time has done nothing that could be undone.
         done = position if self.task.fence > 1 or position > 0 else -1
         if self.is_cancelled:
-            await self._turn_back(done, BECAUSE_CANCELLED, "cancelled")
+            await self._turn_back(done, Reason.CANCELLED, "cancelled")
         elif self.expired:
-            await self._turn_back(done, BECAUSE_FAILED, "the deadline has passed")
+            await self._turn_back(done, Reason.FAILED, "the deadline has passed")
         elif position >= len(self.workflow.steps):
             self.place = await self._transaction(self.claimed.end, self.place, DONE)
         else:
@@ -174,22 +185,22 @@ class Run:
             log.failure("task {id}: step {step} failed after its commit", id=self.task.id, step=step.name)
         elif self.expired:
             why = "" if isinstance(error, CancelledError) else f": {message}"
-            await self._turn_back(position, BECAUSE_FAILED, f"{step.name}: the deadline has passed{why}")
+            await self._turn_back(position, Reason.FAILED, f"{step.name}: the deadline has passed{why}", error)
         elif isinstance(error, Cancelled):
-            await self._turn_back(position, BECAUSE_CANCELLED, "cancelled")
+            await self._turn_back(position, Reason.CANCELLED, "cancelled")
         elif isinstance(error, Transient) or is_database_trouble(error):
             if not await self._later(step.attempts, RUNNING, message):
-                await self._turn_back(position, BECAUSE_FAILED, f"{step.name}: {message}")
+                await self._turn_back(position, Reason.FAILED, f"{step.name}: {message}", error)
         elif isinstance(error, TryElsewhere):
             log.info("task {id}: {step} asks for another place: {why}", id=self.task.id, step=step.name, why=message)
-            await self._turn_back(position, BECAUSE_ELSEWHERE, message)
+            await self._turn_back(position, Reason.ELSEWHERE, message, error)
         else:
             self._tell(error, "task {id}: step {step} failed: {why}", step.name)
-            await self._turn_back(position, BECAUSE_FAILED, message)
+            await self._turn_back(position, Reason.FAILED, message, error)
 
-    async def _turn_back(self, position: int, why: str, error: str) -> None:
+    async def _turn_back(self, position: int, why: Reason, message: str, error: Exception | None = None) -> None:
         place = evolve(self.place, position=position)
-        self.place = await self._transaction(self.claimed.turn_back, place, why, error)
+        self.place = await self._transaction(self.claimed.turn_back, place, why, message, error)
         # What an interrupted step left in a thread holds the old fence, and so commits nothing any more.
         self.claimed = evolve(self.claimed, fence=self.claimed.fence + 1)
 

@@ -17,6 +17,7 @@ A task that is asked to cancel lets its present step end (a driver call is not i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -34,10 +35,7 @@ class Transient(Exception):
 
 
 class TryElsewhere(Exception):
-    """It cannot work here; the whole workflow may work on another host.
-
-    The next start finds the memos of those that failed, oldest first, as `ctx.memo["_failed"]`.
-    """
+    """It cannot work here; the whole workflow may work on another host. The next start finds `ctx.tried`."""
 
 
 class Lost(Exception):
@@ -46,6 +44,25 @@ class Lost(Exception):
 
 class Cancelled(Exception):
     """Someone (a delete) asked this task to stop; its steps are undone."""
+
+
+class Reason(StrEnum):
+    """Why a task turns back."""
+
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    ELSEWHERE = "elsewhere"
+
+
+# What the engine keeps in a task's memo, beside what its steps remember: an undo may outlive the process.
+REASON = "_why"  # a Reason
+ERROR = "_error"  # the name of the class of what made it turn back, if that was an exception
+TRIED = "_failed"  # what the steps of starts that failed remembered, oldest first
+
+
+def reason(memo: Mapping[str, Any]) -> Reason | None:
+    """Why the task of this memo turns back; None if it goes forward."""
+    return Reason(memo[REASON]) if REASON in memo else None
 
 
 @frozen
@@ -126,6 +143,10 @@ class Task:
     child_key: str | None = None
     log: Sequence[Mapping[str, Any]] = ()
 
+    def failed_by(self, error: type[Exception]) -> bool:
+        """Whether an exception of just this class made it turn back: for hooks, which may run in a later process."""
+        return bool(self.memo.get(ERROR) == error.__name__)
+
 
 class Runner(Protocol):
     """What a Context needs from the engine."""
@@ -178,6 +199,17 @@ class Context:
     def step(self) -> str:
         """The name of the step that is being done or undone."""
         return self._runner.step_name
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the task turns back; None on its way forward."""
+        return reason(self.memo)
+
+    @property
+    def tried(self) -> Sequence[Mapping[str, Any]]:
+        """What the steps remembered in starts that ended in `TryElsewhere`, each by its name; the oldest first."""
+        found: Sequence[Mapping[str, Any]] = self.memo.get(TRIED, ())
+        return found
 
     @property
     def cancelled(self) -> bool:

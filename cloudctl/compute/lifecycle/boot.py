@@ -26,7 +26,7 @@ from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
 from cloudctl.tasks import Context, Step, Workflow
-from cloudctl.tasks.workflow import Cancelled, Memo, Task
+from cloudctl.tasks.workflow import Cancelled, Memo, Reason, Task
 
 EXHAUSTED = (
     "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance "
@@ -39,7 +39,7 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 
     def schedule(after: str) -> Step:
         async def claim(ctx: Context) -> Memo:
-            failed = [tried["schedule"]["host"] for tried in ctx.memo.get("_failed", ()) if "schedule" in tried]
+            failed = [tried["schedule"]["host"] for tried in ctx.tried if "schedule" in tried]
             await ctx.commit(place, ctx.resource_id, failed, after, options, ctx.now)
             return None
 
@@ -79,7 +79,7 @@ async def unschedule(ctx: Context) -> None:
     if server is not None and server.host is not None:
         # The next attempt leaves this host out.
         ctx.remember(host=server.host)
-    await ctx.write(give_back, ctx.resource_id, ctx.memo.get("_why") != "cancelled", ctx.now)
+    await ctx.write(give_back, ctx.resource_id, ctx.reason is not Reason.CANCELLED, ctx.now)
 
 
 def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float) -> None:

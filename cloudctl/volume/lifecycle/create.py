@@ -12,16 +12,20 @@ from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, messages, services, states, volumes
 
 
+class NoBackend(Unavailable):
+    """The service of the volume's host takes no volumes."""
+
+
 async def start(ctx: Context) -> Memo:
     await ctx.commit(begin, ctx.resource_id, ctx.now)
     return None
 
 
 def begin(conn: Connection, volume_id: str, now: float) -> None:
-    """`downloading`, if there is an image. Raises Unavailable if its service takes no volumes, NotFound."""
+    """`downloading`, if there is an image. Raises NoBackend, NotFound."""
     volume = volumes.get(conn, volume_id)
     if not services.takes_volumes(conn, volume.host):
-        raise Unavailable(messages.NO_BACKEND.what)
+        raise NoBackend(messages.NO_BACKEND.what)
     if volume.image_id is not None:
         states.try_move(conn, volume_id, "download", utc(now))
 
@@ -54,7 +58,7 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     now = utc(db.now(conn))
     states.try_move(conn, volume.id, "create failed", now)
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
-    if error == messages.NO_BACKEND.what:
+    if task.failed_by(NoBackend):
         trouble = messages.NO_BACKEND
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 
