@@ -156,7 +156,7 @@ def retry(made: config.Config, task_id: int) -> None:
     """Put a held task back to work."""
     store = database(made)
     try:
-        store.transact(False, lambda conn: queue.retry(conn, task_id, store.now(conn)))
+        store.transact(False, queue.retry, task_id)
     except CloudError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"task {task_id} is queued")

@@ -27,6 +27,7 @@ from cloudctl import context
 from cloudctl.db import Database
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
+from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.run import Crash, Run, Workplace
 from cloudctl.tasks.tables import ENDED, HELD
 from cloudctl.tasks.workflow import Lost, Task, Workflow
@@ -89,7 +90,7 @@ class Engine(Service):
         self.db = db
         self.clock = clock
         self.drivers = drivers
-        self.workflows: dict[str, Workflow] = {}
+        self.workflows: dict[str, Workflow] = {}  # by the names of their kinds
         self.register(workflows)
         self.slots = slots
         self.lease = lease
@@ -117,9 +118,9 @@ class Engine(Service):
 
     def register(self, workflows: Iterable[Workflow]) -> None:
         for workflow in workflows:
-            if workflow.kind in self.workflows:
+            if workflow.kind.name in self.workflows:
                 raise ValueError(f"two workflows are called {workflow.kind}")
-            self.workflows[workflow.kind] = workflow
+            self.workflows[workflow.kind.name] = workflow
 
     @property
     def active(self) -> int:
@@ -261,7 +262,7 @@ class Engine(Service):
         position = None if workflow is None else workflow.index(task.step)
         if workflow is None or position is None:
             missing = f"kind {task.kind}" if workflow is None else f"step {task.step} of {task.kind}"
-            run = Run(self._workplace(), task, Workflow(task.kind, task.resource_type, ()), 0)
+            run = Run(self._workplace(), task, Workflow(Kind(task.kind, task.resource_type), ()), 0)
             work = run.hold(f"this version knows no {missing}")
         else:
             run = Run(self._workplace(), task, workflow, position)

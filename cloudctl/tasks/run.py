@@ -16,6 +16,7 @@ from cloudctl.db import Database
 from cloudctl.db.database import plain
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.claimed import Claimed, Place, opened
+from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.tables import DONE, QUEUED, RUNNING, UNDOING, WAITING
 from cloudctl.tasks.workflow import (
     Cancelled,
@@ -332,19 +333,18 @@ class Run:
         self._committed = True
         return result
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any]) -> str:
-        workflow = self.at.workflows.get(kind)
-        if workflow is None:
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str:
+        if kind.name not in self.at.workflows:
             raise ValueError(f"no workflow is called {kind}")
-        if (workflow.resource, resource_id) == (self.task.resource_type, self.task.resource_id):
+        if (kind.resource, resource_id) == (self.task.resource_type, self.task.resource_id):
             raise ValueError("a child of the same resource would wait for its parent for ever")
-        return await self._transaction(self._child, key, workflow, resource_id, args)
+        return await self._transaction(self._child, key, kind, resource_id, args)
 
-    def _child(self, conn: Connection, key: str, workflow: Workflow, resource_id: str, args: Mapping[str, Any]) -> str:
+    def _child(self, conn: Connection, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str:
         child = children.find(conn, self.task, key)
         if child is not None:
             return str(child.state)
-        children.submit(conn, self.task, key, workflow, resource_id, args, self.at.db.now(conn))
+        children.submit(conn, self.task, key, kind, resource_id, args)
         self.claimed.write(conn)
         return QUEUED
 
@@ -359,7 +359,7 @@ class Run:
         child = children.find(conn, self.task, key)
         if child is None:
             return None
-        if queue.cancel(conn, child.id, self.at.db.now(conn)):
+        if queue.cancel(conn, child.id):
             self.claimed.write(conn)
         return str(child.state)
 

@@ -24,6 +24,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from attrs import field, frozen
 from sqlalchemy import Connection
 
+from cloudctl.tasks.kind import Kind
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -91,10 +93,10 @@ def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 @frozen
 class Workflow:
-    kind: str
-    resource: str
+    """How tasks of one kind are done."""
+
+    kind: Kind
     steps: tuple[Step, ...] = field(converter=_in_order)
-    deadline: float | None = 1800.0  # seconds from submission
     restarts: int = 0
     on_failure: Callable[[Connection, Task, str], None] | None = None  # in the transaction that ends the task
     on_cancel: Callable[[Connection, Task], None] | None = None
@@ -119,7 +121,7 @@ class Workflow:
 
 @frozen
 class Task:
-    """A claimed row, as steps and hooks see it."""
+    """A claimed row, as steps and hooks see it. It is an `Origin`: what it submits is done in its user's name."""
 
     id: int
     kind: str
@@ -169,7 +171,7 @@ class Runner(Protocol):
 
     async def commit(self, fn: Any, args: Any, kwargs: Any) -> Any: ...
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any]) -> str: ...
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str: ...
 
     async def child_error(self, key: str) -> str | None: ...
 
@@ -243,7 +245,7 @@ class Context:
             step = self._runner.step_name
             self.memo[step] = {**self.memo.get(step, {}), **loads(dumps(values))}
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any] | None = None) -> str:
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any] | None = None) -> str:
         """Submit a task of another resource once (`key` is unique below this one); its state now.
 
         The parent returns `Wait()` while the state is open; it is woken when the child ends or is held. After a

@@ -9,22 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
-from cloudctl import db, tasks
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
 from cloudctl.volume.tables import volume_attachments, volume_snapshots, volume_types, volumes
-
-RESOURCE = "volume"
-CREATE, DELETE, EXTEND = "volume.volume.create", "volume.volume.delete", "volume.volume.extend"
-DETACH = "volume.attachment.delete"
-REVERT, RESTORE, UPLOAD = "volume.volume.revert", "volume.volume.restore", "volume.volume.upload"
-MEND = "volume.volume.mend"
-
-# Seconds; making a volume may copy an image.
-CREATE_DEADLINE = 3600.0
-DEADLINE = 1800.0
 
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
@@ -96,28 +85,6 @@ def is_held(conn: Connection, volume_id: str) -> bool:
     holds = volume_attachments.c.status.not_in(BROKEN)
     query = select(volume_attachments.c.id).where(volume_attachments.c.volume_id == volume_id, holds)
     return conn.execute(query.limit(1)).first() is not None
-
-
-def submit(
-    conn: Connection,
-    kind: str,
-    volume_id: str,
-    caller: Caller,
-    args: Mapping[str, Any] | None = None,
-    deadline: float | None = DEADLINE,
-) -> None:
-    """The task that does what this call asks for. `deadline`: seconds."""
-    tasks.submit(
-        conn,
-        kind,
-        volume_id,
-        resource_type=RESOURCE,
-        now=db.now(conn),
-        args=args,
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=deadline,
-    )
 
 
 def has_snapshots(conn: Connection, volume_id: str) -> bool:

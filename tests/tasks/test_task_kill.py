@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, func, select
 
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import submit
+from cloudctl.tasks import Unasked, submit
 from cloudctl.tasks.tables import tasks
 from tests.tasks.worker import FOUR, commits
 
@@ -23,7 +22,7 @@ KILLS = 6
 
 def submit_all(conn: Connection) -> None:
     for number in range(TASKS):
-        submit(conn, FOUR.kind, f"thing-{number}", resource_type=FOUR.resource, now=time.time())
+        submit(conn, FOUR.kind, f"thing-{number}", Unasked())
 
 
 def start(url: str, folder: Path) -> subprocess.Popen[str]:

@@ -11,7 +11,7 @@ from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks import Context, Transient, TryElsewhere, Wait, queue
 from cloudctl.tasks.workflow import Cancelled, Reason, Task
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import Scene
+from tests.tasks.scene import ANYBODY, Scene
 
 
 def nothing(_conn: Connection) -> None:
@@ -93,7 +93,7 @@ def test_a_failing_hook_is_tried_again_and_what_it_wrote_is_rolled_back(
     failures = [KeyError("a bug in the hook")]
 
     def failed(conn: Connection, task: Any, why: str) -> None:
-        queue.submit(conn, "fault", "two", resource_type="thing", now=scene.clock.seconds())
+        queue.submit(conn, scene.kind("fault"), "two", ANYBODY)
         if failures:
             raise failures.pop()
 
@@ -246,7 +246,7 @@ def test_an_undo_that_never_works_leaves_the_task_held_and_visible(scene: Scene)
 def test_a_held_task_that_is_retried_goes_on_where_it_stood_with_fresh_attempts_and_time(scene: Scene) -> None:
     task_id = held(scene)
     scene.did.clear()
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     row = scene.row(task_id)
     assert (row.state, row.attempts, row.deadline) == ("undoing", 0, scene.clock.seconds() + 1800)
     scene.pump()
@@ -257,7 +257,7 @@ def test_a_held_task_that_is_retried_goes_on_where_it_stood_with_fresh_attempts_
 def test_a_task_held_for_its_unknown_kind_goes_forward_when_it_is_retried(scene: Scene) -> None:
     task_id = scene.done("build")
     scene.workflow("build", scene.step("one"))
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     scene.pump()
     assert scene.state(task_id) == "done"
 
@@ -268,10 +268,10 @@ def test_a_held_task_does_not_block_newer_ones_and_is_not_retried_while_they_are
     newer = scene.done("newer")
     assert scene.state(newer) == "waiting"
     with pytest.raises(Conflict, match="newer open tasks"):
-        scene.transact(queue.retry, task_id, scene.clock.seconds())
+        scene.transact(queue.retry, task_id)
     assert scene.state(task_id) == "held"
     scene.advance(5.0)
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     assert scene.state(task_id) == "undoing"
 
 
@@ -279,6 +279,6 @@ def test_only_a_held_task_can_be_retried(scene: Scene) -> None:
     scene.workflow("build", scene.step("one"))
     task_id = scene.done("build")
     with pytest.raises(Conflict, match="is done, not held"):
-        scene.transact(queue.retry, task_id, scene.clock.seconds())
+        scene.transact(queue.retry, task_id)
     with pytest.raises(NotFound):
-        scene.transact(queue.retry, task_id + 1, scene.clock.seconds())
+        scene.transact(queue.retry, task_id + 1)

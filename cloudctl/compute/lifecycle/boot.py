@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
-from cloudctl.compute.creation import BOOT, BOOT_WITH_VOLUMES
+from cloudctl.compute.kinds import BOOT, BOOT_WITH_VOLUMES
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
@@ -25,7 +25,7 @@ from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Reason, Task
 
 EXHAUSTED = (
@@ -45,12 +45,10 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 
         return Step("schedule", claim, unschedule)
 
-    def workflow(kind: str, *steps: Step) -> Workflow:
+    def workflow(kind: Kind, *steps: Step) -> Workflow:
         return Workflow(
             kind,
-            servers.RESOURCE,
             (*steps, Step("spawn", spawn, unspawn)),
-            deadline=options.build_timeout,
             restarts=options.max_attempts - 1,
             on_failure=failed,
             on_cancel=cancelled,
@@ -158,8 +156,8 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     if server is None or server.deleted_at is not None or server.task_state == DELETING:
         return
     message = EXHAUSTED.format(server_id=server.id, why=error) if task.restarts else error
-    deletion.release_devices(conn, server.id, now, made_only=True)
-    networking.let_all_go(conn, server.id, now)
+    deletion.release_devices(conn, server.id, now, task, made_only=True)
+    networking.let_all_go(conn, server.id, now, task)
     gone = {"vm_state": ERROR, "task_state": None, "host": None, "admin_password": None}
     servers.fail(conn, server.id, utc(now), message, **gone)
 

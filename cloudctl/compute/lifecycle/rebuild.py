@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from cloudctl import db
-from cloudctl.compute import placing, power, rebuilding, servers
+from cloudctl.compute import kinds, placing, servers
 from cloudctl.compute.lifecycle import defining
 from cloudctl.compute.states import ACTIVE, ERROR, REBUILDING, RUNNING, SHUTDOWN, STOPPED
 from cloudctl.db.columns import utc
@@ -76,10 +76,8 @@ def cancelled(conn: Connection, task: Task) -> None:
 
 
 REBUILD = Workflow(
-    rebuilding.REBUILD,
-    servers.RESOURCE,
+    kinds.REBUILD,
     (Step("remove", remove), Step("make", make)),
-    deadline=power.DEADLINE * 2,
     on_failure=failed,
     on_cancel=cancelled,
 )

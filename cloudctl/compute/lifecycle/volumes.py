@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, select
 
 from cloudctl import db
-from cloudctl.compute import attaching, block_devices, guests, power, servers
+from cloudctl.compute import block_devices, guests, kinds, servers
 from cloudctl.compute.tables import block_devices as table
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
@@ -110,18 +110,14 @@ def roll_back(conn: Connection, task: Task) -> None:
 
 
 ATTACH = Workflow(
-    attaching.ATTACH_VOLUME,
-    servers.RESOURCE,
+    kinds.ATTACH_VOLUME,
     (Step("attach", attach, let_go),),
-    deadline=power.DEADLINE,
     on_failure=attach_failed,
 )
 
 DETACH = Workflow(
-    attaching.DETACH_VOLUME,
-    servers.RESOURCE,
+    kinds.DETACH_VOLUME,
     (Step("detach", detach, attempts=20),),
-    deadline=power.DEADLINE,
     on_failure=detach_failed,
     on_cancel=roll_back,
 )

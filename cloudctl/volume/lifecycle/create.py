@@ -9,7 +9,7 @@ from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, services, states, volumes
+from cloudctl.volume import attachments, kinds, messages, services, states, volumes
 
 
 class NoBackend(Unavailable):
@@ -64,13 +64,11 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 CREATE = Workflow(
-    volumes.CREATE,
-    volumes.RESOURCE,
+    kinds.CREATE_VOLUME,
     (
         Step("start", start),
         Step("create", create, undo=remove),
         Step("finish", finish),
     ),
-    deadline=volumes.CREATE_DEADLINE,
     on_failure=failed,
 )
