@@ -123,8 +123,8 @@ class Machinery:
 
 def _create_tables(conn: Connection) -> None:
     """All at once: without migrations, as no release has written to this database before."""
-    if not inspect(conn).has_table(bootstrap.bootstrapped.name):
-        metadata.create_all(conn)
+    if not inspect(conn.alchemy).has_table(bootstrap.bootstrapped.name):
+        metadata.create_all(conn.alchemy)
 
 
 class Cloud(OrderedService):

@@ -103,7 +103,9 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path, reactor: Any) -
         context = MigrationContext.configure(conn, opts={"compare_type": True, "include_object": is_ours})
         assert list(compare_metadata(context, metadata)) == []
         # alembic's own table is there, too.
-        assert {name for name in metadata.tables if not name.startswith(TOYS)} < set(inspect(conn).get_table_names())
+        assert {name for name in metadata.tables if not name.startswith(TOYS)} < set(
+            inspect(conn.alchemy).get_table_names()
+        )
         assert schema.found_version(conn) == (schema.VERSION, schema.COMPATIBLE_FROM)
     assert schema.prepare(cloud.db) is False
     cloud.db.engine.dispose()

@@ -311,7 +311,7 @@ def checked(name: str, text: str) -> str:
 def install(conn: Connection) -> None:
     """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own is safe."""
     if conn.dialect.name == "sqlite":
-        cast(Any, conn.connection.driver_connection).create_function("regexp", 2, _regexp, deterministic=True)
+        cast(Any, conn.driver).create_function("regexp", 2, _regexp, deterministic=True)
 
 
 def _regexp(pattern: str, value: str | None) -> bool:

@@ -1,40 +1,42 @@
-"""One engine, one pool of threads, and `run`: a plain function in one transaction.
+"""One store, its threads, and `run`: a plain function in one transaction.
 
     rows = await db.run(servers.create, call, spec)
 
-The function gets a Connection first. It is retried when the database says that another transaction was in the way, so
+The function gets a Connection first. It is run again when the database says that another transaction was in the way, so
 it may touch nothing but the connection. SQLite transactions that write begin IMMEDIATE (with the default two claims of
-one row can both succeed); `read` begins DEFERRED, so readers never wait for a writer.
+one row can both succeed); those that read begin DEFERRED, so readers never wait for a writer.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-import orjson
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Engine, Float, func, select
+from sqlalchemy import cast as cast_to
+from sqlalchemy.exc import DBAPIError
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
+
+from cloudctl.db.connection import Connection
+from cloudctl.db.driver import Connections, create, is_transient
+from cloudctl.db.group import ATTEMPTS, Group
 
 log = Logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ATTEMPTS = 8
-# PostgreSQL: serialization_failure, deadlock_detected, lock_not_available.
-RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+# More would only fight for the interpreter's lock.
+SQLITE_READERS = 2
 
 
 class Threads(Protocol):
@@ -43,6 +45,8 @@ class Threads(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def callInThread(self, func: Any, *args: Any, **kw: Any) -> None: ...
 
     def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any, **kw: Any) -> None: ...
 
@@ -53,6 +57,9 @@ class Inline:
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def callInThread(self, func: Any, *args: Any, **kw: Any) -> None:
+        func(*args, **kw)
 
     def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any, **kw: Any) -> None:
         from twisted.python.failure import Failure
@@ -69,7 +76,13 @@ class Inline:
 
 
 class Database(Service):
-    """The store of one cloud. Start it before what uses it, stop it after."""
+    """The store of one cloud. Start it before what uses it, stop it after.
+
+    Three kinds of work. `run` may write; with SQLite the calls that wait for its one writer meanwhile become one
+    transaction, each of them a savepoint in it, so that they share the wait for the disk. `read` is for a few rows that an
+    index finds: with SQLite it runs where it is called, as a hop to a thread costs more than it does. `scan` is for
+    pages, counts and searches, and never runs in the reactor's thread.
+    """
 
     def __init__(
         self,
@@ -81,36 +94,46 @@ class Database(Service):
     ) -> None:
         self.engine = engine
         self.threads = threads
-        # Threads that wait for SQLite's one write lock sleep between tries, and keep the readers out of the pool.
-        self.writer = writer or threads
         self.reactor = reactor
         self.clock = clock
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # Raised by every transaction that may have written; None if other processes write, too.
-        self.generation: int | None = 0 if self.is_sqlite else None
+        # Of SQLite in a file: the one thread that writes.
+        self.group = None if writer is None else Group(self, writer)
+        self._reads_here = self.is_sqlite
+        self._changes: Counter[str] = Counter()
+        self._written = 0
+        self.connections = Connections(engine)
         self._listeners: dict[str, list[Callable[[], object]]] = {}
 
     @classmethod
     def open(cls, url: str, reactor: Any, threads: int = 8) -> Database:
-        """`url` is an SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://…`."""
-        pool = ThreadPool(1, threads, name="database")
-        writer = ThreadPool(1, 1, name="database writer") if url.startswith("sqlite") else None
-        return cls(create(url, threads + 1), pool, reactor, reactor, writer)
+        """`url` is an SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://…`. `threads`: of PostgreSQL."""
+        if url.startswith("sqlite"):
+            readers, writer = ThreadPool(1, SQLITE_READERS, name="database"), ThreadPool(1, 1, name="database writer")
+            return cls(create(url), readers, reactor, reactor, writer)
+        return cls(create(url), ThreadPool(1, threads, name="database"), reactor, reactor)
 
     @classmethod
     def in_memory(cls, clock: IReactorTime) -> Database:
         inline = Inline()
-        return cls(create("sqlite://", 1), inline, cast(Any, inline), clock)
+        return cls(create("sqlite://"), inline, cast(Any, inline), clock)
 
     def startService(self) -> None:
         super().startService()
-        for threads in {self.threads, self.writer}:
-            threads.start()
+        self.threads.start()
+        if self.group is not None:
+            self.group.threads.start()
 
     def stopService(self) -> None:
         super().stopService()
-        for threads in {self.threads, self.writer}:
-            threads.stop()
+        self.threads.stop()
+        if self.group is not None:
+            self.group.threads.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection, whichever thread opened it. What is asked later opens new ones."""
+        self.connections.close()
         self.engine.dispose()
 
     def on_commit(self, channel: str, callback: Callable[[], object]) -> None:
@@ -121,18 +144,29 @@ class Database(Service):
         self._listeners.setdefault(channel, []).append(callback)
 
     def run(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """`fn(conn, …)` in one transaction that may write, in a thread of the pool."""
-        return self._defer(False, fn, args, kwargs)
+        """`fn(conn, …)` in one transaction that may write, in a thread."""
+        if self.group is not None:
+            return self.group.submit(fn, args, kwargs)
+        return self._in_thread(False, fn, args, kwargs)
 
     def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """`fn(conn, …)` in one transaction that only reads."""
-        return self._defer(True, fn, args, kwargs)
+        """`fn(conn, …)` in one transaction that reads a few rows."""
+        if self._reads_here:
+            try:
+                return succeed(copy_context().run(self.transact, True, fn, *args, **kwargs))
+            except Exception:
+                return fail()
+        return self._in_thread(True, fn, args, kwargs)
 
-    def _defer(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> Deferred[Any]:
+    def scan(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        """`fn(conn, …)` in one transaction that reads, in a thread."""
+        return self._in_thread(True, fn, args, kwargs)
+
+    def _in_thread(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> Deferred[Any]:
         # Contextvars (the request id) do not follow into a thread by themselves.
-        threads = cast(ThreadPool, self.threads if read_only else self.writer)
+        run = copy_context().run
         return deferToThreadPool(
-            self.reactor, threads, copy_context().run, self.transact, read_only, fn, *args, **kwargs
+            self.reactor, cast(ThreadPool, self.threads), run, self.transact, read_only, fn, *args, **kwargs
         )
 
     def transact(self, read_only: bool, fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -145,86 +179,67 @@ class Database(Service):
                     raise
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
                 continue
-            for channel in channels:
-                for callback in self._listeners.get(channel, ()):
-                    self.reactor.callFromThread(callback)
+            if channels:
+                self.reactor.callFromThread(self.tell, channels)
             return result
         raise AssertionError("unreachable")
 
     def _once(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> tuple[Any, set[str]]:
-        with self.engine.connect() as conn:
-            channels: set[str] = set()
-            conn = conn.execution_options(
-                cloudctl_read_only=read_only, cloudctl_channels=channels, cloudctl_database=self
-            )
-            try:
-                with conn.begin():
-                    result = plain(fn, fn(conn, *args, **kwargs))
-            finally:
-                # Also when COMMIT failed: it may have been done all the same.
-                if not read_only and self.generation is not None:
-                    self.generation += 1
-        return result, channels
+        held = self.connections.get()
+        conn = Connection(self, held, read_only)
+        held.begin(read_only)
+        try:
+            result = fn(conn, *args, **kwargs)
+            held.commit()
+        except BaseException:
+            held.rollback()
+            raise
+        finally:
+            # Also when COMMIT failed: it may have been done all the same.
+            if conn.written:
+                self.count_changes(conn.written)
+        return result, conn.channels
+
+    def count_changes(self, tables: Iterable[str]) -> None:
+        """A transaction that wrote to these tables has ended."""
+        self._written += 1
+        for table in tables:
+            self._changes[table] += 1
+
+    @property
+    def generation(self) -> int | None:
+        """Raised by every transaction that wrote; None if other processes write, too."""
+        return self._written if self.is_sqlite else None
+
+    def changes(self, tables: Iterable[str]) -> tuple[int, ...] | None:
+        """Counters that are others after each commit that changed one of the tables. To be asked before they are read.
+
+        None where other processes write, too: then nobody here can tell.
+        """
+        return tuple(self._changes[table] for table in tables) if self.is_sqlite else None
+
+    def tell(self, channels: Iterable[str]) -> None:
+        """Call the listeners of these channels. In the reactor's thread."""
+        for channel in channels:
+            for callback in self._listeners.get(channel, ()):
+                callback()
 
     def now(self, conn: Connection) -> float:
         """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or ours alone with SQLite."""
         if self.is_sqlite:
             return self.clock.seconds()
-        return float(conn.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        seconds = conn.execute(CLOCK).scalar_one()
+        return float(seconds)
+
+
+CLOCK = select(cast_to(func.extract("epoch", func.clock_timestamp()), Float))
 
 
 def now(conn: Connection) -> float:
     """`Database.now` of the database that this transaction belongs to, for those who have the connection alone."""
-    database: Database = conn.get_execution_options()["cloudctl_database"]
-    return database.now(conn)
+    return conn.database.now(conn)
 
 
 def notify(conn: Connection, channel: str) -> None:
     """Tell the listeners of `channel` in this process once this transaction has committed."""
-    channels = conn.get_execution_options().get("cloudctl_channels")
-    if channels is not None:
-        channels.add(channel)
-
-
-def plain(fn: object, result: T) -> T:
-    """`result`, unless it is a cursor, which would outlive its transaction: then TypeError."""
-    if isinstance(result, CursorResult):
-        raise TypeError(f"{fn!r} returned a live result; return rows or values")
-    return result
-
-
-def is_transient(error: DBAPIError) -> bool:
-    if getattr(error.orig, "sqlstate", None) in RETRYABLE_SQLSTATES or error.connection_invalidated:
-        return True
-    return isinstance(error, OperationalError) and "database is locked" in str(error.orig)
-
-
-def create(url: str, threads: int) -> Engine:
-    """An Engine with the settings that durability needs."""
-    # A page of a thousand records holds thousands of JSON values.
-    options: dict[str, Any] = {"json_deserializer": orjson.loads}
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=threads, max_overflow=0, pool_pre_ping=True, **options)
-    options["connect_args"] = {"check_same_thread": False, "timeout": 30, "isolation_level": None}
-    in_memory = url in ("sqlite://", "sqlite:///:memory:")
-    if in_memory:
-        options["poolclass"] = StaticPool
-    else:
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        options |= {"pool_size": threads, "max_overflow": 0}
-    engine = create_engine(url, **options)
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA foreign_keys = ON")
-        if not in_memory:
-            connection.execute("PRAGMA journal_mode = WAL")
-            # An answered 202 must survive a power cut: the log is on the disk before COMMIT returns.
-            connection.execute("PRAGMA synchronous = FULL")
-
-    @event.listens_for(engine, "begin")
-    def begin(conn: Connection) -> None:
-        read_only = conn.get_execution_options().get("cloudctl_read_only", False)
-        conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-    return engine
+    conn.channels.add(channel)

@@ -1,23 +1,132 @@
-"""Rows as named tuples: reading a field of one costs a tenth of reading it from an SQLAlchemy Row.
+"""Records: a table and the values read from it, declared once.
 
-A page of 1,000 servers reads 45,000 fields.
+    class Keypair(Record, table="keypairs"):
+        user_id: Field[str] = identifier(primary_key=True)
+        name: Field[str] = text(255, primary_key=True)
+
+    Index("ix_keypairs_name", Keypair.name)
+
+The class stands for the table: `Keypair.name` is its column, `select(Keypair)` reads whole records, `Keypair.table` is
+SQLAlchemy's Table. An instance is one row: `keypair.name` is a `str`, and a name that is no column is a type error in
+both places. Instances are tuples, as cheap to make and to read as the driver's own rows; a page of a thousand servers
+reads 45,000 fields.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, dataclass_transform, overload
 
-from sqlalchemy import Result
+from sqlalchemy import Column, Table
 
+from cloudctl.db import columns
 
-def records(result: Result[Any]) -> list[Any]:
-    """All rows that are left, with the names of the result's columns."""
-    make = _record(tuple(result.keys()))._make
-    return [make(row) for row in result.all()]
+T = TypeVar("T")
 
 
-@lru_cache(maxsize=1000)
-def _record(names: tuple[str, ...]) -> Any:
-    return namedtuple("Record", names, rename=True)
+class Field(Generic[T]):
+    """How a type checker sees the columns of a record: at run time they are SQLAlchemy's."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type[Any]) -> Column[T]: ...
+
+        @overload
+        def __get__(self, instance: object, owner: type[Any]) -> T: ...
+
+        def __get__(self, instance: object | None, owner: type[Any]) -> Column[T] | T: ...
+
+        # What a record is made of; nothing can be set afterwards.
+        def __set__(self, instance: object, value: T) -> None: ...
+
+
+class Unread:
+    """Stands in a record for a column that its query left out. It has no JSON form, so that none is shown by mistake."""
+
+    def __repr__(self) -> str:
+        return "UNREAD"
+
+
+UNREAD: Any = Unread()
+
+
+@dataclass_transform(kw_only_default=True)
+class RecordType(type):
+    """Turns the columns of a class body into a Table, and the class into the type of its rows."""
+
+    table: Table
+    # The class of the rows: a named tuple that has the properties and methods of the declaration, too.
+    row: type[Any]
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], body: dict[str, Any], table: str | None = None) -> RecordType:
+        if any("row" in vars(base) for base in bases):
+            # The class of the rows itself.
+            return super().__new__(mcls, name, bases, body)
+        inherited = {key: value for base in reversed(bases) for key, value in getattr(base, "_declared", {}).items()}
+        declared = {key: value for key, value in body.items() if isinstance(value, Column)}
+        body |= {"__slots__": (), "_declared": inherited | declared}
+        cls = super().__new__(mcls, name, bases, body)
+        if table is not None:
+            cls._make_table(table)
+        return cls
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], table: str | None = None) -> None:
+        super().__init__(name, bases, body)
+
+    def _make_table(cls, name: str) -> None:
+        own: list[Column[Any]] = []
+        for key, declared in cast(Mapping[str, Column[Any]], vars(cls)["_declared"]).items():
+            # A column that several tables inherit is a column of each.
+            column = declared._copy()
+            column.name = column.key = key
+            own.append(column)
+            setattr(cls, key, column)
+        made = Table(name, columns.metadata, *own)
+        fields = namedtuple(cls.__name__, [column.key for column in own])  # type: ignore[misc]
+        cls.table = made
+        cls.row = RecordType(
+            cls.__name__, (fields, cls), {"__slots__": (), "__doc__": cls.__doc__, "__module__": cls.__module__}
+        )
+        made.info["record"] = cls
+
+    def __clause_element__(cls) -> Table:
+        return cls.table
+
+    def __call__(cls, **values: Any) -> Any:
+        """A record made here, not read. What is not given is the column's default, or None."""
+        given = [values.pop(c.key) if c.key in values else _default(c) for c in cls.table.c]
+        if values:
+            raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
+        return tuple.__new__(cls.row, given)
+
+
+def _default(column: Column[Any]) -> Any:
+    default = column.default
+    if default is None:
+        return None
+    value = cast(Any, default).arg
+    return value(None) if callable(value) else value
+
+
+class Record(metaclass=RecordType):
+    """A row of a table. `class Server(Record, table="servers")`; without a table it is columns for others to inherit."""
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(cls, table: str | None = None) -> None: ...
+
+        @property
+        def _fields(self) -> tuple[str, ...]: ...
+
+        def _asdict(self) -> dict[str, Any]: ...
+
+        def _replace(self, **changes: Any) -> Self: ...
+
+        def __iter__(self) -> Iterable[Any]: ...
+
+
+def record_of(table: Table) -> RecordType | None:
+    """The record that declares a table; None for a table that has none."""
+    return cast(RecordType | None, table.info.get("record"))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Connection, Integer, Table, inspect, select, text
+from sqlalchemy import Column, Integer, Table, inspect, select, text
 
 from cloudctl.db.columns import metadata
+from cloudctl.db.connection import Connection
 from cloudctl.db.database import Database
 from cloudctl.errors import ConfigError
 
@@ -53,7 +54,7 @@ def prepare(db: Database) -> bool:
 
 def found_version(conn: Connection) -> tuple[int, int] | None:
     """(version, compatible from) of the database; None if it is empty."""
-    if not inspect(conn).has_table("schema_version"):
+    if not inspect(conn.alchemy).has_table("schema_version"):
         return None
     row = conn.execute(select(schema_version)).first()
     return None if row is None else (row.version, row.compatible_from)
@@ -80,5 +81,5 @@ def alembic_config(conn: Connection) -> Config:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = conn
+    config.attributes["connection"] = conn.alchemy
     return config

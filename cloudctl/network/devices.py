@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from attrs import evolve, frozen
 from sqlalchemy import Connection, bindparam, select
 
-from cloudctl.db.records import records
 from cloudctl.network import ports, standard
 from cloudctl.network.tables import allocations, floating_ips
 from cloudctl.network.tables import networks as networks_table
@@ -57,7 +56,7 @@ def addresses(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[Por
     """
     found: dict[str, list[PortAddress]] = {}
     for some in standard.batches(device_ids):
-        rows = records(conn.execute(_addresses, {"devices": some}))
+        rows = conn.execute(_addresses, {"devices": some})
         groups = ports.groups_of(conn, list({row.id for row in rows}))
         before: tuple[str, str] | None = None
         for row in rows:

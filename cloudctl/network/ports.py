@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Row, bindparam, case, insert, or_, select, tr
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
-from cloudctl.db.records import records
 from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
@@ -159,7 +158,7 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
     """Port id → (id, name) of its security groups, sorted by id."""
     found: dict[str, list[tuple[str, str]]] = {}
     for some in standard.batches(port_ids):
-        for row in records(conn.execute(_groups, {"ports": some})):
+        for row in conn.execute(_groups, {"ports": some}):
             found.setdefault(row.port_id, []).append((row.id, row.name))
     return found
 

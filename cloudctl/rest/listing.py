@@ -12,7 +12,6 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, false, func, or_, select, tuple_
 
-from cloudctl.db.records import records
 from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
@@ -158,12 +157,12 @@ def page(
     if paging.offset:
         query = query.offset(paging.offset)
     if paging.limit is None:
-        rows: Sequence[Any] = records(conn.execute(query))
+        rows: Sequence[Any] = conn.execute(query).all()
         more = False
     elif paging.limit == 0:
         return Page(())
     else:
-        rows = records(conn.execute(query.limit(paging.limit + 1)))
+        rows = conn.execute(query.limit(paging.limit + 1)).all()
         more = len(rows) > paging.limit
         rows = rows[: paging.limit]
     return Page(rows[::-1] if paging.reverse else rows, more)

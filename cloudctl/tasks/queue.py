@@ -75,9 +75,7 @@ def insert_task(
         ends = None if deadline is None else now + deadline
         result = conn.execute(_new, {**values, "submitted_at": now, "not_before": now, "deadline": ends})
     notify(conn, CHANNEL)
-    key = result.inserted_primary_key
-    assert key is not None
-    return int(key[0])
+    return int(result.key)
 
 
 def submit_once(

@@ -13,7 +13,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from cloudctl.db import Database
-from cloudctl.db.database import plain
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.claimed import Claimed, Place, opened
 from cloudctl.tasks.kind import Kind
@@ -326,7 +325,7 @@ class Run:
         claimed, place = self.claimed, self.place
 
         def committing(conn: Connection) -> Any:
-            result = plain(fn, fn(conn, *args, **kwargs))
+            result = fn(conn, *args, **kwargs)
             return result, claimed.step_over(conn, place)
 
         result, self.place = await self._transaction(committing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from cloudctl.drivers.errors import Busy, DriverError, HostDown, NoCapacity, Unfit, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
@@ -311,7 +312,7 @@ def test_an_unknown_guest_is_reported_and_left_alone(
 
 def test_a_leaked_share_of_a_host_is_reported(cloud: MemoryCloud, demo: Asking) -> None:
     demo.boot()
-    cloud.transact(lambda conn: conn.exec_driver_sql("UPDATE allocations SET consumer_id = 'nobody'") and None)
+    cloud.transact(lambda conn: conn.execute(text("UPDATE allocations SET consumer_id = 'nobody'")) and None)
     assert audited(cloud) == [("allocation-leaked", False)]
 
 

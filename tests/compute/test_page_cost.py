@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking
@@ -61,7 +61,7 @@ def test_lists_are_read_from_an_index(cloud: MemoryCloud, query: str, index: str
         True,
         lambda conn: [
             row[-1]
-            for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN SELECT id, name FROM servers WHERE {query} LIMIT 10")
+            for row in conn.execute(text(f"EXPLAIN QUERY PLAN SELECT id, name FROM servers WHERE {query} LIMIT 10"))
         ],
     )
     assert any(index in step for step in plan), plan
@@ -73,5 +73,5 @@ def test_usage_is_counted_in_an_index_alone(cloud: MemoryCloud) -> None:
         "EXPLAIN QUERY PLAN SELECT count(*), sum(vcpus), sum(memory_mib) FROM servers "
         "WHERE project_id = 'p' AND deleted_at IS NULL AND vm_state != 'soft-delete'"
     )
-    plan = cloud.db.transact(True, lambda conn: [row[-1] for row in conn.exec_driver_sql(statement)])
+    plan = cloud.db.transact(True, lambda conn: [row[-1] for row in conn.execute(text(statement))])
     assert any("COVERING INDEX ix_servers_usage" in step for step in plan), plan

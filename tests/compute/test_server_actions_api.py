@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
@@ -210,9 +211,7 @@ def test_a_second_delete_is_no_new_work(demo: Asking, server_id: str, cloud: Mem
     assert demo.delete(f"/servers/{server_id}").status == 204
     kinds = cloud.db.transact(
         True,
-        lambda conn: (
-            conn.exec_driver_sql("SELECT kind FROM tasks WHERE kind = 'compute.server.delete'").scalars().all()
-        ),
+        lambda conn: conn.execute(text("SELECT kind FROM tasks WHERE kind = 'compute.server.delete'")).scalars().all(),
     )
     assert len(kinds) == 1
     cloud.settle()
@@ -222,7 +221,7 @@ def test_a_second_delete_is_no_new_work(demo: Asking, server_id: str, cloud: Mem
 def test_a_locked_server_is_deleted_by_an_administrator_alone(
     demo: Asking, admin: Asking, server_id: str, cloud: MemoryCloud
 ) -> None:
-    cloud.transact(lambda conn: conn.exec_driver_sql("UPDATE servers SET locked_by = 'owner'") and None)
+    cloud.transact(lambda conn: conn.execute(text("UPDATE servers SET locked_by = 'owner'")) and None)
     said = f"Instance {server_id} is locked"
     assert refusal(demo.delete(f"/servers/{server_id}")) == (409, "conflictingRequest", said)
     assert refusal(demo.act(server_id, {"os-stop": None})) == (409, "conflictingRequest", said)

@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
@@ -63,10 +64,10 @@ def test_the_guest_gets_what_was_asked_for(demo: Asking, hypervisor: FakeHypervi
 
 def test_the_admin_password_is_forgotten_once_the_guest_has_it(demo: Asking, cloud: MemoryCloud) -> None:
     demo.boot(adminPass="a secret")
-    stored = cloud.db.transact(True, lambda conn: conn.exec_driver_sql("SELECT * FROM servers").mappings().all())
-    assert all("a secret" not in map(str, row.values()) for row in stored)
-    logged = cloud.db.transact(True, lambda conn: conn.exec_driver_sql("SELECT * FROM tasks").mappings().all())
-    assert all("a secret" not in str(value) for row in logged for value in row.values())
+    stored = cloud.db.transact(True, lambda conn: conn.execute(text("SELECT * FROM servers")))
+    assert all("a secret" not in map(str, row) for row in stored)
+    logged = cloud.db.transact(True, lambda conn: conn.execute(text("SELECT * FROM tasks")))
+    assert all("a secret" not in str(value) for row in logged for value in row)
 
 
 def test_urls_are_taken_for_ids(demo: Asking) -> None:

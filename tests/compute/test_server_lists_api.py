@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlsplit
 
 import pytest
+from sqlalchemy import text
 
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, refusal
@@ -191,7 +192,7 @@ def test_deleted_servers_are_listed_for_administrators_alone(demo: Asking, admin
 
 def test_locked_servers_are_filtered_from_2_73_on(demo: Asking, three: list[str], cloud: MemoryCloud) -> None:
     cloud.transact(
-        lambda conn: conn.exec_driver_sql("UPDATE servers SET locked_by = 'owner' WHERE name = 'beta'") and None
+        lambda conn: conn.execute(text("UPDATE servers SET locked_by = 'owner' WHERE name = 'beta'")) and None
     )
     assert demo.names("?locked=true", "2.73") == ["beta"]
     assert demo.names("?locked=false", "2.73") == ["gamma", "alpha"]

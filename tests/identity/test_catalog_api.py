@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from twisted.web.resource import Resource
 
 from cloudctl.identity import catalog
@@ -80,7 +81,7 @@ def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keyston
     without = keystone.ask("POST", "/auth/tokens", {"auth": system}).json()["token"]["catalog"]
     assert "object-store" not in [one["type"] for one in without if one["endpoints"]]
     broken = "UPDATE identity_endpoints SET url = '$(nonsense)s' WHERE service_id = ?"
-    keystone.db.transact(False, lambda conn: conn.exec_driver_sql(broken, (service,)) and None)
+    keystone.db.transact(False, lambda conn: conn.execute(text(broken), (service,)) and None)
     assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
     for path, kind in ((f"/endpoints/{made['id']}", "endpoint"), (f"/services/{service}", "service")):
         keystone.ask("PATCH", path, {kind: {"enabled": False}}, admin)

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_a_credential_is_kept_sealed_and_shown_to_its_owner(keystone: Any, demo:
     fields = {"type": "cert", "blob": "very secret", "user_id": user_id}
     made = keystone.make(demo, "credentials", "credential", **fields)
     assert (made["blob"], made["project_id"]) == ("very secret", None)
-    stored = keystone.db.transact(True, lambda c: c.exec_driver_sql("SELECT blob FROM identity_credentials").scalar())
+    stored = keystone.db.transact(True, lambda c: c.execute(text("SELECT blob FROM identity_credentials")).scalar())
     assert b"secret" not in stored
     path = f"/credentials/{made['id']}"
     assert keystone.ask("GET", path, token=demo).json()["credential"] == made

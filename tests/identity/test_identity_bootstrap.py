@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
+from sqlalchemy import text
 
 from cloudctl.db.columns import utc
 from cloudctl.identity import projects
@@ -20,7 +21,7 @@ def again(keystone: Any, **changes: Any) -> Any:
 def rows(keystone: Any) -> dict[str, int]:
     def count(conn: Any) -> dict[str, int]:
         tables = [t for t in conn.dialect.get_table_names(conn) if t.startswith("identity_")]
-        return {t: conn.exec_driver_sql(f"SELECT count(*) FROM {t}").scalar() for t in tables}
+        return {t: conn.execute(text(f"SELECT count(*) FROM {t}")).scalar() for t in tables}
 
     found: dict[str, int] = keystone.db.transact(True, count)
     return found
@@ -37,8 +38,8 @@ def test_a_repetition_changes_nothing(keystone: Any) -> None:
 
 def test_a_repetition_puts_back_what_was_lost(keystone: Any) -> None:
     before = rows(keystone)
-    keystone.db.transact(False, lambda conn: conn.exec_driver_sql("DELETE FROM identity_endpoints") and None)
-    keystone.db.transact(False, lambda conn: conn.exec_driver_sql("DELETE FROM identity_assignments") and None)
+    keystone.db.transact(False, lambda conn: conn.execute(text("DELETE FROM identity_endpoints")) and None)
+    keystone.db.transact(False, lambda conn: conn.execute(text("DELETE FROM identity_assignments")) and None)
     again(keystone)
     assert rows(keystone) == before
 
@@ -52,14 +53,14 @@ def test_a_reset_lets_the_administrator_in_again_and_ends_old_tokens(keystone: A
 
 
 def test_a_cloud_may_offer_fewer_services(keystone: Any) -> None:
-    keystone.db.transact(False, lambda conn: conn.exec_driver_sql("DELETE FROM identity_services") and None)
+    keystone.db.transact(False, lambda conn: conn.execute(text("DELETE FROM identity_services")) and None)
     again(keystone, without=frozenset({"instance-ha"}))
     assert len(keystone.ask("GET", "/services", token=keystone.admin()).json()["services"]) == 6
 
 
 def test_without_a_password_there_is_no_demo(keystone: Any) -> None:
     for table in ("identity_users", "identity_projects", "identity_assignments"):
-        keystone.db.transact(False, lambda conn, t=table: conn.exec_driver_sql(f"DELETE FROM {t}") and None)
+        keystone.db.transact(False, lambda conn, t=table: conn.execute(text(f"DELETE FROM {t}")) and None)
     made = again(keystone, demo_password_hash=None)
     assert (made.demo_project_id, made.demo_user_id) == ("", "")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from twisted.internet.task import Clock
 
 from cloudctl.db import Database
@@ -28,7 +29,7 @@ def keystone(postgresql_url: str) -> Iterator[Any]:
     inline: Any = Inline()
     db = Database(create(postgresql_url, 4), inline, inline, clock)
     yield make_keystone(db, clock, IdentityOptions(argon2=CHEAP))
-    db.engine.dispose()
+    db.close()
 
 
 def at_once(db: Database, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> list[BaseException]:
@@ -59,7 +60,7 @@ def at_once(db: Database, first: Callable[[Any], Any], second: Callable[[Any], A
 
 
 def count(keystone: Any, query: str) -> int:
-    return int(keystone.db.transact(True, lambda conn: conn.exec_driver_sql(query).scalar()))
+    return int(keystone.db.transact(True, lambda conn: conn.execute(text(query)).scalar()))
 
 
 def domain(keystone: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from sqlalchemy import text
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
@@ -75,7 +76,7 @@ def test_a_hash_of_other_parameters_is_replaced_at_the_next_login(keystone: Any)
     query = "SELECT password_hash FROM identity_users WHERE name = 'demo'"
 
     def stored() -> str:
-        return str(keystone.db.transact(True, lambda conn: conn.exec_driver_sql(query).scalar()))
+        return str(keystone.db.transact(True, lambda conn: conn.execute(text(query)).scalar()))
 
     assert "t=1" in stored()
     assert attempt(keystone, "wrong") == 401

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
@@ -96,7 +96,7 @@ def test_a_change_that_another_process_made_is_seen_after_a_while(keystone: Any)
     token = keystone.login("demo", scope="demo")
     assert authenticate(keystone.tokens, token)
     disable = "UPDATE identity_users SET enabled = 0 WHERE name = 'demo'"
-    keystone.db.transact(False, lambda conn: conn.exec_driver_sql(disable) and None)
+    keystone.db.transact(False, lambda conn: conn.execute(text(disable)) and None)
     keystone.clock.advance(keystone.tokens.options.cache_seconds)
     assert authenticate(keystone.tokens, token) is None
 
@@ -130,8 +130,8 @@ def shared(postgresql_url: str) -> Any:
     keystone = make_keystone(one, clock, IdentityOptions(argon2=CHEAP))
     other = in_this_thread(postgresql_url, clock)
     yield keystone, Tokens(other, keystone.tokens.keys, keystone.tokens.options)
-    one.engine.dispose()
-    other.engine.dispose()
+    one.close()
+    other.close()
 
 
 def in_this_thread(url: str, clock: Clock) -> Database:

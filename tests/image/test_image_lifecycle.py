@@ -50,7 +50,7 @@ class Scene:
         self.clock = Clock()
         self.clock.rightNow = START
         self.db = Database.in_memory(self.clock)
-        self.db.transact(False, lambda conn: metadata.create_all(conn))
+        self.db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
         self.store = ImageStore(directory)
         self.begin_by = begin
         self.found: bytes | Exception = b"from the web"

@@ -46,7 +46,7 @@ def run(postgresql_url: str) -> Iterator[Any]:
     """`run(fn, …)`: `fn(conn, …)` in a transaction."""
     inline: Any = Inline()
     db = Database(create(postgresql_url, 2), inline, inline, Clock())
-    db.transact(False, lambda conn: metadata.create_all(conn))
+    db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     yield partial(db.transact, False)
     db.engine.dispose()
 

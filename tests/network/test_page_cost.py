@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, text
 
 from cloudctl.network import ports as ports_of_cloud
 from cloudctl.network.addresses import key
@@ -105,7 +105,7 @@ def test_an_address_is_looked_for_on_one_network(neutron) -> None:
     neutron.transact(fill, 0, FEW)
     assert neutron.transact(ports_of_cloud.at, identifier(63), "10.0.0.9") == identifier(63)
     query = "EXPLAIN QUERY PLAN SELECT port_id FROM ip_allocations WHERE ip_address = 'a' AND network_id = 'n'"
-    plan = neutron.transact(lambda conn: [row[-1] for row in conn.exec_driver_sql(query)])
+    plan = neutron.transact(lambda conn: [row[-1] for row in conn.execute(text(query))])
     assert len(plan) == 1 and "(ip_address=? AND network_id=?)" in plan[0]
 
 

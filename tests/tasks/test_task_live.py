@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, String, Table, event, insert, select
+from sqlalchemy import Column, Connection, String, Table, event, insert, select, text
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
@@ -295,7 +295,7 @@ async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: 
         conn.execute(insert(tasks), ended)
         conn.execute(insert(tasks), waiting)
         if not db.is_sqlite:
-            conn.exec_driver_sql("ANALYZE tasks")
+            conn.execute(text("ANALYZE tasks"))
 
     def plan(conn: Connection) -> str:
         explained: list[Any] = []

@@ -168,15 +168,6 @@ def test_a_failure_after_the_last_commit_is_logged_and_the_task_is_done(
     assert logged_failures.flush(KeyError)
 
 
-def test_a_commit_that_returns_a_cursor_fails(scene: Scene, logged_failures: LoggedFailures) -> None:
-    async def one(ctx: Context) -> None:
-        await ctx.commit(lambda conn: conn.exec_driver_sql("SELECT 1"))
-
-    scene.workflow("build", scene.step("one", one))
-    assert scene.state(scene.done("build")) == "failed"
-    assert logged_failures.flush(TypeError)
-
-
 # -- again
 
 

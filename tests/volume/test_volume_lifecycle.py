@@ -49,7 +49,7 @@ class Store:
         clock.rightNow = START
         db = Database.in_memory(clock)
         db.startService()
-        db.transact(False, lambda conn: metadata.create_all(conn))
+        db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
         resources = DriverResources(clock=clock, name="fake")
         drivers = Drivers(
             hypervisor=hypervisor.create(hypervisor.Config(), resources),

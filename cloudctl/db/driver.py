@@ -1,0 +1,174 @@
+"""Connections to the driver, one a thread, kept open: SQLAlchemy opens them, transactions are begun and ended here."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+import orjson
+from sqlalchemy import Dialect, Engine, create_engine, event
+from sqlalchemy import Connection as Alchemy
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from cloudctl.db.plans import Plans
+
+# PostgreSQL: serialization_failure, deadlock_detected, lock_not_available.
+RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+# Statements that a connection keeps prepared.
+PREPARED = 1024
+
+
+def create(url: str) -> Engine:
+    """An Engine with the settings that durability needs."""
+    # A page of a thousand records holds thousands of JSON values. What a statement was given may be a secret.
+    options: dict[str, Any] = {"json_deserializer": orjson.loads, "hide_parameters": True}
+    if not url.startswith("sqlite"):
+        # Positional, as SQLite's: one kind of plan for both.
+        return create_engine(url, poolclass=NullPool, paramstyle="format", **options)
+    options["connect_args"] = {
+        "check_same_thread": False,
+        "timeout": 30,
+        "isolation_level": None,
+        "cached_statements": PREPARED,
+    }
+    in_memory = url in ("sqlite://", "sqlite:///:memory:")
+    if not in_memory:
+        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, poolclass=StaticPool if in_memory else NullPool, **options)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not in_memory:
+            connection.execute("PRAGMA journal_mode = WAL")
+            # An answered 202 must survive a power cut: the log is on the disk before COMMIT returns.
+            connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+class Held:
+    """An open connection. Its SQLAlchemy half believes that it is in one endless transaction, and ends none."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.alchemy: Alchemy = engine.connect()
+        self.driver: Any = self.alchemy.connection.driver_connection
+        self.alchemy.begin()
+        self.plans = plans_of(engine.dialect)
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._errors = engine.dialect.loaded_dbapi.Error
+
+    def begin(self, read_only: bool) -> None:
+        if self.is_sqlite:
+            # With the default, two claims of one row can both succeed.
+            self.command("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        elif self.driver.autocommit is not read_only:
+            # A statement sees one state either way, and without a transaction a read costs no round trip more.
+            self.driver.autocommit = read_only
+
+    def commit(self) -> None:
+        if self.is_sqlite:
+            self.command("COMMIT")
+            return
+        try:
+            self.driver.commit()
+        except self._errors as error:
+            raise self.translated("COMMIT", error) from error
+
+    def rollback(self) -> None:
+        """Nothing to do where the connection is gone, or where SQLite has given up the transaction itself."""
+        if self.is_sqlite:
+            if self.driver.in_transaction:
+                self.command("ROLLBACK")
+            return
+        try:
+            self.driver.rollback()
+        except self._errors:
+            self.driver.close()
+
+    @property
+    def is_broken(self) -> bool:
+        return not self.is_sqlite and bool(self.driver.closed)
+
+    def command(self, text: str) -> None:
+        """Run a text without parameters and without rows, such as SAVEPOINT."""
+        try:
+            self.driver.execute(text)
+        except self._errors as error:
+            raise self.translated(text, error) from error
+
+    def translated(self, text: str, error: Exception) -> BaseException:
+        """The driver's error as SQLAlchemy's. What was asked with stays out of it: it may hold secrets."""
+        dialect = self.plans.dialect
+        gone = dialect.is_disconnect(cast(Any, error), self.driver, None)
+        return DBAPIError.instance(
+            text, (), error, self._errors, hide_parameters=True, connection_invalidated=gone, dialect=dialect
+        )
+
+    def close(self) -> None:
+        self.alchemy.invalidate()
+        self.alchemy.close()
+
+
+class Connections:
+    """The held connections of one database: one a thread, or a single one where the database lives in it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_shared = isinstance(engine.pool, StaticPool)
+        self._mine = threading.local()
+        self._all: WeakSet[Held] = WeakSet()
+        self._shared: Held | None = None
+
+    def get(self) -> Held:
+        """This thread's. Raises what the driver raises if it cannot connect, as SQLAlchemy's OperationalError."""
+        held: Held | None = self._shared if self._is_shared else getattr(self._mine, "held", None)
+        if held is None or held.is_broken:
+            held = Held(self._engine)
+            self._all.add(held)
+            if self._is_shared:
+                self._shared = held
+            else:
+                self._mine.held = held
+        return held
+
+    def close(self) -> None:
+        for held in tuple(self._all):
+            held.close()
+        self._all = WeakSet()
+        self._mine = threading.local()
+        self._shared = None
+
+
+def plans_of(dialect: Dialect) -> Plans:
+    """The plans of all databases of a process that speak this dialect: a plan holds nothing of any of them."""
+    return _plans(type(dialect), getattr(dialect, "server_version_info", None), dialect.paramstyle, _Same(dialect))
+
+
+class _Same:
+    """A dialect as an argument that is not a part of the key."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache
+def _plans(_kind: type, _version: object, _style: str, first: _Same) -> Plans:
+    return Plans(first.dialect)
+
+
+def is_transient(error: DBAPIError) -> bool:
+    """Whether the same transaction may succeed if it is run again."""
+    if getattr(error.orig, "sqlstate", None) in RETRYABLE_SQLSTATES or error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError) and "database is locked" in str(error.orig)

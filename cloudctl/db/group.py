@@ -1,0 +1,145 @@
+"""Group commit: calls that wait for SQLite's one writer become one transaction, each of them a savepoint in it.
+
+A disk takes longer to keep a commit than a call takes to make its changes, so calls share the wait. One that fails is
+rolled back alone and its neighbours do not notice; if the commit fails, all of them fail.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from sqlalchemy.exc import DBAPIError
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from cloudctl.db.connection import Connection
+from cloudctl.db.driver import Held, is_transient
+
+if TYPE_CHECKING:
+    from cloudctl.db.database import Database, Threads
+
+ATTEMPTS = 8
+# Calls of one transaction at most: the first of them waits for the last.
+MOST = 64
+
+
+@define(eq=False)
+class Call:
+    """A function that waits for the writer, and who waits for its result."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    context: Context = field(factory=copy_context)  # the request id
+    answer: Deferred[Any] = field(factory=Deferred)
+    attempts: int = 0
+    alone: bool = False  # it shares no transaction
+    result: Any = None  # a Failure if it failed
+    channels: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()  # tables
+
+
+class Group:
+    """The writer's queue. `submit` is called in the reactor's thread; everything else happens in the writer's."""
+
+    def __init__(self, db: Database, threads: Threads) -> None:
+        self.db = db
+        self.threads = threads
+        self._queue: deque[Call] = deque()
+        self._draining = False
+
+    def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Deferred[Any]:
+        """The result of `fn(conn, …)`, once it is on the disk."""
+        call = Call(fn, args, kwargs)
+        self._queue.append(call)
+        if not self._draining:
+            self._draining = True
+            self.threads.callInThread(self._drain)
+        return call.answer
+
+    def _drain(self) -> None:
+        while calls := self._next():
+            ended = self._transaction(calls)
+            self.db.reactor.callFromThread(self._deliver, ended)
+        self.db.reactor.callFromThread(self._drained)
+
+    def _drained(self) -> None:
+        self._draining = bool(self._queue)
+        if self._draining:
+            self.threads.callInThread(self._drain)
+
+    def _next(self) -> list[Call]:
+        calls: list[Call] = []
+        while self._queue and len(calls) < MOST and not (calls and (calls[0].alone or self._queue[0].alone)):
+            calls.append(self._queue.popleft())
+        return calls
+
+    def _transaction(self, calls: list[Call]) -> list[Call]:
+        """Run them. Those that have ended; the others are in the queue again."""
+        try:
+            held = self.db.connections.get()
+            held.begin(False)
+            try:
+                calls = self._each(held, calls)
+                held.commit()
+            except BaseException:
+                held.rollback()
+                raise
+        except BaseException:  # as a ThreadPool has it: whoever waits is told
+            for call in calls:
+                call.result = Failure()
+        finally:
+            # Also when COMMIT failed: it may have been done all the same.
+            self.db.count_changes({table for call in calls for table in call.written})
+        return [call for call in calls if not self._tried_again(call)]
+
+    def _each(self, held: Held, calls: list[Call]) -> list[Call]:
+        """The calls whose fate is that of the transaction now."""
+        for position, call in enumerate(calls):
+            conn = Connection(self.db, held)
+            try:
+                with conn.begin_nested() if len(calls) > 1 else nullcontext():
+                    call.result = call.context.run(call.fn, conn, *call.args, **call.kwargs)
+                call.channels, call.written = frozenset(conn.channels), frozenset(conn.written)
+            except BaseException:
+                if len(calls) == 1:
+                    raise
+                call.result = Failure()
+                if not held.driver.in_transaction:
+                    # SQLite has given up the whole transaction, on a full disk for example. It was this call's doing
+                    # or nobody's: the others are run again, each alone.
+                    self._again(calls[:position] + calls[position + 1 :])
+                    held.begin(False)
+                    return [call]
+        return calls
+
+    def _again(self, calls: list[Call]) -> None:
+        for call in reversed(calls):
+            call.alone = True
+            self._queue.appendleft(call)
+
+    def _tried_again(self, call: Call) -> bool:
+        failure = call.result
+        if not isinstance(failure, Failure) or not isinstance(failure.value, DBAPIError):
+            return False
+        call.attempts += 1
+        if call.attempts == ATTEMPTS or not is_transient(failure.value):
+            return False
+        time.sleep(random.uniform(0, 0.005 * 2**call.attempts))
+        self._again([call])
+        return True
+
+    def _deliver(self, calls: list[Call]) -> None:
+        self.db.tell({channel for call in calls for channel in call.channels})
+        for call in calls:
+            if isinstance(call.result, Failure):
+                call.answer.errback(call.result)
+            else:
+                call.answer.callback(call.result)

@@ -1,0 +1,100 @@
+"""What a statement gives back: records where it selects whole ones, named tuples of values where it does not."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Dialect, Table
+from sqlalchemy.types import TypeEngine
+
+from cloudctl.db.records import record_of
+
+Convert = Callable[[Any], Any]
+# The rows of the driver → ours.
+Maker = Callable[[list[Any]], list[Any]]
+
+
+@frozen
+class Shape:
+    """One item of a row: a record of so many columns, or a value."""
+
+    name: str
+    width: int = 1
+    record: Any = None
+
+
+@frozen
+class Columns:
+    """The columns of a result, in order, and the items that they make up."""
+
+    types: tuple[TypeEngine[Any], ...]
+    shapes: tuple[Shape, ...]
+
+    def maker(self, dialect: Dialect, codes: Sequence[Any]) -> Maker:
+        """`codes`: what the driver calls the types of its columns; None for each where it has no word for them."""
+        converts = [type._cached_result_processor(dialect, code) for type, code in zip(self.types, codes, strict=True)]
+        return _maker(self.shapes, converts)
+
+
+def shapes(selected: Sequence[Any], names: Sequence[str]) -> tuple[Shape, ...]:
+    """The items of a row, given what was selected and the names of all its columns."""
+    found: list[Shape] = []
+    left = iter(names)
+    for each in selected:
+        record = record_of(each) if isinstance(each, Table) else None
+        if record is not None:
+            width = len(each.c)
+            for _ in range(width):
+                next(left)
+            found.append(Shape(record.__name__, width, record))
+        else:
+            width = len(each.c) if isinstance(each, Table) else 1
+            found += [Shape(next(left)) for _ in range(width)]
+    if (more := list(left)) != []:
+        raise ValueError(f"columns that nobody selected: {more}")
+    return tuple(found)
+
+
+def _maker(items: tuple[Shape, ...], converts: Sequence[Convert | None]) -> Maker:
+    """One expression for a row: no loop, no look-up of a name. It is made of counts, never of names or values."""
+    used: dict[str, Any] = {"new": tuple.__new__}
+    cells = []
+    for at, convert in enumerate(converts):
+        if convert is None:
+            cells.append(f"v{at}")
+        else:
+            used[f"c{at}"] = convert
+            cells.append(f"c{at}(v{at})")
+    parts, position = [], 0
+    for at, item in enumerate(items):
+        mine = cells[position : position + item.width]
+        position += item.width
+        if item.record is None:
+            parts += mine
+        else:
+            used[f"r{at}"] = item.record.row
+            parts.append(f"new(r{at}, ({', '.join(mine)},))")
+    if len(items) == 1 and items[0].record is not None:
+        made = parts[0]
+        if not any(converts):
+            record = items[0].record.row
+            return lambda rows: [tuple.__new__(record, row) for row in rows]
+    else:
+        used["row"] = row_type(tuple(item.name for item in items))
+        if not any(converts) and len(items) == len(cells) and all(item.record is None for item in items):
+            row = used["row"]
+            return lambda rows: [tuple.__new__(row, each) for each in rows]
+        made = f"new(row, ({', '.join(parts)},))"
+    names = ", ".join(f"v{at}" for at in range(len(cells)))
+    code = compile(f"lambda rows: [{made} for ({names},) in rows]", "<rows>", "eval")
+    make: Maker = eval(code, used)
+    return make
+
+
+@lru_cache(maxsize=2000)
+def row_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names, rename=True)  # type: ignore[misc]
