@@ -10,10 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from sqlalchemy import Connection
 from twisted.internet import defer, task
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, inspect
+from sqlalchemy import inspect
 from twisted.application import strports
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
@@ -44,7 +44,7 @@ from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.config import Config
-from cloudctl.db import Database, schema
+from cloudctl.db import Connection, Database, schema
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.database import Inline, Threads
 from cloudctl.drivers import loader

@@ -8,17 +8,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, DateTime, Integer, Table, insert, select
+from sqlalchemy import DateTime, Integer, insert, select
 
 from cloudctl.config import Config
-from cloudctl.db.columns import metadata
+from cloudctl.db import Connection
+from cloudctl.db.columns import Field, column, json
+from cloudctl.db.records import Record
 
 CLOUDS_YAML = "clouds.yaml"
 
-# One row once the first start has committed.
-bootstrapped = Table(
-    "bootstrapped", metadata, Column("id", Integer, primary_key=True), Column("at", DateTime(), nullable=False)
-)
+
+class Bootstrapped(Record, table="bootstrapped"):
+    """One row once the first start has committed."""
+
+    id: Field[int] = column(Integer, primary_key=True)
+    at: Field[datetime] = column(DateTime(), nullable=False)
+
 
 HEAD = """\
 # Written at the first start. Use it with:
@@ -97,8 +102,8 @@ def first_lines(config: Config) -> str:
 
 def is_done(conn: Connection) -> bool:
     """Whether this database has had its first start."""
-    return conn.execute(select(bootstrapped.c.id)).first() is not None
+    return conn.execute(select(Bootstrapped.id)).first() is not None
 
 
 def mark_done(conn: Connection, now: datetime) -> None:
-    conn.execute(insert(bootstrapped).values(id=1, at=now))
+    conn.execute(insert(Bootstrapped).values(id=1, at=now))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl import db, tasks
 from cloudctl.compute import block_devices, kinds, networking, power, servers
@@ -13,6 +13,7 @@ from cloudctl.compute.block_devices import VOLUME, Device
 from cloudctl.compute.networking import NetworkWish
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
 from cloudctl.rest.caller import Caller

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, select, union, update
+from sqlalchemy import select, union, update
 
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, migrations, servers
@@ -27,8 +27,8 @@ from cloudctl.compute.states import (
     STOPPED,
     SUSPENDED,
 )
-from cloudctl.compute.tables import servers as table
-from cloudctl.db import Database
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.drivers.specs import GuestState, Power
@@ -45,19 +45,19 @@ POWER_STATES = {
 }
 
 COMPARED = (
-    table.c.id,
-    table.c.vm_state,
-    table.c.task_state,
-    table.c.power_state,
-    table.c.host,
-    table.c.project_id,
-    table.c.launched_at,
-    table.c.deleted_at,
+    Server.id,
+    Server.vm_state,
+    Server.task_state,
+    Server.power_state,
+    Server.host,
+    Server.project_id,
+    Server.launched_at,
+    Server.deleted_at,
 )
 
 # Ids in one statement: SQLite takes 32,766.
 BATCH = 500
-ON_A_HOST = table.c.deleted_at.is_(None) & table.c.host.is_not(None)
+ON_A_HOST = Server.deleted_at.is_(None) & Server.host.is_not(None)
 
 
 @frozen
@@ -100,7 +100,7 @@ def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding
     # Their servers were deleted, or are on no host.
     others = [id for id in present if id not in known]
     for start in range(0, len(others), BATCH):
-        query = select(*COMPARED).where(table.c.id.in_(others[start : start + BATCH]))
+        query = select(*COMPARED).where(Server.id.in_(others[start : start + BATCH]))
         known |= {row.id: row for row in conn.execute(query).all()}
     for row in known.values():
         finding = _one(conn, row, present.get(row.id), up, now)
@@ -121,7 +121,7 @@ def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[
     now = db.now(conn)
     present = {guest.id: guest for guest in guests}
     findings, undecided = [], set()
-    query = select(*COMPARED).where(table.c.id.in_(list(present)), table.c.deleted_at.is_(None))
+    query = select(*COMPARED).where(Server.id.in_(list(present)), Server.deleted_at.is_(None))
     for row in conn.execute(query).all():
         if row.task_state is not None or tasks.has_open(conn, kinds.SERVER, row.id):
             undecided.add(row.id)
@@ -159,7 +159,7 @@ def _finding(kind: str, server_id: str, message: str, submitted: bool) -> Findin
 
 def _note_power(conn: Connection, row: Any, state: int, now: datetime) -> None:
     if row.power_state != state:
-        conn.execute(update(table).where(table.c.id == row.id).values(power_state=state))
+        conn.execute(update(Server).where(Server.id == row.id).values(power_state=state))
 
 
 def _stop(conn: Connection, row: Any, now: float) -> bool:
@@ -179,7 +179,7 @@ def _left_behind(conn: Connection, row: Any, guest: GuestState | None, now: floa
 
 def _leaks(conn: Connection) -> list[Finding]:
     """Shares of hosts that are held for servers that are gone, and for no migration."""
-    alive = union(select(table.c.id).where(table.c.deleted_at.is_(None)), migrations.open_ids())
+    alive = union(select(Server.id).where(Server.deleted_at.is_(None)), migrations.open_ids())
     return [
         _finding("allocation-leaked", consumer_id, f"a share of host {host} is held for no server", False)
         for consumer_id, host in claims.held_by_others(conn, alive)

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.tables import block_devices
+from cloudctl.compute.tables import BlockDevice
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Forbidden, Invalid
 
@@ -142,9 +143,9 @@ def _swap(local: Iterable[Device], most: int) -> int:
 
 # Built once: every view of a server needs it.
 _of_servers = (
-    select(block_devices)
-    .where(block_devices.c.server_id.in_(bindparam("servers", expanding=True)))
-    .order_by(block_devices.c.server_id, block_devices.c.position, block_devices.c.created_at, block_devices.c.id)
+    select(BlockDevice)
+    .where(BlockDevice.server_id.in_(bindparam("servers", expanding=True)))
+    .order_by(BlockDevice.server_id, BlockDevice.position, BlockDevice.created_at, BlockDevice.id)
 )
 
 
@@ -162,8 +163,8 @@ def of_servers(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[Ro
 
 
 def find(conn: Connection, server_id: str, volume_id: str) -> Row[Any] | None:
-    mine = (block_devices.c.server_id == server_id) & (block_devices.c.volume_id == volume_id)
-    return conn.execute(select(block_devices).where(mine)).first()
+    mine = (BlockDevice.server_id == server_id) & (BlockDevice.volume_id == volume_id)
+    return conn.execute(select(BlockDevice).where(mine)).first()
 
 
 def add(
@@ -172,7 +173,7 @@ def add(
     """Remember a volume of the server; the row's id."""
     device_id = new_id()
     conn.execute(
-        insert(block_devices).values(
+        insert(BlockDevice).values(
             id=device_id,
             server_id=server_id,
             position=position,
@@ -197,16 +198,16 @@ def add(
 
 
 def change(conn: Connection, device_id: str, **values: Any) -> None:
-    conn.execute(update(block_devices).where(block_devices.c.id == device_id).values(**values))
+    conn.execute(update(BlockDevice).where(BlockDevice.id == device_id).values(**values))
 
 
 def all_attached(conn: Connection, server_id: str) -> None:
     """The guest has all volumes of the server."""
-    conn.execute(update(block_devices).where(block_devices.c.server_id == server_id).values(attached=True))
+    conn.execute(update(BlockDevice).where(BlockDevice.server_id == server_id).values(attached=True))
 
 
 def remove(conn: Connection, device_id: str) -> None:
-    conn.execute(delete(block_devices).where(block_devices.c.id == device_id))
+    conn.execute(delete(BlockDevice).where(BlockDevice.id == device_id))
 
 
 def next_name(taken: Iterable[str | None]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import or_, select
 
 from cloudctl.compute import flavors
 from cloudctl.compute.flavors import NewFlavor
-from cloudctl.compute.tables import flavors as flavor_table
+from cloudctl.compute.tables import Flavor
+from cloudctl.db import Connection
 
 FLAVORS = (
     NewFlavor("m1.tiny", memory_mib=512, vcpus=1, disk_gib=1, id="1"),
@@ -22,6 +23,6 @@ FLAVORS = (
 def bootstrap(conn: Connection, now: datetime) -> None:
     """Make the flavors whose id and name nobody has taken. A repeat changes nothing."""
     for flavor in FLAVORS:
-        taken = or_(flavor_table.c.id == flavor.id, flavor_table.c.name == flavor.name)
-        if conn.execute(select(flavor_table.c.id).where(taken)).first() is None:
+        taken = or_(Flavor.id == flavor.id, Flavor.name == flavor.name)
+        if conn.execute(select(Flavor.id).where(taken)).first() is None:
             flavors.create(conn, flavor, now)

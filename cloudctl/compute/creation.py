@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, insert
+from sqlalchemy import Row, insert
 
 from cloudctl import db, tasks
 from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
@@ -22,7 +22,8 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
 from cloudctl.compute.root_volumes import add_volumes, volume_zone
 from cloudctl.compute.states import BUILDING, SCHEDULING
-from cloudctl.compute.tables import servers as table
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import images
@@ -37,7 +38,7 @@ RESERVATION_LETTERS = string.ascii_lowercase + string.digits
 
 
 # Built once: building costs more than running it.
-_new = insert(table)
+_new = insert(Server)
 
 
 @frozen

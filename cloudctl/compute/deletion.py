@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, migrations, networking, servers
 from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller

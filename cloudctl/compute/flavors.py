@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.compute.tables import flavor_access, flavors
+from cloudctl.compute.tables import Flavor, FlavorAccess
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
@@ -20,24 +21,24 @@ from cloudctl.rest.listing import Listing
 MANAGE = "compute:flavors:manage"
 
 SORT_KEYS: dict[str, ColumnElement[Any]] = {
-    "flavorid": flavors.c.id,
-    "id": flavors.c.id,
-    "name": flavors.c.name,
-    "memory_mb": flavors.c.memory_mib,
-    "vcpus": flavors.c.vcpus,
-    "root_gb": flavors.c.disk_gib,
-    "ephemeral_gb": flavors.c.ephemeral_gib,
-    "swap": flavors.c.swap_mib,
-    "rxtx_factor": flavors.c.rxtx_factor,
-    "is_public": flavors.c.is_public,
-    "disabled": flavors.c.disabled,
-    "description": func.coalesce(flavors.c.description, ""),
-    "created_at": flavors.c.created_at,
-    "updated_at": func.coalesce(flavors.c.updated_at, flavors.c.created_at),
+    "flavorid": Flavor.id,
+    "id": Flavor.id,
+    "name": Flavor.name,
+    "memory_mb": Flavor.memory_mib,
+    "vcpus": Flavor.vcpus,
+    "root_gb": Flavor.disk_gib,
+    "ephemeral_gb": Flavor.ephemeral_gib,
+    "swap": Flavor.swap_mib,
+    "rxtx_factor": Flavor.rxtx_factor,
+    "is_public": Flavor.is_public,
+    "disabled": Flavor.disabled,
+    "description": func.coalesce(Flavor.description, ""),
+    "created_at": Flavor.created_at,
+    "updated_at": func.coalesce(Flavor.updated_at, Flavor.created_at),
     # Nova keeps a number that the API does not show; here nothing weighs a flavor.
-    "vcpu_weight": flavors.c.vcpus,
+    "vcpu_weight": Flavor.vcpus,
 }
-LISTING = Listing(flavors, SORT_KEYS, order=(("flavorid", "asc"),))
+LISTING = Listing(Flavor.table, SORT_KEYS, order=(("flavorid", "asc"),))
 
 
 @frozen
@@ -60,12 +61,12 @@ def unknown(flavor_id: str) -> NotFound:
 
 def seen_by(caller: Caller) -> ColumnElement[bool]:
     """Public ones and those that the project was granted."""
-    granted = select(flavor_access.c.flavor_id).where(flavor_access.c.project_id == caller.project_id)
-    return or_(flavors.c.is_public, flavors.c.id.in_(granted))
+    granted = select(FlavorAccess.flavor_id).where(FlavorAccess.project_id == caller.project_id)
+    return or_(Flavor.is_public, Flavor.id.in_(granted))
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(flavors).where(flavors.c.id == bindparam("wanted"))
+_by_id = select(Flavor).where(Flavor.id == bindparam("wanted"))
 
 
 def find(conn: Connection, flavor_id: str) -> Row[Any] | None:
@@ -85,8 +86,8 @@ def visible(conn: Connection, caller: Caller, flavor_id: str) -> Row[Any]:
     row = get(conn, flavor_id)
     if row.is_public or caller.may(MANAGE):
         return row
-    granted = select(flavor_access.c.flavor_id).where(
-        flavor_access.c.flavor_id == flavor_id, flavor_access.c.project_id == caller.project_id
+    granted = select(FlavorAccess.flavor_id).where(
+        FlavorAccess.flavor_id == flavor_id, FlavorAccess.project_id == caller.project_id
     )
     if conn.execute(granted).first() is None:
         raise unknown(flavor_id)
@@ -111,12 +112,12 @@ def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Row[Any]:
     flavor_id = wanted.id or new_id()
     if find(conn, flavor_id) is not None:
         raise Conflict(f"Flavor with ID {flavor_id} already exists.")
-    if conn.execute(select(flavors.c.id).where(flavors.c.name == wanted.name)).first() is not None:
+    if conn.execute(select(Flavor.id).where(Flavor.name == wanted.name)).first() is not None:
         raise Conflict(f"Flavor with name {wanted.name} already exists.")
     try:
         with conn.begin_nested():
             conn.execute(
-                insert(flavors).values(
+                insert(Flavor).values(
                     id=flavor_id,
                     name=wanted.name,
                     memory_mib=wanted.memory_mib,
@@ -139,14 +140,14 @@ def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Row[Any]:
 def describe(conn: Connection, flavor_id: str, description: str | None, now: datetime) -> Row[Any]:
     """Raises NotFound."""
     get(conn, flavor_id)
-    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(description=description, updated_at=now))
+    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(description=description, updated_at=now))
     return get(conn, flavor_id)
 
 
 def remove(conn: Connection, flavor_id: str) -> None:
     """Servers keep their copy. Raises NotFound."""
-    conn.execute(delete(flavor_access).where(flavor_access.c.flavor_id == flavor_id))
-    if conn.execute(delete(flavors).where(flavors.c.id == flavor_id)).rowcount == 0:
+    conn.execute(delete(FlavorAccess).where(FlavorAccess.flavor_id == flavor_id))
+    if conn.execute(delete(Flavor).where(Flavor.id == flavor_id)).rowcount == 0:
         raise unknown(flavor_id)
 
 
@@ -157,7 +158,7 @@ def set_extra_specs(conn: Connection, flavor_id: str, more: Mapping[str, str], n
     """Add these to what is there; all of them. Raises NotFound."""
     row = _locked(conn, flavor_id)
     specs = {**row.extra_specs, **more}
-    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(extra_specs=specs, updated_at=now))
+    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(extra_specs=specs, updated_at=now))
     return specs
 
 
@@ -167,7 +168,7 @@ def drop_extra_spec(conn: Connection, flavor_id: str, key: str, now: datetime) -
     if key not in row.extra_specs:
         raise no_extra_spec(flavor_id, key)
     specs = {name: value for name, value in row.extra_specs.items() if name != key}
-    conn.execute(update(flavors).where(flavors.c.id == flavor_id).values(extra_specs=specs, updated_at=now))
+    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(extra_specs=specs, updated_at=now))
 
 
 def no_extra_spec(flavor_id: str, key: str) -> NotFound:
@@ -175,7 +176,7 @@ def no_extra_spec(flavor_id: str, key: str) -> NotFound:
 
 
 def _locked(conn: Connection, flavor_id: str) -> Row[Any]:
-    row = conn.execute(select(flavors).where(flavors.c.id == flavor_id).with_for_update()).first()
+    row = conn.execute(select(Flavor).where(Flavor.id == flavor_id).with_for_update()).first()
     if row is None:
         raise unknown(flavor_id)
     return row
@@ -192,8 +193,8 @@ def access(conn: Connection, flavor_id: str) -> list[str]:
 
 
 def _projects(conn: Connection, flavor_id: str) -> list[str]:
-    query = select(flavor_access.c.project_id).where(flavor_access.c.flavor_id == flavor_id)
-    return list(conn.execute(query.order_by(flavor_access.c.project_id)).scalars())
+    query = select(FlavorAccess.project_id).where(FlavorAccess.flavor_id == flavor_id)
+    return list(conn.execute(query.order_by(FlavorAccess.project_id)).scalars())
 
 
 def grant(conn: Connection, flavor_id: str, project_id: str, *, public_too: bool) -> list[str]:
@@ -203,14 +204,14 @@ def grant(conn: Connection, flavor_id: str, project_id: str, *, public_too: bool
     projects = _projects(conn, flavor_id)
     if project_id in projects:
         raise Conflict(f"Flavor access already exists for flavor {flavor_id} and project {project_id} combination.")
-    conn.execute(insert(flavor_access).values(flavor_id=flavor_id, project_id=project_id))
+    conn.execute(insert(FlavorAccess).values(flavor_id=flavor_id, project_id=project_id))
     return sorted([*projects, project_id])
 
 
 def revoke(conn: Connection, flavor_id: str, project_id: str) -> list[str]:
     """Raises NotFound."""
     get(conn, flavor_id)
-    mine = (flavor_access.c.flavor_id == flavor_id) & (flavor_access.c.project_id == project_id)
-    if conn.execute(delete(flavor_access).where(mine)).rowcount == 0:
+    mine = (FlavorAccess.flavor_id == flavor_id) & (FlavorAccess.project_id == project_id)
+    if conn.execute(delete(FlavorAccess).where(mine)).rowcount == 0:
         raise NotFound(f"Flavor access not found for {flavor_id} / {project_id} combination.")
     return _projects(conn, flavor_id)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from cloudctl.compute import quotas
 from cloudctl.compute.servers import ALL_PROJECTS
-from cloudctl.compute.tables import server_groups, servers
+from cloudctl.compute.tables import Server, ServerGroup
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement.wishes import GroupWish
@@ -26,7 +27,7 @@ def unknown(group_id: str) -> NotFound:
 
 def visible(conn: Connection, caller: Caller, group_id: str) -> Row[Any]:
     """Raises NotFound."""
-    row = conn.execute(select(server_groups).where(server_groups.c.id == group_id)).first()
+    row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id)).first()
     if row is None or (row.project_id != caller.project_id and not caller.may(ALL_PROJECTS)):
         raise unknown(group_id)
     return row
@@ -34,9 +35,9 @@ def visible(conn: Connection, caller: Caller, group_id: str) -> Row[Any]:
 
 def page(conn: Connection, caller: Caller, everyone: bool, limit: int, offset: int) -> list[Row[Any]]:
     """The groups of the project, or of everyone, the oldest first."""
-    query = select(server_groups).order_by(server_groups.c.number).limit(limit).offset(offset)
+    query = select(ServerGroup).order_by(ServerGroup.number).limit(limit).offset(offset)
     if not everyone:
-        query = query.where(server_groups.c.project_id == caller.project_id)
+        query = query.where(ServerGroup.project_id == caller.project_id)
     return list(conn.execute(query))
 
 
@@ -45,7 +46,7 @@ def create(conn: Connection, caller: Caller, name: str, policy: str, rules: dict
     quota.take(conn, quotas.QUOTAS, caller.project_id, {"server_groups": 1})
     group_id = new_id()
     conn.execute(
-        insert(server_groups).values(
+        insert(ServerGroup).values(
             id=group_id,
             project_id=caller.project_id,
             user_id=caller.user_id,
@@ -61,34 +62,34 @@ def create(conn: Connection, caller: Caller, name: str, policy: str, rules: dict
 def remove(conn: Connection, caller: Caller, group_id: str) -> None:
     """Its servers stay, and are in no group. Raises NotFound."""
     visible(conn, caller, group_id)
-    conn.execute(update(servers).where(servers.c.group_id == group_id).values(group_id=None))
-    conn.execute(delete(server_groups).where(server_groups.c.id == group_id))
+    conn.execute(update(Server).where(Server.group_id == group_id).values(group_id=None))
+    conn.execute(delete(ServerGroup).where(ServerGroup.id == group_id))
 
 
 def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
     """Make sure that `more` servers may be made in the group; its id. Raises Invalid, OverQuota."""
     row = conn.execute(
-        select(server_groups)
-        .where(server_groups.c.id == group_id, server_groups.c.project_id == caller.project_id)
+        select(ServerGroup)
+        .where(ServerGroup.id == group_id, ServerGroup.project_id == caller.project_id)
         .with_for_update()
     ).first()
     if row is None:
         raise Invalid(unknown(group_id).message)
-    present = select(servers.c.id).where(servers.c.group_id == group_id, servers.c.deleted_at.is_(None))
+    present = select(Server.id).where(Server.group_id == group_id, Server.deleted_at.is_(None))
     quotas.take_member(conn, caller.project_id, len(conn.execute(present).all()), more)
     return group_id
 
 
 def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
     """What the group asks of the server's host; no other member is placed before this transaction ends."""
-    row = conn.execute(select(server_groups).where(server_groups.c.id == group_id).with_for_update()).first()
+    row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id).with_for_update()).first()
     if row is None:
         return None
-    others = select(servers.c.host).where(
-        servers.c.group_id == group_id,
-        servers.c.deleted_at.is_(None),
-        servers.c.id != server_id,
-        servers.c.host.is_not(None),
+    others = select(Server.host).where(
+        Server.group_id == group_id,
+        Server.deleted_at.is_(None),
+        Server.id != server_id,
+        Server.host.is_not(None),
     )
     members = Counter(conn.execute(others).scalars())
     return GroupWish(row.policy, dict(members), int(row.rules.get("max_server_per_host", 1)))

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from cloudctl.compute import guests
-from cloudctl.compute.tables import server_interfaces, servers
+from cloudctl.compute.tables import Server, ServerInterface
+from cloudctl.db import Connection
 from cloudctl.drivers import guest_data
 from cloudctl.drivers.guest_data import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, SEED_BYTES
 from cloudctl.drivers.specs import GuestSpec
@@ -47,9 +48,9 @@ def server_at(conn: Connection, network_id: str, address: str) -> Any:
     port_id = ports.at(conn, network_id, str(ip))
     # Not the port's `device_id`: its owner may write there what he likes.
     query = (
-        select(servers)
-        .join_from(server_interfaces, servers, servers.c.id == server_interfaces.c.server_id)
-        .where(server_interfaces.c.port_id == port_id, servers.c.deleted_at.is_(None))
+        select(Server)
+        .join_from(ServerInterface, Server, Server.id == ServerInterface.server_id)
+        .where(ServerInterface.port_id == port_id, Server.deleted_at.is_(None))
     )
     row = None if port_id is None else conn.execute(query).first()
     if row is None:
@@ -75,8 +76,8 @@ def set_password(conn: Connection, network_id: str, address: str, value: bytes) 
         raise Invalid("The password is no text.") from None
     if not text or "\0" in text:
         raise Invalid("The password is no text.")
-    unset = servers.c.id == row.id, servers.c.guest_password.is_(None)
-    if conn.execute(update(servers).where(*unset).values(guest_password=text)).rowcount == 0:
+    unset = Server.id == row.id, Server.guest_password.is_(None)
+    if conn.execute(update(Server).where(*unset).values(guest_password=text)).rowcount == 0:
         raise Conflict("The password is set already.")
 
 

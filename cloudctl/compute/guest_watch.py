@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from cloudctl.compute import audit
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.errors import DriverError, UnknownGuest
 from cloudctl.drivers.specs import GuestState
 

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from attrs import evolve
-from sqlalchemy import Connection
 
 from cloudctl.compute import block_devices, networking
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
 from cloudctl.image import images, properties

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -16,7 +15,7 @@ from twisted.logger import Logger
 
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import promises
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.drivers.specs import HostInventory

@@ -8,20 +8,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute import quotas
-from cloudctl.compute.tables import keypairs
+from cloudctl.compute.tables import Keypair
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.listing import Listing
 
-LISTING = Listing(keypairs, {"name": keypairs.c.name}, order=(("name", "asc"),), marker=keypairs.c.name)
+LISTING = Listing(Keypair.table, {"name": Keypair.name}, order=(("name", "asc"),), marker=Keypair.name)
 
 
 def find(conn: Connection, user_id: str, name: str) -> Row[Any] | None:
-    mine = (keypairs.c.user_id == user_id) & (keypairs.c.name == name)
-    return conn.execute(select(keypairs).where(mine)).first()
+    mine = (Keypair.user_id == user_id) & (Keypair.name == name)
+    return conn.execute(select(Keypair).where(mine)).first()
 
 
 def get(conn: Connection, user_id: str, name: str) -> Row[Any]:
@@ -54,7 +55,7 @@ def create(
     try:
         with conn.begin_nested():
             conn.execute(
-                insert(keypairs).values(
+                insert(Keypair).values(
                     user_id=user_id,
                     name=name,
                     type=type,
@@ -70,6 +71,6 @@ def create(
 
 def remove(conn: Connection, user_id: str, name: str) -> None:
     """Raises NotFound."""
-    mine = (keypairs.c.user_id == user_id) & (keypairs.c.name == name)
-    if conn.execute(delete(keypairs).where(mine)).rowcount == 0:
+    mine = (Keypair.user_id == user_id) & (Keypair.name == name)
+    if conn.execute(delete(Keypair).where(mine)).rowcount == 0:
         raise unknown(user_id, name)

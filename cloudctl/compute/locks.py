@@ -5,9 +5,8 @@ Reference: compute-states.md, section 4.12; compute.md, section 7.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl.compute import servers
+from cloudctl.db import Connection
 from cloudctl.errors import Forbidden
 from cloudctl.rest.caller import Caller
 

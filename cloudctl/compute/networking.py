@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
+from sqlalchemy import Row, bindparam, delete, func, insert, select
 
-from cloudctl.compute.tables import server_interfaces
+from cloudctl.compute.tables import ServerInterface
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from cloudctl.network import ipam, networks, ports
 from cloudctl.network.fixed_ips import FixedIpRequest
@@ -26,11 +27,11 @@ AMBIGUOUS = (
 )
 
 # Built once: building costs more than running it.
-_new = insert(server_interfaces)
+_new = insert(ServerInterface)
 _of_server = (
-    select(server_interfaces)
-    .where(server_interfaces.c.server_id == bindparam("of"))
-    .order_by(server_interfaces.c.position, server_interfaces.c.port_id)
+    select(ServerInterface)
+    .where(ServerInterface.server_id == bindparam("of"))
+    .order_by(ServerInterface.position, ServerInterface.port_id)
 )
 
 
@@ -176,12 +177,12 @@ def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
 
 
 def find(conn: Connection, server_id: str, port_id: str) -> Row[Any] | None:
-    mine = (server_interfaces.c.server_id == server_id) & (server_interfaces.c.port_id == port_id)
-    return conn.execute(select(server_interfaces).where(mine)).first()
+    mine = (ServerInterface.server_id == server_id) & (ServerInterface.port_id == port_id)
+    return conn.execute(select(ServerInterface).where(mine)).first()
 
 
 def next_position(conn: Connection, server_id: str) -> int:
-    query = select(func.max(server_interfaces.c.position)).where(server_interfaces.c.server_id == server_id)
+    query = select(func.max(ServerInterface.position)).where(ServerInterface.server_id == server_id)
     last = conn.execute(query).scalar()
     return 0 if last is None else int(last) + 1
 
@@ -198,7 +199,7 @@ def let_go(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
         ports.delete(conn, row.port_id, now, by)
     else:
         ports.unbind(conn, row.port_id, now)
-    conn.execute(delete(server_interfaces).where(server_interfaces.c.port_id == row.port_id))
+    conn.execute(delete(ServerInterface).where(ServerInterface.port_id == row.port_id))
 
 
 def let_all_go(conn: Connection, server_id: str, now: float, by: Origin) -> None:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 
 LONGEST_PATTERN = 255

@@ -10,10 +10,10 @@ from math import ceil
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import groups, servers
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.image import properties
 from cloudctl.placement import hosts

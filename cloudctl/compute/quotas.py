@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 
 from cloudctl.compute.states import SOFT_DELETED
-from cloudctl.compute.tables import keypairs, server_groups, servers
+from cloudctl.compute.tables import Keypair, Server, ServerGroup
+from cloudctl.db import Connection
 from cloudctl.errors import OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
@@ -19,10 +20,8 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
 
 # Built once: building costs more than running it.
 _counted = select(
-    func.count(), func.coalesce(func.sum(servers.c.vcpus), 0), func.coalesce(func.sum(servers.c.memory_mib), 0)
-).where(
-    servers.c.project_id == bindparam("of_project"), servers.c.deleted_at.is_(None), servers.c.vm_state != SOFT_DELETED
-)
+    func.count(), func.coalesce(func.sum(Server.vcpus), 0), func.coalesce(func.sum(Server.memory_mib), 0)
+).where(Server.project_id == bindparam("of_project"), Server.deleted_at.is_(None), Server.vm_state != SOFT_DELETED)
 
 
 def counted(conn: Connection, project_id: str) -> dict[str, int]:
@@ -37,7 +36,7 @@ def _of_servers(name: str) -> Limited:
 
 
 def _groups(conn: Connection, project_id: str) -> int:
-    query = select(func.count()).select_from(server_groups).where(server_groups.c.project_id == project_id)
+    query = select(func.count()).select_from(ServerGroup).where(ServerGroup.project_id == project_id)
     return int(conn.execute(query).scalar_one())
 
 
@@ -104,7 +103,7 @@ def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mappin
 def take_keypair(conn: Connection, project_id: str, user_id: str) -> None:
     """Raises OverQuota. The limit is the project's, the count the user's."""
     limit = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
-    query = select(func.count()).select_from(keypairs).where(keypairs.c.user_id == user_id)
+    query = select(func.count()).select_from(Keypair).where(Keypair.user_id == user_id)
     if limit != UNLIMITED and conn.execute(query).scalar_one() >= limit:
         raise OverQuota("Quota exceeded, too many key pairs.")
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl import tasks
 from cloudctl.compute import kinds, power, quotas, servers
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.states import STOPPED
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import tasks
 from cloudctl.compute import kinds, power, servers
 from cloudctl.compute.creation import password as new_password
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl import tasks
 from cloudctl.compute import flavors, kinds, migrations, networking, power, quotas, servers
 from cloudctl.compute.creation import check_size, wanted_flavor
 from cloudctl.compute.states import STOPPED
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images

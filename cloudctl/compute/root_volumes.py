@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection
 
 from cloudctl.compute import block_devices
 from cloudctl.compute.block_devices import IMAGE, SNAPSHOT, VOLUME, Device, Disks
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, creation, volumes

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection
-
 from cloudctl.compute import quotas, servers
 from cloudctl.compute.creation import joined_tags, split_tags
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.caller import Caller
 

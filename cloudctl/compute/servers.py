@@ -8,10 +8,11 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, Update, bindparam, select, update
+from sqlalchemy import Row, Update, bindparam, select, update
 
 from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
-from cloudctl.compute.tables import servers
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
 from cloudctl.errors import NotFound
 from cloudctl.rest.caller import Caller
 
@@ -20,8 +21,8 @@ ALL_PROJECTS = "compute:servers:all_projects"
 OVER_LOCK = "compute:servers:over_lock"
 
 # Built once: building costs more than running it.
-_by_id = select(servers).where(servers.c.id == bindparam("wanted"))
-_live_by_id = _by_id.where(servers.c.deleted_at.is_(None))
+_by_id = select(Server).where(Server.id == bindparam("wanted"))
+_live_by_id = _by_id.where(Server.deleted_at.is_(None))
 _locked_by_id = _live_by_id.with_for_update()
 
 
@@ -70,15 +71,15 @@ def move(conn: Connection, server_id: str, now: datetime, expected: Mapping[str,
 
 @cache
 def _move(expected: tuple[tuple[str, str], ...]) -> Update:
-    here = [servers.c.id == bindparam("wanted"), servers.c.deleted_at.is_(None)]
+    here = [Server.id == bindparam("wanted"), Server.deleted_at.is_(None)]
     for name, kind in expected:
-        column, key = servers.c[name], f"expected_{name}"
+        column, key = Server.table.c[name], f"expected_{name}"
         if kind == "tuple":
             here.append(column.in_(bindparam(key, expanding=True)))
         else:
             # `== None` is written IS NULL.
             here.append(column == (None if kind == "none" else bindparam(key)))
-    return update(servers).where(*here)
+    return update(Server).where(*here)
 
 
 def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Row[Any]:
@@ -108,16 +109,16 @@ def allowed(conn: Connection, caller: Caller, server_id: str, name: str, *, lock
 
 def fail(conn: Connection, server_id: str, now: datetime, message: str, **values: Any) -> bool:
     """Record a fault, with these changes; not on a server that is being deleted."""
-    here = servers.c.id == server_id, servers.c.deleted_at.is_(None), servers.c.task_state.is_distinct_from(DELETING)
+    here = Server.id == server_id, Server.deleted_at.is_(None), Server.task_state.is_distinct_from(DELETING)
     fault = {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
-    return conn.execute(update(servers).where(*here).values(updated_at=now, **fault, **values)).rowcount > 0
+    return conn.execute(update(Server).where(*here).values(updated_at=now, **fault, **values)).rowcount > 0
 
 
 def bury(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
     conn.execute(
-        update(servers)
-        .where(servers.c.id == server_id, servers.c.deleted_at.is_(None))
+        update(Server)
+        .where(Server.id == server_id, Server.deleted_at.is_(None))
         .values(
             vm_state=DELETED,
             task_state=None,
@@ -137,9 +138,9 @@ def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
     """Group → its servers, the oldest first."""
     found: dict[str, list[str]] = {group_id: [] for group_id in group_ids}
     rows = conn.execute(
-        select(servers.c.group_id, servers.c.id)
-        .where(servers.c.group_id.in_(group_ids), servers.c.deleted_at.is_(None))
-        .order_by(servers.c.number)
+        select(Server.group_id, Server.id)
+        .where(Server.group_id.in_(group_ids), Server.deleted_at.is_(None))
+        .order_by(Server.number)
     )
     for group_id, server_id in rows:
         found[group_id].append(server_id)
@@ -148,8 +149,8 @@ def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
 
 def hosts_of(conn: Connection, server_ids: Sequence[str]) -> frozenset[str]:
     """Where these servers are; unknown ones and those that are nowhere do not count."""
-    live = servers.c.id.in_(server_ids), servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
-    return frozenset(conn.execute(select(servers.c.host).where(*live)).scalars())
+    live = Server.id.in_(server_ids), Server.deleted_at.is_(None), Server.host.is_not(None)
+    return frozenset(conn.execute(select(Server.host).where(*live)).scalars())
 
 
 def host_id(project_id: str, host: str | None) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, power, quotas, servers
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images, patching, properties

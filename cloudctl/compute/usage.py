@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, or_, select
+from sqlalchemy import Row, or_, select
 
-from cloudctl.compute.tables import servers
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
 
 FOUR_WEEKS = timedelta(weeks=4)
 
 COLUMNS = tuple(
-    servers.c[name]
+    Server.table.c[name]
     for name in (
         "number",
         "id",
@@ -51,13 +52,13 @@ def between(
 ) -> list[Used]:
     """Servers that were there for a part of the period, the oldest first; of all projects if none is named."""
     there = [
-        servers.c.launched_at.is_not(None),
-        servers.c.launched_at < stop,
-        or_(servers.c.terminated_at.is_(None), servers.c.terminated_at > start),
+        Server.launched_at.is_not(None),
+        Server.launched_at < stop,
+        or_(Server.terminated_at.is_(None), Server.terminated_at > start),
     ]
     if project_id is not None:
-        there.append(servers.c.project_id == project_id)
-    rows: Sequence[Row[Any]] = conn.execute(select(*COLUMNS).where(*there).order_by(servers.c.number)).all()
+        there.append(Server.project_id == project_id)
+    rows: Sequence[Row[Any]] = conn.execute(select(*COLUMNS).where(*there).order_by(Server.number)).all()
     return [used(row, start, stop, now) for row in rows]
 
 

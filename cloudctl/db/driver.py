@@ -9,8 +9,8 @@ from typing import Any, cast
 from weakref import WeakSet
 
 import orjson
-from sqlalchemy import Dialect, Engine, create_engine, event
 from sqlalchemy import Connection as Alchemy
+from sqlalchemy import Dialect, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 

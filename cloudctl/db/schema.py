@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Integer, Table, inspect, select, text
+from sqlalchemy import Integer, inspect, select, text
 
-from cloudctl.db.columns import metadata
+from cloudctl.db.columns import Field, column, text
 from cloudctl.db.connection import Connection
 from cloudctl.db.database import Database
+from cloudctl.db.records import Record
 from cloudctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ COMPATIBLE_FROM = 1
 # Any number will do, as long as all processes use the same one.
 ADVISORY_LOCK = 7_261_880
 
-schema_version = Table(
-    "schema_version",
-    metadata,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("compatible_from", Integer, nullable=False),
-)
+
+class SchemaVersion(Record, table="schema_version"):
+    version: Field[int] = column(Integer, primary_key=True, autoincrement=False)
+    compatible_from: Field[int] = column(Integer, nullable=False)
 
 
 def prepare(db: Database) -> bool:
@@ -56,7 +55,7 @@ def found_version(conn: Connection) -> tuple[int, int] | None:
     """(version, compatible from) of the database; None if it is empty."""
     if not inspect(conn.alchemy).has_table("schema_version"):
         return None
-    row = conn.execute(select(schema_version)).first()
+    row = conn.execute(select(SchemaVersion)).first()
     return None if row is None else (row.version, row.compatible_from)
 
 
@@ -66,8 +65,8 @@ def upgrade(conn: Connection) -> None:
 
     lock(conn)
     command.upgrade(alembic_config(conn), "head")
-    conn.execute(schema_version.delete())
-    conn.execute(schema_version.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
+    conn.execute(SchemaVersion.table.delete())
+    conn.execute(SchemaVersion.table.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
 
 
 def lock(conn: Connection) -> None:

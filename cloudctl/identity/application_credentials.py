@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Row, delete, func, insert, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records
@@ -17,37 +18,39 @@ from cloudctl.identity.effective import Role
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.records import folded, text_filters
 from cloudctl.identity.tables import (
-    access_rules,
-    application_credential_roles,
-    application_credential_rules,
-    application_credentials,
-    projects,
-    roles,
-    users,
+    AccessRule,
+    ApplicationCredential,
+    ApplicationCredentialRole,
+    ApplicationCredentialRule,
+    Project,
+    User,
+)
+from cloudctl.identity.tables import (
+    Role as RoleRecord,
 )
 from cloudctl.rest.listing import Listing, equals
 
 SECRET_BYTES = 64  # 86 characters of URL-safe base64
 
 LISTING = Listing(
-    application_credentials,
+    ApplicationCredential.table,
     sort_keys={
-        "id": application_credentials.c.id,
-        "name": application_credentials.c.name,
-        "created_at": application_credentials.c.created_at,
+        "id": ApplicationCredential.id,
+        "name": ApplicationCredential.name,
+        "created_at": ApplicationCredential.created_at,
     },
     order=(("created_at", "asc"),),
-    filters=text_filters("name", application_credentials.c.name),
+    filters=text_filters("name", ApplicationCredential.name),
 )
 
 RULE_LISTING = Listing(
-    access_rules,
-    sort_keys={"id": access_rules.c.id, "created_at": access_rules.c.created_at},
+    AccessRule.table,
+    sort_keys={"id": AccessRule.id, "created_at": AccessRule.created_at},
     order=(("created_at", "asc"),),
     filters={
-        "service": equals(access_rules.c.service),
-        "path": equals(access_rules.c.path),
-        "method": equals(access_rules.c.method),
+        "service": equals(AccessRule.service),
+        "path": equals(AccessRule.path),
+        "method": equals(AccessRule.method),
     },
 )
 
@@ -92,8 +95,8 @@ def new_secret() -> str:
 
 def get(conn: Connection, user_id: str, credential_id: str) -> Row[Any]:
     """Raises NotFound; so is the credential of another user."""
-    table = application_credentials.c
-    query = select(application_credentials).where(table.id == credential_id, table.user_id == user_id)
+    table = ApplicationCredential.table.c
+    query = select(ApplicationCredential).where(table.id == credential_id, table.user_id == user_id)
     row = conn.execute(query).first()
     if row is None:
         raise records.not_found("application credential", credential_id)
@@ -104,10 +107,10 @@ def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[
     """Credential id → its roles, by name."""
     found: dict[str, list[Any]] = {id: [] for id in credential_ids}
     query = (
-        select(application_credential_roles.c.credential_id, roles.c.id, roles.c.name, roles.c.domain_id)
-        .join(roles, roles.c.id == application_credential_roles.c.role_id)
-        .where(application_credential_roles.c.credential_id.in_(credential_ids))
-        .order_by(roles.c.name)
+        select(ApplicationCredentialRole.credential_id, RoleRecord.id, RoleRecord.name, RoleRecord.domain_id)
+        .join(RoleRecord, RoleRecord.id == ApplicationCredentialRole.role_id)
+        .where(ApplicationCredentialRole.credential_id.in_(credential_ids))
+        .order_by(RoleRecord.name)
     )
     for row in conn.execute(query):
         found[row.credential_id].append(row)
@@ -118,9 +121,9 @@ def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Ro
     """Raises Conflict (name), Invalid (a role that the user lacks, a time in the past), Forbidden (too many)."""
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of an application credential must be in the future.")
-    records.keep(conn, users, new.user_id, "user")
-    records.keep(conn, projects, new.project_id, "project")
-    table = application_credentials.c
+    records.keep(conn, User.table, new.user_id, "user")
+    records.keep(conn, Project.table, new.project_id, "project")
+    table = ApplicationCredential.table.c
     held = conn.execute(select(func.count()).where(table.user_id == new.user_id)).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} application credentials.")
@@ -140,11 +143,11 @@ def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Ro
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two application credentials with the same name: {new.name}.")
-    records.insert_unique(conn, application_credentials, row, taken)
+    records.insert_unique(conn, ApplicationCredential.table, row, taken)
     for role_id in chosen:
-        conn.execute(insert(application_credential_roles).values(credential_id=row["id"], role_id=role_id))
+        conn.execute(insert(ApplicationCredentialRole).values(credential_id=row["id"], role_id=role_id))
     for rule_id in dict.fromkeys(_rule(conn, new.user_id, rule, now) for rule in new.rules or ()):
-        conn.execute(insert(application_credential_rules).values(credential_id=row["id"], rule_id=rule_id))
+        conn.execute(insert(ApplicationCredentialRule).values(credential_id=row["id"], rule_id=rule_id))
     return get(conn, new.user_id, str(row["id"]))
 
 
@@ -172,7 +175,7 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
 
 def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
     """The id of the user's rule; equal rules are kept once."""
-    table = access_rules.c
+    table = AccessRule.table.c
     if new.id is not None:
         return str(get_rule(conn, user_id, new.id).id)
     same = (table.user_id == user_id, table.service == new.service, table.method == new.method, table.path == new.path)
@@ -181,14 +184,14 @@ def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
         return str(found)
     id = new_hex_id()
     values = {"path": new.path, "method": new.method, "service": new.service}
-    conn.execute(insert(access_rules).values(id=id, user_id=user_id, created_at=now, **values))
+    conn.execute(insert(AccessRule).values(id=id, user_id=user_id, created_at=now, **values))
     return id
 
 
 def remove(conn: Connection, user_id: str, credential_id: str) -> None:
     """Its tokens end with it. Raises NotFound."""
     row = get(conn, user_id, credential_id)
-    cascade.delete_application_credentials(conn, application_credentials.c.id == row.id)
+    cascade.delete_application_credentials(conn, ApplicationCredential.id == row.id)
     epoch.changed(conn)
 
 
@@ -197,7 +200,7 @@ def remove(conn: Connection, user_id: str, credential_id: str) -> None:
 
 def get_rule(conn: Connection, user_id: str, rule_id: str) -> Row[Any]:
     """Raises NotFound; so is the rule of another user."""
-    query = select(access_rules).where(access_rules.c.id == rule_id, access_rules.c.user_id == user_id)
+    query = select(AccessRule).where(AccessRule.id == rule_id, AccessRule.user_id == user_id)
     row = conn.execute(query).first()
     if row is None:
         raise records.not_found("access rule", rule_id)
@@ -207,7 +210,7 @@ def get_rule(conn: Connection, user_id: str, rule_id: str) -> Row[Any]:
 def remove_rule(conn: Connection, user_id: str, rule_id: str) -> None:
     """Raises NotFound, Forbidden (a credential has it)."""
     get_rule(conn, user_id, rule_id)
-    used = select(application_credential_rules.c.rule_id).where(application_credential_rules.c.rule_id == rule_id)
+    used = select(ApplicationCredentialRule.rule_id).where(ApplicationCredentialRule.rule_id == rule_id)
     if conn.execute(used).first() is not None:
         raise Forbidden(f"The access rule {rule_id} is in use by an application credential.")
-    conn.execute(delete(access_rules).where(access_rules.c.id == rule_id))
+    conn.execute(delete(AccessRule).where(AccessRule.id == rule_id))

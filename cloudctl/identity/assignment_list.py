@@ -11,10 +11,12 @@ from itertools import chain, islice
 from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import Connection, Row, exists, or_, select, tuple_
+from sqlalchemy import Row, exists, or_, select, tuple_
 
+from cloudctl.db import Connection
 from cloudctl.identity import effective
-from cloudctl.identity.tables import assignments, memberships, projects, roles
+from cloudctl.identity.tables import Assignment as AssignmentRecord
+from cloudctl.identity.tables import Membership, Project, Role
 from cloudctl.rest.listing import Condition
 
 PAGE = 500  # rows or projects read at once
@@ -88,7 +90,7 @@ def _effective(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignm
     reached = _all_reached(conn, rows) if targets is None else _reaching(rows, targets)
     implied = effective.implications(conn)
     # A domain's role stands for those that it implies; tokens do not show it.
-    hidden = set(conn.execute(select(roles.c.id).where(roles.c.domain_id != "")).scalars())
+    hidden = set(conn.execute(select(Role.id).where(Role.domain_id != "")).scalars())
     groups: dict[str, list[str]] = {}
     for one in reached:
         for member in _members(conn, one, wanted, groups):
@@ -131,8 +133,8 @@ def _members(conn: Connection, one: Assignment, wanted: Wanted, groups: dict[str
         # Only grants to groups of this user were read.
         groups[one.group_id] = [wanted.user_id]
     if one.group_id not in groups:
-        query = select(memberships.c.user_id).where(memberships.c.group_id == one.group_id)
-        groups[one.group_id] = list(conn.execute(query.order_by(memberships.c.user_id)).scalars())
+        query = select(Membership.user_id).where(Membership.group_id == one.group_id)
+        groups[one.group_id] = list(conn.execute(query.order_by(Membership.user_id)).scalars())
     for user_id in groups[one.group_id]:
         yield evolve(one, user_id=user_id, group_id="", through_group=one.group_id)
 
@@ -171,9 +173,9 @@ def _below(conn: Connection, top: TreeNode) -> Iterator[TreeNode]:
     above = (top.id, *top.above)
     last = ""
     while True:
-        query = select(projects.c.id).where(projects.c.parent_id == top.id, projects.c.id > last)
-        page = list(conn.execute(query.order_by(projects.c.id).limit(PAGE)).scalars())
-        parents = set(conn.execute(select(projects.c.parent_id).where(projects.c.parent_id.in_(page))).scalars())
+        query = select(Project.id).where(Project.parent_id == top.id, Project.id > last)
+        page = list(conn.execute(query.order_by(Project.id).limit(PAGE)).scalars())
+        parents = set(conn.execute(select(Project.parent_id).where(Project.parent_id.in_(page))).scalars())
         for id in page:
             yield TreeNode(id, above)
             if id in parents:
@@ -194,7 +196,7 @@ def _chunks(targets: Iterable[TreeNode]) -> Iterator[list[TreeNode]]:
 
 def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condition]:
     """What a row must be, whatever its target and whoever has it."""
-    table, found = assignments.c, list[Condition]()
+    table, found = AssignmentRecord.table.c, list[Condition]()
     if wanted.role_id and wanted.effective:
         found.append(table.role_id.in_(_implying(conn, wanted.role_id)))
     elif wanted.role_id:
@@ -203,7 +205,7 @@ def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condit
         found.append(table.inherited == 1)
     if domain_id:
         # A tree of projects lies in one domain, so what is inherited comes from the same domain, too.
-        inside = exists().where(projects.c.id == table.target_id, projects.c.domain_id == domain_id)
+        inside = exists().where(Project.id == table.target_id, Project.domain_id == domain_id)
         found.append(or_(table.target_id == domain_id, inside))
     return found
 
@@ -223,8 +225,8 @@ def _actors(conn: Connection, wanted: Wanted) -> list[Actor] | None:
         return [("group", wanted.group_id)]
     if not wanted.user_id:
         return None
-    groups = select(memberships.c.group_id).where(memberships.c.user_id == wanted.user_id)
-    through = conn.execute(groups.order_by(memberships.c.group_id)).scalars() if wanted.effective else ()
+    groups = select(Membership.group_id).where(Membership.user_id == wanted.user_id)
+    through = conn.execute(groups.order_by(Membership.group_id)).scalars() if wanted.effective else ()
     return [("user", wanted.user_id), *(("group", id) for id in through)]
 
 
@@ -243,7 +245,7 @@ class Read:
         return chain.from_iterable(self._pages([*self.conditions, _is(actor)]) for actor in self.actors)
 
     def on(self, targets: Iterable[str]) -> Iterator[Assignment]:
-        table = assignments.c
+        table = AssignmentRecord.table.c
         # All the kinds that there are: the index begins with the kind.
         where: list[Condition] = [
             table.target_kind.in_(["project", "domain", "system"]),
@@ -252,12 +254,12 @@ class Read:
         if self.actors is not None:
             where.append(or_(*map(_is, self.actors)))
         order = (table.target_kind, table.target_id, table.actor_id, table.role_id)
-        query = select(assignments).where(*where, *self.conditions).order_by(*order)
+        query = select(AssignmentRecord).where(*where, *self.conditions).order_by(*order)
         return map(_assignment, self.conn.execute(query).all())
 
     def _pages(self, conditions: Sequence[Condition]) -> Iterator[Assignment]:
-        columns = assignments.primary_key.columns
-        query = select(assignments).where(*conditions).order_by(*columns).limit(PAGE)
+        columns = AssignmentRecord.table.primary_key.columns
+        query = select(AssignmentRecord).where(*conditions).order_by(*columns).limit(PAGE)
         page = self.conn.execute(query).all()
         while page:
             yield from map(_assignment, page)
@@ -269,7 +271,7 @@ class Read:
 
 def _is(actor: Actor) -> Condition:
     kind, id = actor
-    return (assignments.c.actor_kind == kind) & (assignments.c.actor_id == id)
+    return (AssignmentRecord.actor_kind == kind) & (AssignmentRecord.actor_id == id)
 
 
 def _assignment(row: Row[Any]) -> Assignment:

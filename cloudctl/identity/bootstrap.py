@@ -9,22 +9,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Table, insert, select, update
+from sqlalchemy import ColumnElement, Table, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import epoch, revocation
 from cloudctl.identity.catalog import INTERFACES
 from cloudctl.identity.effective import SYSTEM_TARGET
-from cloudctl.identity.tables import (
-    assignments,
-    endpoints,
-    implied_roles,
-    projects,
-    regions,
-    roles,
-    services,
-    users,
-)
+from cloudctl.identity.tables import Assignment, Endpoint, ImpliedRole, Project, Region, Role, Service, User
 
 DEFAULT_DOMAIN = "default"
 ROLES = ("admin", "manager", "member", "reader", "service")
@@ -73,7 +65,7 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
     _domain(conn, now)
     role_ids = {name: _role(conn, name, now + timedelta(microseconds=n)) for n, name in enumerate(ROLES)}
     for prior, implied in IMPLICATIONS:
-        _put(conn, implied_roles, prior_id=role_ids[prior], implied_id=role_ids[implied])
+        _put(conn, ImpliedRole.table, prior_id=role_ids[prior], implied_id=role_ids[implied])
     admin_project = _project(conn, "admin", "The administrator's project", now)
     admin = _user(conn, "admin", seed.admin_password_hash, now)
     if seed.reset_admin_password:
@@ -93,8 +85,8 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
 def _domain(conn: Connection, now: datetime) -> None:
     _ensure(
         conn,
-        projects,
-        projects.c.id == DEFAULT_DOMAIN,
+        Project.table,
+        Project.id == DEFAULT_DOMAIN,
         id=DEFAULT_DOMAIN,
         name="Default",
         name_key="default",
@@ -105,16 +97,16 @@ def _domain(conn: Connection, now: datetime) -> None:
 
 
 def _role(conn: Connection, name: str, now: datetime) -> str:
-    where = (roles.c.name_key == name) & (roles.c.domain_id == "")
+    where = (Role.name_key == name) & (Role.domain_id == "")
     options = {"immutable": True} if name in IMMUTABLE else {}
-    return _ensure(conn, roles, where, name=name, name_key=name, options=options, created_at=now)
+    return _ensure(conn, Role.table, where, name=name, name_key=name, options=options, created_at=now)
 
 
 def _project(conn: Connection, name: str, description: str, now: datetime) -> str:
     return _ensure(
         conn,
-        projects,
-        (projects.c.name_key == name) & (projects.c.domain_id == DEFAULT_DOMAIN),
+        Project.table,
+        (Project.name_key == name) & (Project.domain_id == DEFAULT_DOMAIN),
         name=name,
         name_key=name,
         domain_id=DEFAULT_DOMAIN,
@@ -127,8 +119,8 @@ def _project(conn: Connection, name: str, description: str, now: datetime) -> st
 def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str:
     return _ensure(
         conn,
-        users,
-        (users.c.name_key == name) & (users.c.domain_id == DEFAULT_DOMAIN),
+        User.table,
+        (User.name_key == name) & (User.domain_id == DEFAULT_DOMAIN),
         name=name,
         name_key=name,
         domain_id=DEFAULT_DOMAIN,
@@ -141,8 +133,8 @@ def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str
 def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) -> None:
     """Back in with a password that the operator knows, whatever became of the account."""
     conn.execute(
-        update(users)
-        .where(users.c.id == user_id)
+        update(User)
+        .where(User.id == user_id)
         .values(
             password_hash=password_hash,
             password_changed_at=now,
@@ -159,7 +151,7 @@ def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) ->
 def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: str) -> None:
     _put(
         conn,
-        assignments,
+        Assignment.table,
         actor_kind="user",
         actor_id=user_id,
         target_kind=kind,
@@ -170,21 +162,21 @@ def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: 
 
 
 def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
-    _ensure(conn, regions, regions.c.id == seed.region, id=seed.region, created_at=now)
+    _ensure(conn, Region.table, Region.id == seed.region, id=seed.region, created_at=now)
     for position, (type, name, url) in enumerate(CATALOG):
         if type in seed.without:
             continue
         # Lists are in the order of creation, and their times must tell it.
         now += timedelta(microseconds=position)
-        where = services.c.type == type
-        service_id = _ensure(conn, services, where, type=type, name=name, created_at=now)
+        where = Service.type == type
+        service_id = _ensure(conn, Service.table, where, type=type, name=name, created_at=now)
         for interface in INTERFACES:
             _ensure(
                 conn,
-                endpoints,
-                (endpoints.c.service_id == service_id)
-                & (endpoints.c.interface == interface)
-                & (endpoints.c.region_id == seed.region),
+                Endpoint.table,
+                (Endpoint.service_id == service_id)
+                & (Endpoint.interface == interface)
+                & (Endpoint.region_id == seed.region),
                 service_id=service_id,
                 interface=interface,
                 region_id=seed.region,

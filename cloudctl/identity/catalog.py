@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from twisted.logger import Logger
 
+from cloudctl.db import Connection
 from cloudctl.identity import endpoint_filters
-from cloudctl.identity.tables import endpoints, services
+from cloudctl.identity.tables import Endpoint, Service
 
 log = Logger()
 
@@ -71,8 +72,8 @@ def instance_ha_url(base_url: str, configured: str) -> str:
 
 
 # Built once: building a query costs more than running it.
-_endpoints = select(endpoints).where(endpoints.c.enabled).order_by(endpoints.c.created_at, endpoints.c.id)
-_services = select(services).where(services.c.enabled).order_by(services.c.created_at, services.c.id)
+_endpoints = select(Endpoint).where(Endpoint.enabled).order_by(Endpoint.created_at, Endpoint.id)
+_services = select(Service).where(Service.enabled).order_by(Service.created_at, Service.id)
 
 
 def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url: str) -> list[dict[str, Any]]:

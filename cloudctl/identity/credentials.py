@@ -14,24 +14,25 @@ from typing import Any
 
 from attrs import frozen
 from cryptography.fernet import InvalidToken
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Row, delete, func, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
-from cloudctl.identity.tables import credentials, projects, users
+from cloudctl.identity.tables import Credential, Project, User
 from cloudctl.rest.listing import Listing, equals
 
 EC2 = "ec2"
 FIXED = ("type", "user_id", "project_id")
 
 LISTING = Listing(
-    credentials,
-    sort_keys={"id": credentials.c.id, "type": credentials.c.type, "created_at": credentials.c.created_at},
+    Credential.table,
+    sort_keys={"id": Credential.id, "type": Credential.type, "created_at": Credential.created_at},
     order=(("created_at", "asc"),),
-    filters={"user_id": equals(credentials.c.user_id), "type": equals(credentials.c.type)},
+    filters={"user_id": equals(Credential.user_id), "type": equals(Credential.type)},
 )
 
 
@@ -45,7 +46,7 @@ class Delegated:
 
 def get(conn: Connection, credential_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, credentials, credential_id, "credential")
+    return records.get(conn, Credential.table, credential_id, "credential")
 
 
 def blob(row: Row[Any], keys: Keys) -> str:
@@ -63,10 +64,10 @@ def create(
 
     Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
     """
-    records.keep(conn, users, values["user_id"], "user")
+    records.keep(conn, User.table, values["user_id"], "user")
     if values.get("project_id"):
-        records.keep(conn, projects, values["project_id"], "project")
-    held = conn.execute(select(func.count()).where(credentials.c.user_id == values["user_id"])).scalar_one()
+        records.keep(conn, Project.table, values["project_id"], "project")
+    held = conn.execute(select(func.count()).where(Credential.user_id == values["user_id"])).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} credentials.")
     access_hash = _access_hash(values)
@@ -80,7 +81,7 @@ def create(
         "trust_id": made_by.trust_id or None,
         "created_at": now,
     }
-    records.insert_unique(conn, credentials, row, Conflict("There is a credential with this access key already."))
+    records.insert_unique(conn, Credential.table, row, Conflict("There is a credential with this access key already."))
     return get(conn, row["id"])
 
 
@@ -130,14 +131,14 @@ def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: 
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     taken = Conflict("There is a credential with this access key already.")
-    records.update_unique(conn, credentials, credential_id, values, taken)
+    records.update_unique(conn, Credential.table, credential_id, values, taken)
     return get(conn, credential_id)
 
 
 def remove(conn: Connection, credential_id: str) -> None:
     """Raises NotFound."""
     get(conn, credential_id)
-    conn.execute(delete(credentials).where(credentials.c.id == credential_id))
+    conn.execute(delete(Credential).where(Credential.id == credential_id))
 
 
 # -- EC2
@@ -161,7 +162,7 @@ def get_ec2(conn: Connection, user_id: str, access: str) -> Row[Any]:
 
 
 def find_ec2(conn: Connection, access: str) -> Row[Any] | None:
-    query = select(credentials).where(credentials.c.access_hash == ec2_id(access))
+    query = select(Credential).where(Credential.access_hash == ec2_id(access))
     return conn.execute(query).first()
 
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 
+from cloudctl.db import Connection
 from cloudctl.errors import Forbidden
 from cloudctl.identity import domains, records
 from cloudctl.identity.payload import Keys
-from cloudctl.identity.tables import domain_options, projects
+from cloudctl.identity.tables import DomainOption, Project
 from cloudctl.rest.body import Items, Length, Range, structure
 
 # Group → option → value.
@@ -164,7 +165,7 @@ def part(config: Config, group: str, option: str, what: str) -> Config | dict[st
 def read(conn: Connection, domain_id: str, keys: Keys) -> Config:
     """All that is set and may be shown. Raises NotFound (the domain)."""
     domains.get(conn, domain_id)
-    table = domain_options.c
+    table = DomainOption.table.c
     query = select(table.group, table.option, table.value).where(table.domain_id == domain_id)
     found: Config = {}
     for row in conn.execute(query.order_by(table.group, table.option)):
@@ -179,7 +180,7 @@ def read(conn: Connection, domain_id: str, keys: Keys) -> Config:
 def replace(conn: Connection, domain_id: str, config: Config, keys: Keys) -> tuple[Config, bool]:
     """The configuration as it may be shown, and whether there was none before. Raises NotFound."""
     _claim(conn, domain_id)
-    before = conn.execute(delete(domain_options).where(domain_options.c.domain_id == domain_id)).rowcount
+    before = conn.execute(delete(DomainOption).where(DomainOption.domain_id == domain_id)).rowcount
     _insert(conn, domain_id, config, keys)
     return read(conn, domain_id, keys), before == 0
 
@@ -190,8 +191,8 @@ def change(conn: Connection, domain_id: str, config: Config, keys: Keys, group: 
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)
     for name, options in config.items():
-        mine = (domain_options.c.group == name, domain_options.c.option.in_(list(options)))
-        conn.execute(delete(domain_options).where(domain_options.c.domain_id == domain_id, *mine))
+        mine = (DomainOption.group == name, DomainOption.option.in_(list(options)))
+        conn.execute(delete(DomainOption).where(DomainOption.domain_id == domain_id, *mine))
     _insert(conn, domain_id, config, keys)
     return read(conn, domain_id, keys)
 
@@ -201,25 +202,25 @@ def remove(conn: Connection, domain_id: str, group: str = "", option: str = "") 
     _claim(conn, domain_id)
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)
-    conn.execute(delete(domain_options).where(*_where(domain_id, group, option)))
+    conn.execute(delete(DomainOption).where(*_where(domain_id, group, option)))
 
 
 def _claim(conn: Connection, domain_id: str) -> None:
     """One change at a time. Raises NotFound."""
-    records.claim(conn, projects, domain_id)
+    records.claim(conn, Project.table, domain_id)
     domains.get(conn, domain_id)
 
 
 def _where(domain_id: str, group: str, option: str) -> Iterator[Any]:
-    yield domain_options.c.domain_id == domain_id
+    yield DomainOption.domain_id == domain_id
     if group:
-        yield domain_options.c.group == group
+        yield DomainOption.group == group
     if option:
-        yield domain_options.c.option == option
+        yield DomainOption.option == option
 
 
 def _is_set(conn: Connection, domain_id: str, group: str, option: str) -> bool:
-    query = select(domain_options.c.option).where(*_where(domain_id, group, option)).limit(1)
+    query = select(DomainOption.option).where(*_where(domain_id, group, option)).limit(1)
     return conn.execute(query).first() is not None
 
 
@@ -234,4 +235,4 @@ def _insert(conn: Connection, domain_id: str, config: Config, keys: Keys) -> Non
         for group, options in config.items()
         for option, value in options.items()
     ]
-    conn.execute(insert(domain_options), rows)
+    conn.execute(insert(DomainOption), rows)

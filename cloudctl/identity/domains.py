@@ -9,8 +9,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, select
+from sqlalchemy import Row, Table, delete, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden
 from cloudctl.identity import cascade, epoch, records, revocation
@@ -25,22 +26,22 @@ from cloudctl.identity.records import (
     text_filters,
     update_unique,
 )
-from cloudctl.identity.tables import groups, projects, roles, users
+from cloudctl.identity.tables import Group, Project, Role, User
 from cloudctl.rest.listing import Listing
 
 DEFAULT = "default"
 
 LISTING = Listing(
-    projects,
-    sort_keys={"id": projects.c.id, "name": projects.c.name, "created_at": projects.c.created_at},
+    Project.table,
+    sort_keys={"id": Project.id, "name": Project.name, "created_at": Project.created_at},
     order=(("created_at", "asc"),),
-    filters={**text_filters("name", projects.c.name), "enabled": flag(projects.c.enabled)},
+    filters={**text_filters("name", Project.name), "enabled": flag(Project.enabled)},
 )
 
 
 def get(conn: Connection, domain_id: str) -> Row[Any]:
     """Raises NotFound."""
-    row = conn.execute(select(projects).where(projects.c.id == domain_id, projects.c.is_domain)).first()
+    row = conn.execute(select(Project).where(Project.id == domain_id, Project.is_domain)).first()
     if row is None:
         raise not_found("domain", domain_id)
     return row
@@ -57,7 +58,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two domains with the name or id: {values['name']}.")
-    insert_unique(conn, projects, row, taken)
+    insert_unique(conn, Project.table, row, taken)
     return get(conn, row["id"])
 
 
@@ -67,7 +68,7 @@ def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datet
     check_mutable(before.options, changes, "domain", domain_id)
     values = with_merged(before, changes)
     taken = Conflict(f"It is not permitted to have two domains with the name: {changes.get('name')}.")
-    update_unique(conn, projects, domain_id, values, taken)
+    update_unique(conn, Project.table, domain_id, values, taken)
     if before.enabled and changes.get("enabled") is False:
         revocation.revoke_domain(conn, domain_id, now)
     epoch.changed(conn)
@@ -88,7 +89,7 @@ def with_merged(before: Row[Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def remove(conn: Connection, domain_id: str) -> None:
     """With its users, groups, projects and roles. Raises NotFound, Forbidden (enabled, immutable, the default one)."""
-    records.claim(conn, projects, domain_id)
+    records.claim(conn, Project.table, domain_id)
     domain = get(conn, domain_id)
     check_mutable(domain.options, None, "domain", domain_id)
     if domain_id == DEFAULT:
@@ -96,10 +97,10 @@ def remove(conn: Connection, domain_id: str) -> None:
     if domain.enabled:
         raise Forbidden("Cannot delete a domain that is enabled, please disable it first.")
     cascades: tuple[tuple[Table, Callable[[Connection, str], object]], ...] = (
-        (users, cascade.of_user),
-        (groups, cascade.of_group),
-        (projects, cascade.of_project),
-        (roles, cascade.of_role),
+        (User.table, cascade.of_user),
+        (Group.table, cascade.of_group),
+        (Project.table, cascade.of_project),
+        (Role.table, cascade.of_role),
     )
     for table, take_all_of in cascades:
         inside = select(table.c.id).where(table.c.domain_id == domain_id).with_for_update()
@@ -107,6 +108,6 @@ def remove(conn: Connection, domain_id: str) -> None:
             take_all_of(conn, id)
     cascade.of_project(conn, domain_id)
     cascade.of_domain(conn, domain_id)
-    for table in (users, groups, roles, projects):
+    for table in (User.table, Group.table, Role.table, Project.table):
         conn.execute(delete(table).where(table.c.domain_id == domain_id))
-    conn.execute(delete(projects).where(projects.c.id == domain_id))
+    conn.execute(delete(Project).where(Project.id == domain_id))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 
+from cloudctl.db import Connection
 from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import assignments, implied_roles, memberships, projects, roles
+from cloudctl.identity.tables import Assignment, ImpliedRole, Membership, Project
+from cloudctl.identity.tables import Role as RoleRecord
 
 SYSTEM_TARGET = "system"
 
@@ -24,14 +26,14 @@ class Role:
 
 def roles_on(conn: Connection, user_id: str, scope: Scope) -> tuple[Role, ...]:
     """The roles of a user in a scope, implied ones included, sorted by name."""
-    query = select(assignments.c.role_id).where(is_actor(user_id), _reaches(conn, scope))
+    query = select(Assignment.role_id).where(is_actor(user_id), _reaches(conn, scope))
     return named(conn, closure(conn, conn.execute(query).scalars()))
 
 
 def implications(conn: Connection) -> dict[str, set[str]]:
     """Role id → the ids that it implies directly."""
     found: dict[str, set[str]] = {}
-    for prior, implied in conn.execute(select(implied_roles.c.prior_id, implied_roles.c.implied_id)):
+    for prior, implied in conn.execute(select(ImpliedRole.prior_id, ImpliedRole.implied_id)):
         found.setdefault(prior, set()).add(implied)
     return found
 
@@ -56,7 +58,11 @@ def named(conn: Connection, role_ids: Iterable[str]) -> tuple[Role, ...]:
     ids = list(role_ids)
     if not ids:
         return ()
-    query = select(roles.c.id, roles.c.name, roles.c.domain_id).where(roles.c.id.in_(ids)).order_by(roles.c.name)
+    query = (
+        select(RoleRecord.id, RoleRecord.name, RoleRecord.domain_id)
+        .where(RoleRecord.id.in_(ids))
+        .order_by(RoleRecord.name)
+    )
     return tuple(Role(*row) for row in conn.execute(query) if not row.domain_id)
 
 
@@ -71,20 +77,20 @@ def ancestors(conn: Connection, project_id: str) -> list[str]:
 
 
 def _parent(conn: Connection, project_id: str) -> str:
-    return conn.execute(select(projects.c.parent_id).where(projects.c.id == project_id)).scalar() or ""
+    return conn.execute(select(Project.parent_id).where(Project.id == project_id)).scalar() or ""
 
 
 def is_actor(user_id: str) -> ColumnElement[bool]:
     """Whether an assignment is the user's or that of a group that the user is in."""
-    of_groups = select(memberships.c.group_id).where(memberships.c.user_id == user_id).scalar_subquery()
+    of_groups = select(Membership.group_id).where(Membership.user_id == user_id).scalar_subquery()
     return or_(
-        and_(assignments.c.actor_kind == "user", assignments.c.actor_id == user_id),
-        and_(assignments.c.actor_kind == "group", assignments.c.actor_id.in_(of_groups)),
+        and_(Assignment.actor_kind == "user", Assignment.actor_id == user_id),
+        and_(Assignment.actor_kind == "group", Assignment.actor_id.in_(of_groups)),
     )
 
 
 def _reaches(conn: Connection, scope: Scope) -> ColumnElement[bool]:
-    kind, target, inherited = assignments.c.target_kind, assignments.c.target_id, assignments.c.inherited
+    kind, target, inherited = Assignment.target_kind, Assignment.target_id, Assignment.inherited
     if scope.kind is ScopeKind.SYSTEM:
         return and_(kind == "system", target == SYSTEM_TARGET)
     if scope.kind is ScopeKind.DOMAIN:

@@ -9,26 +9,27 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Table, and_, bindparam, delete, insert, or_, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import records
-from cloudctl.identity.tables import endpoint_groups, endpoints, project_endpoint_groups, project_endpoints, projects
+from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest.listing import Condition, Listing, equals
 
 LISTING = Listing(
-    endpoint_groups,
-    sort_keys={"id": endpoint_groups.c.id, "name": endpoint_groups.c.name, "created_at": endpoint_groups.c.created_at},
+    EndpointGroup.table,
+    sort_keys={"id": EndpointGroup.id, "name": EndpointGroup.name, "created_at": EndpointGroup.created_at},
     order=(("created_at", "asc"),),
-    filters={"name": equals(endpoint_groups.c.name)},
+    filters={"name": equals(EndpointGroup.name)},
 )
 
 
 # Built once: every catalog needs them.
-_direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == bindparam("project"))
-_groups = select(endpoint_groups).where(
-    endpoint_groups.c.id.in_(
-        select(project_endpoint_groups.c.group_id).where(project_endpoint_groups.c.project_id == bindparam("project"))
+_direct = select(ProjectEndpoint.endpoint_id).where(ProjectEndpoint.project_id == bindparam("project"))
+_groups = select(EndpointGroup).where(
+    EndpointGroup.id.in_(
+        select(ProjectEndpointGroup.group_id).where(ProjectEndpointGroup.project_id == bindparam("project"))
     )
 )
 
@@ -38,32 +39,32 @@ def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
     wanted = {"project": project_id}
     conditions = [meets(group.filters) for group in conn.execute(_groups, wanted)]
     if conn.execute(_direct, wanted).first() is not None:
-        direct = select(project_endpoints.c.endpoint_id).where(project_endpoints.c.project_id == project_id)
-        conditions.append(endpoints.c.id.in_(direct))
+        direct = select(ProjectEndpoint.endpoint_id).where(ProjectEndpoint.project_id == project_id)
+        conditions.append(Endpoint.id.in_(direct))
     return or_(*conditions) if conditions else None
 
 
 def meets(filters: Mapping[str, Any]) -> ColumnElement[bool]:
     """All of the filters of a group."""
-    return and_(endpoints.c.id.is_not(None), *(endpoints.c[name] == value for name, value in filters.items()))
+    return and_(Endpoint.id.is_not(None), *(Endpoint.table.c[name] == value for name, value in filters.items()))
 
 
 def in_project(project_id: str) -> Condition:
     """The endpoint groups of a project."""
-    table = project_endpoint_groups.c
-    return endpoint_groups.c.id.in_(select(table.group_id).where(table.project_id == project_id))
+    table = ProjectEndpointGroup.table.c
+    return EndpointGroup.id.in_(select(table.group_id).where(table.project_id == project_id))
 
 
 def with_endpoint(endpoint_id: str) -> Condition:
     """The projects with which an endpoint is associated."""
-    table = project_endpoints.c
-    return projects.c.id.in_(select(table.project_id).where(table.endpoint_id == endpoint_id))
+    table = ProjectEndpoint.table.c
+    return Project.id.in_(select(table.project_id).where(table.endpoint_id == endpoint_id))
 
 
 def with_group(group_id: str) -> Condition:
     """The projects of an endpoint group."""
-    table = project_endpoint_groups.c
-    return projects.c.id.in_(select(table.project_id).where(table.group_id == group_id))
+    table = ProjectEndpointGroup.table.c
+    return Project.id.in_(select(table.project_id).where(table.group_id == group_id))
 
 
 # -- groups
@@ -71,13 +72,13 @@ def with_group(group_id: str) -> Condition:
 
 def get(conn: Connection, group_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, endpoint_groups, group_id, "endpoint group")
+    return records.get(conn, EndpointGroup.table, group_id, "endpoint group")
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: name, description, filters."""
     row = {"id": new_hex_id(), **values, "created_at": now}
-    conn.execute(insert(endpoint_groups).values(row))
+    conn.execute(insert(EndpointGroup).values(row))
     return get(conn, row["id"])
 
 
@@ -85,15 +86,15 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]
     """Raises NotFound."""
     get(conn, group_id)
     if changes:
-        conn.execute(update(endpoint_groups).where(endpoint_groups.c.id == group_id).values(changes))
+        conn.execute(update(EndpointGroup).where(EndpointGroup.id == group_id).values(changes))
     return get(conn, group_id)
 
 
 def remove(conn: Connection, group_id: str) -> None:
     """Raises NotFound."""
     get(conn, group_id)
-    conn.execute(delete(project_endpoint_groups).where(project_endpoint_groups.c.group_id == group_id))
-    conn.execute(delete(endpoint_groups).where(endpoint_groups.c.id == group_id))
+    conn.execute(delete(ProjectEndpointGroup).where(ProjectEndpointGroup.group_id == group_id))
+    conn.execute(delete(EndpointGroup).where(EndpointGroup.id == group_id))
 
 
 # -- associations: `table` is project_endpoints or project_endpoint_groups

@@ -6,10 +6,10 @@ issue, a revocation the value that it raised the count to, so the two never tie 
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
-from cloudctl.db import notify
-from cloudctl.identity.tables import epochs
+from cloudctl.db import Connection, notify
+from cloudctl.identity.tables import Epoch
 
 # Told at each commit that changed it.
 CHANNEL = "identity.epoch"
@@ -17,12 +17,12 @@ ONLY = 1
 
 
 def current(conn: Connection) -> int:
-    return conn.execute(select(epochs.c.value).where(epochs.c.id == ONLY)).scalar() or 0
+    return conn.execute(select(Epoch.value).where(Epoch.id == ONLY)).scalar() or 0
 
 
 def changed(conn: Connection) -> int:
     """Raise it: every process forgets what it knew of tokens once this transaction has committed. The new value."""
-    if conn.execute(update(epochs).where(epochs.c.id == ONLY).values(value=epochs.c.value + 1)).rowcount == 0:
-        conn.execute(insert(epochs).values(id=ONLY, value=1))
+    if conn.execute(update(Epoch).where(Epoch.id == ONLY).values(value=Epoch.value + 1)).rowcount == 0:
+        conn.execute(insert(Epoch).values(id=ONLY, value=1))
     notify(conn, CHANNEL)
     return current(conn)

@@ -10,20 +10,21 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, Table, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import cascade, domains, records
 from cloudctl.identity.federation_tables import (
-    identity_providers,
-    mappings,
-    protocols,
-    remote_ids,
-    service_providers,
+    FederationProtocol,
+    IdentityProvider,
+    Mapping_,
+    RemoteId,
+    ServiceProvider,
 )
 from cloudctl.identity.records import flag
-from cloudctl.identity.tables import projects
+from cloudctl.identity.tables import Project
 from cloudctl.rest.listing import Listing, equals
 
 ORDER = (("created_at", "asc"),)
@@ -36,10 +37,10 @@ def _listing(table: Table, **filters: Any) -> Listing:
     )  # fmt: skip
 
 
-PROVIDERS = _listing(identity_providers, enabled=flag(identity_providers.c.enabled))
-MAPPINGS = _listing(mappings)
-PROTOCOLS = _listing(protocols)
-SERVICE_PROVIDERS = _listing(service_providers, enabled=flag(service_providers.c.enabled))
+PROVIDERS = _listing(IdentityProvider.table, enabled=flag(IdentityProvider.enabled))
+MAPPINGS = _listing(Mapping_.table)
+PROTOCOLS = _listing(FederationProtocol.table)
+SERVICE_PROVIDERS = _listing(ServiceProvider.table, enabled=flag(ServiceProvider.enabled))
 
 
 def get(conn: Connection, table: Table, id: str, kind: str) -> Row[Any]:
@@ -74,8 +75,8 @@ def remove(conn: Connection, table: Table, kind: str, id: str) -> None:
 def remote_ids_of(conn: Connection, provider_ids: Iterable[str]) -> dict[str, list[str]]:
     """By provider, sorted."""
     found: dict[str, list[str]] = {id: [] for id in provider_ids}
-    where = remote_ids.c.provider_id.in_(list(found))
-    for row in conn.execute(select(remote_ids).where(where).order_by(remote_ids.c.remote_id)):
+    where = RemoteId.provider_id.in_(list(found))
+    for row in conn.execute(select(RemoteId).where(where).order_by(RemoteId.remote_id)):
         found[row.provider_id].append(row.remote_id)
     return found
 
@@ -84,11 +85,11 @@ def create_provider(conn: Connection, values: dict[str, Any], remote: Iterable[s
     """Without a domain_id it gets a domain of its own. Raises Conflict (id, remote ids), NotFound (the domain)."""
     if values.get("domain_id"):
         domains.get(conn, values["domain_id"])
-        records.keep(conn, projects, values["domain_id"], "domain")
+        records.keep(conn, Project.table, values["domain_id"], "domain")
     else:
         own = {"name": values["id"], "description": f"Of the identity provider {values['id']}.", "options": {}}
         values = {**values, "domain_id": domains.create(conn, own, now).id}
-    row = create(conn, identity_providers, "identity provider", values, now)
+    row = create(conn, IdentityProvider.table, "identity provider", values, now)
     _set_remote_ids(conn, row.id, remote)
     return row
 
@@ -97,29 +98,29 @@ def change_provider(
     conn: Connection, provider_id: str, values: dict[str, Any], remote: Iterable[str] | None
 ) -> Row[Any]:
     """Raises NotFound, Invalid (the domain stays), Conflict (remote ids)."""
-    before = get(conn, identity_providers, provider_id, "identity provider")
+    before = get(conn, IdentityProvider.table, provider_id, "identity provider")
     if values.get("domain_id", before.domain_id) != before.domain_id:
         raise Invalid("The domain of an identity provider cannot be changed.")
     if remote is not None:
         _set_remote_ids(conn, provider_id, remote)
-    return change(conn, identity_providers, "identity provider", provider_id, values)
+    return change(conn, IdentityProvider.table, "identity provider", provider_id, values)
 
 
 def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -> None:
-    conn.execute(delete(remote_ids).where(remote_ids.c.provider_id == provider_id))
+    conn.execute(delete(RemoteId).where(RemoteId.provider_id == provider_id))
     for remote_id in dict.fromkeys(remote):
         try:
             with conn.begin_nested():
-                conn.execute(insert(remote_ids).values(remote_id=remote_id, provider_id=provider_id))
+                conn.execute(insert(RemoteId).values(remote_id=remote_id, provider_id=provider_id))
         except IntegrityError:
             raise Conflict(f"The remote id {remote_id[:64]} is that of another identity provider.") from None
 
 
 def remove_provider(conn: Connection, provider_id: str) -> None:
     """With its protocols; its domain stays. Raises NotFound."""
-    records.claim(conn, identity_providers, provider_id)
-    get(conn, identity_providers, provider_id, "identity provider")
-    cascade.delete_identity_providers(conn, identity_providers.c.id == provider_id)
+    records.claim(conn, IdentityProvider.table, provider_id)
+    get(conn, IdentityProvider.table, provider_id, "identity provider")
+    cascade.delete_identity_providers(conn, IdentityProvider.id == provider_id)
 
 
 # -- protocols
@@ -127,7 +128,7 @@ def remove_provider(conn: Connection, provider_id: str) -> None:
 
 def get_protocol(conn: Connection, provider_id: str, id: str) -> Row[Any]:
     """Raises NotFound."""
-    found = conn.execute(select(protocols).where(*_protocol(provider_id, id))).first()
+    found = conn.execute(select(FederationProtocol).where(*_protocol(provider_id, id))).first()
     if found is None:
         raise records.not_found("federation protocol", id)
     return found
@@ -135,12 +136,12 @@ def get_protocol(conn: Connection, provider_id: str, id: str) -> Row[Any]:
 
 def put_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str, now: datetime) -> Row[Any]:
     """Raises NotFound (the provider), Invalid (no such mapping), Conflict."""
-    get(conn, identity_providers, provider_id, "identity provider")
-    records.keep(conn, identity_providers, provider_id, "identity provider")
+    get(conn, IdentityProvider.table, provider_id, "identity provider")
+    records.keep(conn, IdentityProvider.table, provider_id, "identity provider")
     _check_mapping(conn, mapping_id)
     values = {"provider_id": provider_id, "id": id, "mapping_id": mapping_id, "created_at": now}
     taken = Conflict(f"The identity provider has a protocol {id[:64]} already.")
-    records.insert_unique(conn, protocols, values, taken)
+    records.insert_unique(conn, FederationProtocol.table, values, taken)
     return get_protocol(conn, provider_id, id)
 
 
@@ -148,20 +149,20 @@ def change_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str
     """Raises NotFound, Invalid (no such mapping)."""
     get_protocol(conn, provider_id, id)
     _check_mapping(conn, mapping_id)
-    conn.execute(update(protocols).where(*_protocol(provider_id, id)).values(mapping_id=mapping_id))
+    conn.execute(update(FederationProtocol).where(*_protocol(provider_id, id)).values(mapping_id=mapping_id))
     return get_protocol(conn, provider_id, id)
 
 
 def remove_protocol(conn: Connection, provider_id: str, id: str) -> None:
     """Raises NotFound."""
     get_protocol(conn, provider_id, id)
-    conn.execute(delete(protocols).where(*_protocol(provider_id, id)))
+    conn.execute(delete(FederationProtocol).where(*_protocol(provider_id, id)))
 
 
 def _protocol(provider_id: str, id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return protocols.c.provider_id == provider_id, protocols.c.id == id
+    return FederationProtocol.provider_id == provider_id, FederationProtocol.id == id
 
 
 def _check_mapping(conn: Connection, mapping_id: str) -> None:
-    if conn.execute(select(mappings.c.id).where(mappings.c.id == mapping_id)).first() is None:
+    if conn.execute(select(Mapping_.id).where(Mapping_.id == mapping_id)).first() is None:
         raise Invalid(f"There is no mapping {mapping_id[:64]}.")

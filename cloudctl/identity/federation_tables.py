@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, String, Table
+from datetime import datetime
+from typing import Any
 
-from cloudctl.db.columns import flag, json, metadata, optional_text, text, time
+from sqlalchemy import Index, Integer, String
 
-identity_providers = Table(
-    "identity_providers",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    text("domain_id", 64),
-    flag("enabled", False),
-    optional_text("description", 65_536),
-    Column("authorization_ttl", Integer),  # minutes
-    time("created_at", nullable=False),
-    Index("ix_identity_providers_order", "created_at", "id"),
-    Index("ix_identity_providers_domain_id", "domain_id"),
-)
+from cloudctl.db.columns import Field, column, flag, json, optional_text, text, time
+from cloudctl.db.records import Record
 
-# A remote id names one identity provider of the cloud.
-remote_ids = Table(
-    "identity_remote_ids",
-    metadata,
-    Column("remote_id", String(255), primary_key=True),
-    text("provider_id", 64),
-    Index("ix_identity_remote_ids_provider_id", "provider_id"),
-)
 
-mappings = Table(
-    "identity_mappings",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    json("rules", list),
-    text("schema_version", 16),
-    time("created_at", nullable=False),
-    Index("ix_identity_mappings_order", "created_at", "id"),
-)
+class IdentityProvider(Record, table="identity_providers"):
+    id: Field[str] = column(String(64), primary_key=True)
+    domain_id: Field[str] = text(64)
+    enabled: Field[bool] = flag(False)
+    description: Field[str | None] = optional_text(65_536)
+    authorization_ttl: Field[int | None] = column(Integer)  # minutes
+    created_at: Field[datetime] = time(nullable=False)
 
-protocols = Table(
-    "identity_protocols",
-    metadata,
-    Column("provider_id", String(64), primary_key=True),
-    Column("id", String(64), primary_key=True),
-    text("mapping_id", 64),
-    time("created_at", nullable=False),
-    Index("ix_identity_protocols_mapping_id", "mapping_id"),
-)
 
-service_providers = Table(
-    "identity_service_providers",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    flag("enabled", False),
-    optional_text("description", 65_536),
-    text("auth_url", 4096),
-    text("sp_url", 4096),
-    text("relay_state_prefix"),
-    time("created_at", nullable=False),
-    Index("ix_identity_service_providers_order", "created_at", "id"),
-)
+Index("ix_identity_providers_order", IdentityProvider.created_at, IdentityProvider.id)
+Index("ix_identity_providers_domain_id", IdentityProvider.domain_id)
+
+
+class RemoteId(Record, table="identity_remote_ids"):
+    """A remote id names one identity provider of the cloud."""
+
+    remote_id: Field[str] = column(String(255), primary_key=True)
+    provider_id: Field[str] = text(64)
+
+
+Index("ix_identity_remote_ids_provider_id", RemoteId.provider_id)
+
+
+class Mapping_(Record, table="identity_mappings"):
+    id: Field[str] = column(String(64), primary_key=True)
+    rules: Field[list[Any]] = json(list)
+    schema_version: Field[str] = text(16)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_mappings_order", Mapping_.created_at, Mapping_.id)
+
+
+class FederationProtocol(Record, table="identity_protocols"):
+    provider_id: Field[str] = column(String(64), primary_key=True)
+    id: Field[str] = column(String(64), primary_key=True)
+    mapping_id: Field[str] = text(64)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_protocols_mapping_id", FederationProtocol.mapping_id)
+
+
+class ServiceProvider(Record, table="identity_service_providers"):
+    id: Field[str] = column(String(64), primary_key=True)
+    enabled: Field[bool] = flag(False)
+    description: Field[str | None] = optional_text(65_536)
+    auth_url: Field[str] = text(4096)
+    sp_url: Field[str] = text(4096)
+    relay_state_prefix: Field[str] = text()
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_service_providers_order", ServiceProvider.created_at, ServiceProvider.id)

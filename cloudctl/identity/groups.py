@@ -5,37 +5,37 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Row, delete, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import assignments, cascade, domains, epoch, records, users
 from cloudctl.identity.records import folded, own_attributes, text_filters
-from cloudctl.identity.tables import groups, memberships, projects
-from cloudctl.identity.tables import users as user_table
+from cloudctl.identity.tables import Group, Membership, Project, User
 from cloudctl.rest.listing import Condition, Listing, equals
 
 LISTING = Listing(
-    groups,
-    sort_keys={"id": groups.c.id, "name": groups.c.name, "created_at": groups.c.created_at},
+    Group.table,
+    sort_keys={"id": Group.id, "name": Group.name, "created_at": Group.created_at},
     order=(("created_at", "asc"),),
-    filters={**text_filters("name", groups.c.name), "domain_id": equals(groups.c.domain_id)},
+    filters={**text_filters("name", Group.name), "domain_id": equals(Group.domain_id)},
 )
 
 
 def get(conn: Connection, group_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, groups, group_id, "group")
+    return records.get(conn, Group.table, group_id, "group")
 
 
 def of_user(user_id: str) -> Condition:
-    return groups.c.id.in_(select(memberships.c.group_id).where(memberships.c.user_id == user_id))
+    return Group.id.in_(select(Membership.group_id).where(Membership.user_id == user_id))
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: name, domain_id, description, extra. Raises NotFound (domain), Conflict (name), Invalid."""
     domains.get(conn, values["domain_id"])
-    records.keep(conn, projects, values["domain_id"], "domain")
+    records.keep(conn, Project.table, values["domain_id"], "domain")
     row = {
         "id": new_hex_id(),
         "description": "",
@@ -45,7 +45,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, groups, row, taken)
+    records.insert_unique(conn, Group.table, row, taken)
     return get(conn, row["id"])
 
 
@@ -60,24 +60,24 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values.get('name')}.")
-    records.update_unique(conn, groups, group_id, values, taken)
+    records.update_unique(conn, Group.table, group_id, values, taken)
     return get(conn, group_id)
 
 
 def remove(conn: Connection, group_id: str) -> None:
     """With its grants; its members lose the roles that they had through it. Raises NotFound."""
-    records.claim(conn, groups, group_id)
+    records.claim(conn, Group.table, group_id)
     get(conn, group_id)
     for user_id in cascade.of_group(conn, group_id):
         assignments.drop_what_lost_its_roles(conn, user_id)
-    conn.execute(delete(groups).where(groups.c.id == group_id))
+    conn.execute(delete(Group).where(Group.id == group_id))
 
 
 def add(conn: Connection, group_id: str, user_id: str) -> None:
     """Repeating it does nothing. Raises NotFound."""
-    records.keep(conn, groups, group_id, "group")
-    records.keep(conn, user_table, user_id, "user")
-    records.put(conn, memberships, group_id=group_id, user_id=user_id)
+    records.keep(conn, Group.table, group_id, "group")
+    records.keep(conn, User.table, user_id, "user")
+    records.put(conn, Membership.table, group_id=group_id, user_id=user_id)
     epoch.changed(conn)
 
 
@@ -85,14 +85,14 @@ def has(conn: Connection, group_id: str, user_id: str) -> bool:
     """Raises NotFound for a group or a user that does not exist."""
     get(conn, group_id)
     users.get(conn, user_id)
-    mine = (memberships.c.group_id == group_id, memberships.c.user_id == user_id)
-    return conn.execute(select(memberships.c.user_id).where(*mine)).first() is not None
+    mine = (Membership.group_id == group_id, Membership.user_id == user_id)
+    return conn.execute(select(Membership.user_id).where(*mine)).first() is not None
 
 
 def take_out(conn: Connection, group_id: str, user_id: str) -> None:
     """Raises NotFound if the user is not in it."""
     if not has(conn, group_id, user_id):
         raise records.not_found("user in group", user_id)
-    conn.execute(delete(memberships).where(memberships.c.group_id == group_id, memberships.c.user_id == user_id))
+    conn.execute(delete(Membership).where(Membership.group_id == group_id, Membership.user_id == user_id))
     assignments.drop_what_lost_its_roles(conn, user_id)
     epoch.changed(conn)

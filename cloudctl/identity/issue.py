@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import define
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Table, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Forbidden, Unauthorized
 from cloudctl.identity import epoch, lockout, multi_factor, payload, records, subject, trusts
@@ -28,8 +29,7 @@ from cloudctl.identity.multi_factor import NotEnough
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import SYSTEM, UNSCOPED, Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.subject import Subject, invalid
-from cloudctl.identity.tables import application_credentials, oauth_access_tokens, projects, users
-from cloudctl.identity.tables import trusts as trust_table
+from cloudctl.identity.tables import ApplicationCredential, OAuthAccessToken, Project, Trust, User
 
 
 @define
@@ -89,9 +89,9 @@ def issue(
         _take_receipt(conn, draft, receipt, now)
     _check_user(conn, draft, proofs, value, time, options)
     if draft.delegation is Delegation.APPLICATION_CREDENTIAL:
-        _scope_of_delegation(conn, draft, wish, application_credentials)
+        _scope_of_delegation(conn, draft, wish, ApplicationCredential.table)
     elif draft.delegation is Delegation.OAUTH:
-        _scope_of_delegation(conn, draft, wish, oauth_access_tokens)
+        _scope_of_delegation(conn, draft, wish, OAuthAccessToken.table)
     elif draft.delegation is Delegation.TRUST:
         _scope_of_trust(conn, draft, draft.delegation_id, now)
     elif isinstance(wish, TrustName):
@@ -115,13 +115,13 @@ def issue(
 def check_unchanged(conn: Connection, proof: Proof, now: datetime) -> None:
     """The secret was checked in another thread, and may have been changed since. Raises Unauthorized."""
     if proof.method == "application_credential":
-        table = application_credentials.c
+        table = ApplicationCredential.table.c
         stored = conn.execute(select(table.secret_hash).where(table.id == proof.credential_id)).scalar()
         if stored != proof.stored_hash:
             raise invalid()
     if proof.method == "password":
-        columns = (users.c.password_hash, users.c.password_expires_at, users.c.options)
-        row = conn.execute(select(*columns).where(users.c.id == proof.user_id)).first()
+        columns = (User.password_hash, User.password_expires_at, User.options)
+        row = conn.execute(select(*columns).where(User.id == proof.user_id)).first()
         if row is None or row.password_hash != proof.stored_hash:
             raise invalid()
         expired = row.password_expires_at is not None and row.password_expires_at <= now
@@ -163,8 +163,8 @@ def _check_user(
     if "ec2credential" in draft.methods:
         # Not a login of the user: a service says what the user has signed.
         return
-    columns = (users.c.options, users.c.failures, users.c.failed_at)
-    row = conn.execute(select(*columns).where(users.c.id == draft.user_id)).first()
+    columns = (User.options, User.failures, User.failed_at)
+    row = conn.execute(select(*columns).where(User.id == draft.user_id)).first()
     guessable = any(proof.method in ("password", "totp") for proof in proofs)
     if row is None or (guessable and lockout.is_locked(row, options.passwords, utc(time))):
         raise invalid()
@@ -192,7 +192,7 @@ def _scope_of_delegation(conn: Connection, draft: Draft, wish: Wish, table: Tabl
 
 
 def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) -> None:
-    row = conn.execute(select(trust_table).where(trust_table.c.id == wish.id)).first()
+    row = conn.execute(select(Trust).where(Trust.id == wish.id)).first()
     if row is None or trusts.has_expired(row, now):
         raise records.not_found("trust", wish.id)
     if row.trustee_user_id != draft.user_id:
@@ -203,7 +203,7 @@ def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) 
 
 
 def _scope_of_trust(conn: Connection, draft: Draft, trust_id: str, now: datetime) -> None:
-    row = conn.execute(select(trust_table).where(trust_table.c.id == trust_id)).first()
+    row = conn.execute(select(Trust).where(Trust.id == trust_id)).first()
     if row is None or trusts.has_expired(row, now):
         raise invalid()
     draft.delegation, draft.delegation_id = Delegation.TRUST, trust_id
@@ -222,7 +222,7 @@ def _scope(conn: Connection, user_id: str, wish: Wish, options: IdentityOptions)
     if isinstance(wish, DomainName):
         return Scope(ScopeKind.DOMAIN, domain_id(conn, wish))
     if options.honour_default_project:
-        chosen = conn.execute(select(users.c.default_project_id).where(users.c.id == user_id)).scalar()
+        chosen = conn.execute(select(User.default_project_id).where(User.id == user_id)).scalar()
         scope = Scope(ScopeKind.PROJECT, chosen or "")
         if chosen and subject.may_have(conn, user_id, scope):
             return scope
@@ -235,7 +235,7 @@ def project_id(conn: Connection, name: ProjectName) -> str:
         return name.id
     domain = domain_id(conn, name.domain)
     key = records.folded(name.name or "")
-    query = select(projects.c.id).where(projects.c.domain_id == domain, projects.c.name_key == key)
+    query = select(Project.id).where(Project.domain_id == domain, Project.name_key == key)
     found = conn.execute(query).scalar()
     if found is None:
         raise invalid()
@@ -244,9 +244,9 @@ def project_id(conn: Connection, name: ProjectName) -> str:
 
 def domain_id(conn: Connection, name: DomainName) -> str:
     """Raises Unauthorized."""
-    key = projects.c.name_key == records.folded(name.name or "")
-    where = projects.c.id == name.id if name.id is not None else key
-    found = conn.execute(select(projects.c.id).where(projects.c.is_domain, projects.c.domain_id == "", where)).scalar()
+    key = Project.name_key == records.folded(name.name or "")
+    where = Project.id == name.id if name.id is not None else key
+    found = conn.execute(select(Project.id).where(Project.is_domain, Project.domain_id == "", where)).scalar()
     if found is None:
         raise invalid()
     return str(found)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Row, delete, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import projects, records, services
-from cloudctl.identity.tables import limits, registered_limits
+from cloudctl.identity.tables import ProjectLimit, RegisteredLimit
 from cloudctl.rest.listing import Listing, equals
 
 MODEL = {"name": "flat", "description": "Each project has its own limits, whatever those above and below it have."}
@@ -18,29 +19,29 @@ MODEL = {"name": "flat", "description": "Each project has its own limits, whatev
 KEY = ("service_id", "region_id", "resource_name")
 
 REGISTERED = Listing(
-    registered_limits,
-    sort_keys={"id": registered_limits.c.id, "created_at": registered_limits.c.created_at},
+    RegisteredLimit.table,
+    sort_keys={"id": RegisteredLimit.id, "created_at": RegisteredLimit.created_at},
     order=(("created_at", "asc"),),
-    filters={name: equals(registered_limits.c[name]) for name in KEY},
+    filters={name: equals(RegisteredLimit.table.c[name]) for name in KEY},
 )
 
 
 def _of_registered(name: str) -> Any:
     def test(values: Any) -> Any:
-        matching = select(registered_limits.c.id).where(registered_limits.c[name] == values[-1])
-        return limits.c.registered_limit_id.in_(matching)
+        matching = select(RegisteredLimit.id).where(RegisteredLimit.table.c[name] == values[-1])
+        return ProjectLimit.registered_limit_id.in_(matching)
 
     return test
 
 
 LIMITS = Listing(
-    limits,
-    sort_keys={"id": limits.c.id, "created_at": limits.c.created_at},
+    ProjectLimit.table,
+    sort_keys={"id": ProjectLimit.id, "created_at": ProjectLimit.created_at},
     order=(("created_at", "asc"),),
     filters={
         **{name: _of_registered(name) for name in KEY},
-        "project_id": equals(limits.c.project_id),
-        "domain_id": equals(limits.c.domain_id),
+        "project_id": equals(ProjectLimit.project_id),
+        "domain_id": equals(ProjectLimit.domain_id),
     },
 )
 
@@ -49,14 +50,14 @@ LIMITS = Listing(
 
 def get_registered(conn: Connection, id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, registered_limits, id, "registered limit")
+    return records.get(conn, RegisteredLimit.table, id, "registered limit")
 
 
 def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: service_id, region_id (or ""), resource_name, default_limit, description. Raises Invalid, Conflict."""
     _check_place(conn, values)
     row = {"id": new_hex_id(), **values, "created_at": now}
-    records.insert_unique(conn, registered_limits, row, Conflict("There is such a registered limit already."))
+    records.insert_unique(conn, RegisteredLimit.table, row, Conflict("There is such a registered limit already."))
     return get_registered(conn, row["id"])
 
 
@@ -66,7 +67,9 @@ def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> Row
     if any(name in changes for name in KEY) and _is_used(conn, id):
         raise Forbidden("The registered limit is in use: only its default and description can be changed.")
     _check_place(conn, changes)
-    records.update_unique(conn, registered_limits, id, changes, Conflict("There is such a registered limit already."))
+    records.update_unique(
+        conn, RegisteredLimit.table, id, changes, Conflict("There is such a registered limit already.")
+    )
     return get_registered(conn, id)
 
 
@@ -75,11 +78,11 @@ def remove_registered(conn: Connection, id: str) -> None:
     get_registered(conn, id)
     if _is_used(conn, id):
         raise Forbidden("The registered limit is in use by a limit.")
-    conn.execute(delete(registered_limits).where(registered_limits.c.id == id))
+    conn.execute(delete(RegisteredLimit).where(RegisteredLimit.id == id))
 
 
 def _is_used(conn: Connection, id: str) -> bool:
-    return conn.execute(select(limits.c.id).where(limits.c.registered_limit_id == id)).first() is not None
+    return conn.execute(select(ProjectLimit.id).where(ProjectLimit.registered_limit_id == id)).first() is not None
 
 
 def _check_place(conn: Connection, values: dict[str, Any]) -> None:
@@ -94,7 +97,7 @@ def _check_place(conn: Connection, values: dict[str, Any]) -> None:
 
 def get(conn: Connection, id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, limits, id, "limit")
+    return records.get(conn, ProjectLimit.table, id, "limit")
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
@@ -102,7 +105,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     description. Raises NotFound (project or domain), Forbidden (nothing registered), Conflict.
     """
     key = {name: values[name] for name in KEY}
-    query = select(registered_limits.c.id).where(*(registered_limits.c[name] == key[name] for name in KEY))
+    query = select(RegisteredLimit.id).where(*(RegisteredLimit.table.c[name] == key[name] for name in KEY))
     registered = conn.execute(query).scalar()
     if registered is None:
         raise Forbidden("There is no registered limit for this service, region and resource.")
@@ -115,7 +118,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         **{name: value for name, value in values.items() if name not in KEY},
         "created_at": now,
     }
-    records.insert_unique(conn, limits, row, Conflict("There is such a limit already."))
+    records.insert_unique(conn, ProjectLimit.table, row, Conflict("There is such a limit already."))
     return get(conn, str(row["id"]))
 
 
@@ -123,17 +126,17 @@ def change(conn: Connection, id: str, changes: dict[str, Any]) -> Row[Any]:
     """Raises NotFound."""
     get(conn, id)
     if changes:
-        conn.execute(update(limits).where(limits.c.id == id).values(changes))
+        conn.execute(update(ProjectLimit).where(ProjectLimit.id == id).values(changes))
     return get(conn, id)
 
 
 def remove(conn: Connection, id: str) -> None:
     """Raises NotFound."""
     get(conn, id)
-    conn.execute(delete(limits).where(limits.c.id == id))
+    conn.execute(delete(ProjectLimit).where(ProjectLimit.id == id))
 
 
 def registered_of(conn: Connection, rows: Any) -> dict[str, Row[Any]]:
     """Registered limit id → its row, for the limits given."""
     ids = {row.registered_limit_id for row in rows}
-    return {row.id: row for row in conn.execute(select(registered_limits).where(registered_limits.c.id.in_(ids)))}
+    return {row.id: row for row in conn.execute(select(RegisteredLimit).where(RegisteredLimit.id.in_(ids)))}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Row, update
 
+from cloudctl.db import Connection
 from cloudctl.identity.options import PasswordOptions
-from cloudctl.identity.tables import users
+from cloudctl.identity.tables import User
 
 
 def is_locked(user: Any, rules: PasswordOptions, now: datetime) -> bool:
@@ -23,14 +24,14 @@ def is_locked(user: Any, rules: PasswordOptions, now: datetime) -> bool:
 def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime) -> None:
     """Count one more; failures before the last lockout ended do not count any longer."""
     forgotten = now - timedelta(seconds=rules.lockout_duration)
-    mine = users.c.id == user_id
-    conn.execute(update(users).where(mine, users.c.failed_at < forgotten).values(failures=0))
-    conn.execute(update(users).where(mine).values(failures=users.c.failures + 1, failed_at=now))
+    mine = User.id == user_id
+    conn.execute(update(User).where(mine, User.failed_at < forgotten).values(failures=0))
+    conn.execute(update(User).where(mine).values(failures=User.failures + 1, failed_at=now))
 
 
 def forgiven(conn: Connection, user_id: str) -> None:
     """The user has logged in: failures before that do not count."""
-    conn.execute(update(users).where(users.c.id == user_id).values(failures=0, failed_at=None))
+    conn.execute(update(User).where(User.id == user_id).values(failures=0, failed_at=None))
 
 
 def is_inactive(user: Row[Any], rules: PasswordOptions, now: datetime) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select, update
+from sqlalchemy import ColumnElement, Row, select, update
 from twisted.internet.defer import ensureDeferred
 from twisted.logger import Logger
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
 from cloudctl.identity import credentials, lockout, oauth, payload, records, totp
@@ -35,7 +35,7 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys, Token, Unreadable
 from cloudctl.identity.subject import Subject, invalid
-from cloudctl.identity.tables import application_credentials, users
+from cloudctl.identity.tables import ApplicationCredential, User
 from cloudctl.identity.tokens import Tokens
 
 log = Logger()
@@ -142,10 +142,10 @@ class Logins:
     # -- lookups
 
     def _user(self, conn: Connection, name: UserName) -> Row[Any] | None:
-        return conn.execute(select(users).where(*_named_user(conn, name))).first()
+        return conn.execute(select(User).where(*_named_user(conn, name))).first()
 
     def _credential(self, conn: Connection, method: ByApplicationCredential) -> Row[Any] | None:
-        table = application_credentials.c
+        table = ApplicationCredential.table.c
         if method.id is not None:
             where = [table.id == method.id]
         else:
@@ -153,7 +153,7 @@ class Logins:
             if owner is None or method.name is None:
                 return None
             where = [table.user_id == owner.id, table.name_key == method.name.casefold()]
-        return conn.execute(select(application_credentials).where(*where)).first()
+        return conn.execute(select(ApplicationCredential).where(*where)).first()
 
     # -- bookkeeping
 
@@ -177,8 +177,8 @@ class Logins:
         return str(changes.get("password_hash", user.password_hash))
 
     def _write(self, conn: Connection, user_id: str, password_hash: str, changes: dict[str, Any]) -> None:
-        same = (users.c.id == user_id, users.c.password_hash == password_hash)
-        conn.execute(update(users).where(*same).values(changes))
+        same = (User.id == user_id, User.password_hash == password_hash)
+        conn.execute(update(User).where(*same).values(changes))
 
     # -- issue
 
@@ -201,10 +201,10 @@ class Logins:
 
 def _named_user(conn: Connection, name: UserName) -> list[ColumnElement[bool]]:
     if name.id is not None:
-        return [users.c.id == name.id]
+        return [User.id == name.id]
     try:
         domain = domain_id(conn, name.domain)
     except Unauthorized:
         # Looked up all the same, to no avail: it takes as long.
         domain = ""
-    return [users.c.domain_id == domain, users.c.name_key == records.folded(name.name or "")]
+    return [User.domain_id == domain, User.name_key == records.folded(name.name or "")]

@@ -14,22 +14,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import Row, Table, delete, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id, seconds
 from cloudctl.errors import Conflict
 from cloudctl.identity import cascade, effective, oauth_signatures, records, subject
 from cloudctl.identity.oauth_signatures import WINDOW, BadSignature, SignedRequest
 from cloudctl.identity.payload import Keys, Scope, ScopeKind
 from cloudctl.identity.tables import (
-    oauth_access_roles,
-    oauth_access_tokens,
-    oauth_consumers,
-    oauth_nonces,
-    oauth_request_tokens,
-    projects,
-    roles,
-    users,
+    OAuthAccessRole,
+    OAuthAccessToken,
+    OAuthConsumer,
+    OAuthNonce,
+    OAuthRequestToken,
+    Project,
+    Role,
+    User,
 )
 from cloudctl.identity.trusts import RoleName, chosen
 from cloudctl.rest.listing import Listing
@@ -38,14 +39,14 @@ VERIFIER = string.ascii_letters + string.digits
 VERIFIER_LENGTH = 12
 
 CONSUMERS = Listing(
-    oauth_consumers,
-    sort_keys={"id": oauth_consumers.c.id, "created_at": oauth_consumers.c.created_at},
+    OAuthConsumer.table,
+    sort_keys={"id": OAuthConsumer.id, "created_at": OAuthConsumer.created_at},
     order=(("created_at", "asc"),),
     filters={},
 )
 ACCESS_TOKENS = Listing(
-    oauth_access_tokens,
-    sort_keys={"id": oauth_access_tokens.c.id, "created_at": oauth_access_tokens.c.created_at},
+    OAuthAccessToken.table,
+    sort_keys={"id": OAuthAccessToken.id, "created_at": OAuthAccessToken.created_at},
     order=(("created_at", "asc"),),
     filters={},
 )
@@ -65,7 +66,7 @@ class Issued:
 
 def get_consumer(conn: Connection, consumer_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, oauth_consumers, consumer_id, "consumer")
+    return records.get(conn, OAuthConsumer.table, consumer_id, "consumer")
 
 
 def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: datetime) -> tuple[Row[Any], str]:
@@ -78,7 +79,7 @@ def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: d
         "extra": records.own_attributes(values.get("extra", {})),
         "created_at": now,
     }
-    conn.execute(insert(oauth_consumers).values(row))
+    conn.execute(insert(OAuthConsumer).values(row))
     return get_consumer(conn, row["id"]), secret
 
 
@@ -89,18 +90,18 @@ def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any])
     if "extra" in values:
         values["extra"] = records.own_attributes(values["extra"], before.extra)
     if values:
-        conn.execute(update(oauth_consumers).where(oauth_consumers.c.id == consumer_id).values(values))
+        conn.execute(update(OAuthConsumer).where(OAuthConsumer.id == consumer_id).values(values))
     return get_consumer(conn, consumer_id)
 
 
 def remove_consumer(conn: Connection, consumer_id: str) -> None:
     """With its tokens, and the tokens that were made from them. Raises NotFound."""
     get_consumer(conn, consumer_id)
-    records.claim(conn, oauth_consumers, consumer_id)
-    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.consumer_id == consumer_id))
-    cascade.delete_access_tokens(conn, oauth_access_tokens.c.consumer_id == consumer_id)
-    conn.execute(delete(oauth_nonces).where(oauth_nonces.c.consumer_id == consumer_id))
-    conn.execute(delete(oauth_consumers).where(oauth_consumers.c.id == consumer_id))
+    records.claim(conn, OAuthConsumer.table, consumer_id)
+    conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.consumer_id == consumer_id))
+    cascade.delete_access_tokens(conn, OAuthAccessToken.consumer_id == consumer_id)
+    conn.execute(delete(OAuthNonce).where(OAuthNonce.consumer_id == consumer_id))
+    conn.execute(delete(OAuthConsumer).where(OAuthConsumer.id == consumer_id))
 
 
 # -- the way to an access token
@@ -111,9 +112,9 @@ def request_token(
 ) -> Issued:
     """Step one. `lifetime` in seconds, 0: for ever. Raises Unauthorized, NotFound (the project)."""
     consumer = _signed(conn, request, None, keys, now)[0]
-    records.keep(conn, projects, project_id, "project")
+    records.keep(conn, Project.table, project_id, "project")
     # They were never authorized, or never fetched.
-    conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.expires_at <= now))
+    conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.expires_at <= now))
     issued = _new(now, lifetime)
     row = {
         "id": issued.id,
@@ -124,7 +125,7 @@ def request_token(
         "expires_at": issued.expires_at,
         "created_at": now,
     }
-    conn.execute(insert(oauth_request_tokens).values(row))
+    conn.execute(insert(OAuthRequestToken).values(row))
     return issued
 
 
@@ -133,14 +134,14 @@ def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[Ro
 
     Raises NotFound (also one that has expired), Forbidden (a role that the user lacks), Conflict (already authorized).
     """
-    row = records.get(conn, oauth_request_tokens, token_id, "request token")
+    row = records.get(conn, OAuthRequestToken.table, token_id, "request token")
     if _has_expired(row, now):
         raise records.not_found("request token", token_id)
     scope = Scope(ScopeKind.PROJECT, row.project_id)
     held = effective.roles_on(conn, user_id, scope) if subject.may_have(conn, user_id, scope) else ()
     given = chosen(wanted, held)
     verifier = "".join(secrets.choice(VERIFIER) for _ in range(VERIFIER_LENGTH))
-    table = oauth_request_tokens
+    table = OAuthRequestToken.table
     free = update(table).where(table.c.id == token_id, table.c.user_id.is_(None))
     if conn.execute(free.values(user_id=user_id, verifier=verifier, role_ids=sorted(given))).rowcount != 1:
         raise Conflict("The request token has been authorized already.")
@@ -152,14 +153,14 @@ def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: date
 
     Raises Unauthorized; NotFound if what it is for is deleted at this moment.
     """
-    consumer, asked = _signed(conn, request, oauth_request_tokens, keys, now)
+    consumer, asked = _signed(conn, request, OAuthRequestToken.table, keys, now)
     right = secrets.compare_digest((asked.verifier or "").encode(), request.verifier.encode())
     if not asked.verifier or not right:
         raise subject.invalid()
-    if conn.execute(delete(oauth_request_tokens).where(oauth_request_tokens.c.id == asked.id)).rowcount != 1:
+    if conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.id == asked.id)).rowcount != 1:
         raise subject.invalid()
-    records.keep(conn, oauth_consumers, consumer.id, "consumer")
-    records.keep(conn, users, asked.user_id, "user")
+    records.keep(conn, OAuthConsumer.table, consumer.id, "consumer")
+    records.keep(conn, User.table, asked.user_id, "user")
     issued = _new(now, lifetime)
     row = {
         "id": issued.id,
@@ -170,15 +171,15 @@ def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: date
         "expires_at": issued.expires_at,
         "created_at": now,
     }
-    conn.execute(insert(oauth_access_tokens).values(row))
+    conn.execute(insert(OAuthAccessToken).values(row))
     for role_id in asked.role_ids:
-        conn.execute(insert(oauth_access_roles).values(token_id=issued.id, role_id=role_id))
+        conn.execute(insert(OAuthAccessRole).values(token_id=issued.id, role_id=role_id))
     return issued
 
 
 def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -> Row[Any]:
     """The access token that signed a login. Raises Unauthorized."""
-    found: Row[Any] = _signed(conn, request, oauth_access_tokens, keys, now)[1]
+    found: Row[Any] = _signed(conn, request, OAuthAccessToken.table, keys, now)[1]
     return found
 
 
@@ -187,7 +188,7 @@ def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -
 
 def get_access_token(conn: Connection, user_id: str, token_id: str) -> Row[Any]:
     """Raises NotFound; so is another user's."""
-    row = records.get(conn, oauth_access_tokens, token_id, "access token")
+    row = records.get(conn, OAuthAccessToken.table, token_id, "access token")
     if row.user_id != user_id:
         raise records.not_found("access token", token_id)
     return row
@@ -196,14 +197,14 @@ def get_access_token(conn: Connection, user_id: str, token_id: str) -> Row[Any]:
 def roles_of(conn: Connection, user_id: str, token_id: str) -> list[Row[Any]]:
     """By name. Raises NotFound."""
     get_access_token(conn, user_id, token_id)
-    given = select(oauth_access_roles.c.role_id).where(oauth_access_roles.c.token_id == token_id)
-    return list(conn.execute(select(roles).where(roles.c.id.in_(given)).order_by(roles.c.name)))
+    given = select(OAuthAccessRole.role_id).where(OAuthAccessRole.token_id == token_id)
+    return list(conn.execute(select(Role).where(Role.id.in_(given)).order_by(Role.name)))
 
 
 def remove_access_token(conn: Connection, user_id: str, token_id: str) -> None:
     """The tokens that were made from it end. Raises NotFound."""
     get_access_token(conn, user_id, token_id)
-    cascade.delete_access_tokens(conn, oauth_access_tokens.c.id == token_id)
+    cascade.delete_access_tokens(conn, OAuthAccessToken.id == token_id)
 
 
 # -- signatures
@@ -213,7 +214,7 @@ def _signed(
     conn: Connection, request: SignedRequest, table: Table | None, keys: Keys, now: datetime
 ) -> tuple[Row[Any], Any]:
     """The consumer, and its token in `table` if the step has one, that signed the request. Raises Unauthorized."""
-    query = select(oauth_consumers).where(oauth_consumers.c.id == request.consumer_id)
+    query = select(OAuthConsumer).where(OAuthConsumer.id == request.consumer_id)
     consumer = conn.execute(query).first()
     token = None
     if table is not None:
@@ -236,9 +237,9 @@ def _secret(row: Row[Any] | None, keys: Keys) -> str:
 
 def _take_nonce(conn: Connection, request: SignedRequest, now: datetime) -> bool:
     """Whether the request is the first with its nonce. Older ones are refused for their time."""
-    conn.execute(delete(oauth_nonces).where(oauth_nonces.c.said_at < int(seconds(now)) - WINDOW))
+    conn.execute(delete(OAuthNonce).where(OAuthNonce.said_at < int(seconds(now)) - WINDOW))
     key = {"consumer_id": request.consumer_id, "said_at": request.timestamp, "digest": request.nonce}
-    return records.put(conn, oauth_nonces, **key)
+    return records.put(conn, OAuthNonce.table, **key)
 
 
 def _sealed(secret: str, keys: Keys) -> bytes:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.identity.options import PasswordOptions
-from cloudctl.identity.tables import password_history, users
+from cloudctl.identity.tables import PasswordHistory, User
 
 
 def check(password: str, rules: PasswordOptions) -> None:
@@ -45,21 +46,21 @@ def earlier(conn: Connection, user_id: str, rules: PasswordOptions) -> list[str]
     """The hashes of the passwords that may not be used again, the present one among them."""
     if not rules.unique_last_count:
         return []
-    present = conn.execute(select(users.c.password_hash).where(users.c.id == user_id)).scalar()
-    query = select(password_history.c.password_hash).where(password_history.c.user_id == user_id)
-    older = conn.execute(query.order_by(password_history.c.id.desc()).limit(rules.unique_last_count - 1)).scalars()
+    present = conn.execute(select(User.password_hash).where(User.id == user_id)).scalar()
+    query = select(PasswordHistory.password_hash).where(PasswordHistory.user_id == user_id)
+    older = conn.execute(query.order_by(PasswordHistory.id.desc()).limit(rules.unique_last_count - 1)).scalars()
     return [present, *older] if present else list(older)
 
 
 def remember(conn: Connection, user_id: str, replaced: str | None, rules: PasswordOptions) -> None:
     """Keep the hash that is being replaced for as long as the rules need it."""
     if replaced and rules.unique_last_count > 1:
-        conn.execute(insert(password_history).values(user_id=user_id, password_hash=replaced))
+        conn.execute(insert(PasswordHistory).values(user_id=user_id, password_hash=replaced))
     _trim(conn, user_id, max(0, rules.unique_last_count - 1))
 
 
 def _trim(conn: Connection, user_id: str, kept: int) -> None:
-    mine = password_history.c.user_id == user_id
-    newest = select(password_history.c.id).where(mine).order_by(password_history.c.id.desc()).limit(kept)
+    mine = PasswordHistory.user_id == user_id
+    newest = select(PasswordHistory.id).where(mine).order_by(PasswordHistory.id.desc()).limit(kept)
     ids: Sequence[int] = conn.execute(newest).scalars().all()
-    conn.execute(delete(password_history).where(mine, password_history.c.id.not_in(ids)))
+    conn.execute(delete(PasswordHistory).where(mine, PasswordHistory.id.not_in(ids)))

@@ -5,31 +5,32 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, update
+from sqlalchemy import Row, delete, insert, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import records
 from cloudctl.identity.records import own_attributes
-from cloudctl.identity.tables import policies
+from cloudctl.identity.tables import PolicyBlob
 from cloudctl.rest.listing import Listing, equals
 
 LISTING = Listing(
-    policies,
-    sort_keys={"id": policies.c.id, "created_at": policies.c.created_at},
+    PolicyBlob.table,
+    sort_keys={"id": PolicyBlob.id, "created_at": PolicyBlob.created_at},
     order=(("created_at", "asc"),),
-    filters={"type": equals(policies.c.type)},
+    filters={"type": equals(PolicyBlob.type)},
 )
 
 
 def get(conn: Connection, policy_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, policies, policy_id, "policy")
+    return records.get(conn, PolicyBlob.table, policy_id, "policy")
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: type, blob, extra. Raises Invalid."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
-    conn.execute(insert(policies).values(row))
+    conn.execute(insert(PolicyBlob).values(row))
     return get(conn, row["id"])
 
 
@@ -40,11 +41,11 @@ def change(conn: Connection, policy_id: str, changes: dict[str, Any]) -> Row[Any
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     if values:
-        conn.execute(update(policies).where(policies.c.id == policy_id).values(values))
+        conn.execute(update(PolicyBlob).where(PolicyBlob.id == policy_id).values(values))
     return get(conn, policy_id)
 
 
 def remove(conn: Connection, policy_id: str) -> None:
     """Raises NotFound."""
     get(conn, policy_id)
-    conn.execute(delete(policies).where(policies.c.id == policy_id))
+    conn.execute(delete(PolicyBlob).where(PolicyBlob.id == policy_id))

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, not_, select
+from sqlalchemy import Row, and_, delete, not_, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records, revocation
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, flag, folded, own_attributes, text_filters
-from cloudctl.identity.tables import project_tags, projects
+from cloudctl.identity.tables import Project, ProjectTag
 from cloudctl.rest.listing import Condition, Filter, Listing, equals
 
 MOST_TAGS = 80
@@ -21,7 +22,7 @@ MOST_TAGS = 80
 
 def _tagged(names: list[str]) -> Condition:
     """Has any of these tags."""
-    return projects.c.id.in_(select(project_tags.c.project_id).where(project_tags.c.name.in_(names)))
+    return Project.id.in_(select(ProjectTag.project_id).where(ProjectTag.name.in_(names)))
 
 
 def _tag_filters() -> dict[str, Filter]:
@@ -29,7 +30,7 @@ def _tag_filters() -> dict[str, Filter]:
         return [name for value in values for name in value.split(",") if name]
 
     def every(found: list[str]) -> Condition:
-        return and_(*(_tagged([name]) for name in found)) if found else projects.c.id.is_not(None)
+        return and_(*(_tagged([name]) for name in found)) if found else Project.id.is_not(None)
 
     return {
         "tags": lambda values: every(names(values)),
@@ -40,17 +41,17 @@ def _tag_filters() -> dict[str, Filter]:
 
 
 FILTERS: dict[str, Filter] = {
-    **text_filters("name", projects.c.name),
-    "domain_id": equals(projects.c.domain_id),
-    "parent_id": equals(projects.c.parent_id),
-    "enabled": flag(projects.c.enabled),
-    "is_domain": flag(projects.c.is_domain),
+    **text_filters("name", Project.name),
+    "domain_id": equals(Project.domain_id),
+    "parent_id": equals(Project.parent_id),
+    "enabled": flag(Project.enabled),
+    "is_domain": flag(Project.is_domain),
     **_tag_filters(),
 }
 
 LISTING = Listing(
-    projects,
-    sort_keys={"id": projects.c.id, "name": projects.c.name, "created_at": projects.c.created_at},
+    Project.table,
+    sort_keys={"id": Project.id, "name": Project.name, "created_at": Project.created_at},
     # The newest first, as servers and volumes are listed.
     order=(("created_at", "desc"),),
     filters=FILTERS,
@@ -60,19 +61,19 @@ LISTING = Listing(
 
 
 def exists(conn: Connection, project_id: str) -> bool:
-    query = select(projects.c.id).where(projects.c.id == project_id, projects.c.is_domain.is_(False))
+    query = select(Project.id).where(Project.id == project_id, Project.is_domain.is_(False))
     return conn.execute(query).first() is not None
 
 
 def get(conn: Connection, project_id: str) -> Row[Any]:
     """A domain is found, too. Raises NotFound."""
-    return records.get(conn, projects, project_id, "project")
+    return records.get(conn, Project.table, project_id, "project")
 
 
 def tags(conn: Connection, project_ids: Iterable[str]) -> dict[str, list[str]]:
     """Project id → its tags in alphabetical order."""
     found: dict[str, list[str]] = {project_id: [] for project_id in project_ids}
-    query = select(project_tags).where(project_tags.c.project_id.in_(found)).order_by(project_tags.c.name)
+    query = select(ProjectTag).where(ProjectTag.project_id.in_(found)).order_by(ProjectTag.name)
     for row in conn.execute(query):
         found[row.project_id].append(row.name)
     return found
@@ -85,12 +86,12 @@ def parents(conn: Connection, project_id: str) -> list[str]:
 
 def children(conn: Connection, project_id: str) -> dict[str, Any]:
     """The tree below: `{id: {id: {}}}`."""
-    ids = conn.execute(select(projects.c.id).where(projects.c.parent_id == project_id)).scalars().all()
+    ids = conn.execute(select(Project.id).where(Project.parent_id == project_id)).scalars().all()
     return {id: children(conn, id) for id in ids}
 
 
 def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, Row[Any]]:
-    return {row.id: row for row in conn.execute(select(projects).where(projects.c.id.in_(list(ids))))}
+    return {row.id: row for row in conn.execute(select(Project).where(Project.id.in_(list(ids))))}
 
 
 # -- actions
@@ -117,14 +118,14 @@ def create(conn: Connection, values: dict[str, Any], now: datetime, *, most_dept
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two projects with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, projects, row, taken)
+    records.insert_unique(conn, Project.table, row, taken)
     set_tags(conn, row["id"], wanted_tags)
     return get(conn, row["id"])
 
 
 def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: int) -> None:
-    records.keep(conn, projects, domain_id, "domain")
-    records.keep(conn, projects, parent_id, "project")
+    records.keep(conn, Project.table, domain_id, "domain")
+    records.keep(conn, Project.table, parent_id, "project")
     parent = get(conn, parent_id)
     if (parent.domain_id or parent.id) != domain_id:
         raise Invalid("The parent project belongs to another domain.")
@@ -147,7 +148,7 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     if enabled and not before.enabled and before.parent_id and not get(conn, before.parent_id).enabled:
         raise Forbidden(f"Cannot enable project {project_id}: its parent is disabled.")
     taken = Conflict("It is not permitted to have two projects with the same name in a domain.")
-    records.update_unique(conn, projects, project_id, with_merged(before, values), taken)
+    records.update_unique(conn, Project.table, project_id, with_merged(before, values), taken)
     if wanted_tags is not None:
         set_tags(conn, project_id, wanted_tags)
     if before.enabled and not enabled:
@@ -167,22 +168,22 @@ def _check_fixed(before: Row[Any], changes: dict[str, Any]) -> None:
 
 
 def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
-    query = select(projects.c.id).where(projects.c.parent_id == project_id, projects.c.enabled)
+    query = select(Project.id).where(Project.parent_id == project_id, Project.enabled)
     if conn.execute(query).first() is not None:
         raise Forbidden(f"Cannot disable project {project_id}: projects below it are enabled.")
 
 
 def remove(conn: Connection, project_id: str) -> None:
     """What other services keep for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
-    records.claim(conn, projects, project_id)
+    records.claim(conn, Project.table, project_id)
     before = get(conn, project_id)
     check_mutable(before.options, None, "project", project_id)
     if before.is_domain:
         raise Forbidden("A domain is deleted as a domain.")
-    if conn.execute(select(projects.c.id).where(projects.c.parent_id == project_id)).first() is not None:
+    if conn.execute(select(Project.id).where(Project.parent_id == project_id)).first() is not None:
         raise Forbidden(f"Cannot delete project {project_id}: there are projects below it.")
     cascade.of_project(conn, project_id)
-    conn.execute(delete(projects).where(projects.c.id == project_id))
+    conn.execute(delete(Project).where(Project.id == project_id))
 
 
 def set_tags(conn: Connection, project_id: str, names: Iterable[str]) -> None:
@@ -192,9 +193,9 @@ def set_tags(conn: Connection, project_id: str, names: Iterable[str]) -> None:
         raise Invalid("The tags are not unique.")
     if len(wanted) > MOST_TAGS:
         raise Invalid(f"A project has at most {MOST_TAGS} tags.")
-    conn.execute(delete(project_tags).where(project_tags.c.project_id == project_id))
+    conn.execute(delete(ProjectTag).where(ProjectTag.project_id == project_id))
     for name in wanted:
-        records.put(conn, project_tags, project_id=project_id, name=name)
+        records.put(conn, ProjectTag.table, project_id=project_id, name=name)
 
 
 def add_tag(conn: Connection, project_id: str, name: str) -> None:
@@ -204,5 +205,5 @@ def add_tag(conn: Connection, project_id: str, name: str) -> None:
 
 def remove_tag(conn: Connection, project_id: str, name: str) -> bool:
     """Whether it was there."""
-    mine = (project_tags.c.project_id == project_id, project_tags.c.name == name)
-    return conn.execute(delete(project_tags).where(*mine)).rowcount > 0
+    mine = (ProjectTag.project_id == project_id, ProjectTag.name == name)
+    return conn.execute(delete(ProjectTag).where(*mine)).rowcount > 0

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Table, func, insert, select, true, update
+from sqlalchemy import Column, Row, Table, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Forbidden, Invalid, NotFound
 from cloudctl.rest import listing
 from cloudctl.rest.listing import Condition, Filter, Limits

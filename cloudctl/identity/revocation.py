@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select
+from sqlalchemy import Row, delete, insert, or_, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.identity import epoch
 from cloudctl.identity.payload import ScopeKind, Token
-from cloudctl.identity.tables import revocations
+from cloudctl.identity.tables import Revocation
 
 # Longer than any token can be validated: IdentityOptions bounds its lifetime and the window after it.
 KEPT = timedelta(days=15)
@@ -44,7 +45,7 @@ def revoke_domain(conn: Connection, domain_id: str, now: datetime) -> None:
 
 def is_revoked(conn: Connection, token: Token, user_ids: Iterable[str], domain_ids: Iterable[str]) -> bool:
     """`user_ids`: the token's user, and those that delegated to it; `domain_ids`: theirs and that of the project."""
-    table = revocations.c
+    table = Revocation.table.c
     conditions = [
         table.audit_id == token.audit_ids[0],
         table.audit_chain_id == token.audit_ids[-1],
@@ -61,16 +62,16 @@ def is_revoked(conn: Connection, token: Token, user_ids: Iterable[str], domain_i
 
 def events(conn: Connection, since: datetime | None) -> list[Row[Any]]:
     """All revocations, oldest first; only those made since then if a time is given."""
-    query = select(revocations).order_by(revocations.c.id)
-    return list(conn.execute(query if since is None else query.where(revocations.c.revoked_at >= since)))
+    query = select(Revocation).order_by(Revocation.id)
+    return list(conn.execute(query if since is None else query.where(Revocation.revoked_at >= since)))
 
 
 def revoked_tokens(conn: Connection, now: datetime) -> list[Row[Any]]:
     """Tokens that were revoked one by one and have not expired yet, oldest first."""
-    query = select(revocations).where(revocations.c.audit_id.is_not(None), revocations.c.expires_at > now)
-    return list(conn.execute(query.order_by(revocations.c.id)))
+    query = select(Revocation).where(Revocation.audit_id.is_not(None), Revocation.expires_at > now)
+    return list(conn.execute(query.order_by(Revocation.id)))
 
 
 def _revoke(conn: Connection, now: datetime, **values: Any) -> None:
-    conn.execute(delete(revocations).where(revocations.c.revoked_at < now - KEPT))
-    conn.execute(insert(revocations).values(epoch=epoch.changed(conn), revoked_at=now, **values))
+    conn.execute(delete(Revocation).where(Revocation.revoked_at < now - KEPT))
+    conn.execute(insert(Revocation).values(epoch=epoch.changed(conn), revoked_at=now, **values))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Row, delete, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, domains, effective, epoch, records
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, folded, own_attributes, text_filters
-from cloudctl.identity.tables import implied_roles, projects, roles
+from cloudctl.identity.tables import ImpliedRole, Project, Role
 from cloudctl.rest.listing import Listing
 
 # What a domain's manager may give away.
@@ -20,23 +21,23 @@ MANAGEABLE = ("manager", "member", "reader")
 ADMIN = "admin"
 
 LISTING = Listing(
-    roles,
-    sort_keys={"id": roles.c.id, "name": roles.c.name, "created_at": roles.c.created_at},
+    Role.table,
+    sort_keys={"id": Role.id, "name": Role.name, "created_at": Role.created_at},
     order=(("created_at", "asc"),),
-    filters=text_filters("name", roles.c.name),
+    filters=text_filters("name", Role.name),
 )
 
 
 def get(conn: Connection, role_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, roles, role_id, "role")
+    return records.get(conn, Role.table, role_id, "role")
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: name, domain_id ("": of the whole cloud), description, options, extra. Raises NotFound, Conflict."""
     if values["domain_id"]:
         domains.get(conn, values["domain_id"])
-        records.keep(conn, projects, values["domain_id"], "domain")
+        records.keep(conn, Project.table, values["domain_id"], "domain")
     row = {
         "id": new_hex_id(),
         **values,
@@ -45,7 +46,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two roles with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, roles, row, taken)
+    records.insert_unique(conn, Role.table, row, taken)
     return get(conn, row["id"])
 
 
@@ -57,17 +58,17 @@ def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Row[Any]:
     if "domain_id" in values and (values.pop("domain_id") or "") != before.domain_id:
         raise Invalid("The domain of a role cannot be changed.")
     taken = Conflict("It is not permitted to have two roles with the same name in a domain.")
-    records.update_unique(conn, roles, role_id, with_merged(before, values), taken)
+    records.update_unique(conn, Role.table, role_id, with_merged(before, values), taken)
     epoch.changed(conn)
     return get(conn, role_id)
 
 
 def remove(conn: Connection, role_id: str) -> None:
     """With its grants. Raises NotFound, Forbidden (immutable)."""
-    records.claim(conn, roles, role_id)
+    records.claim(conn, Role.table, role_id)
     check_mutable(get(conn, role_id).options, None, "role", role_id)
     cascade.of_role(conn, role_id)
-    conn.execute(delete(roles).where(roles.c.id == role_id))
+    conn.execute(delete(Role).where(Role.id == role_id))
 
 
 # -- implications
@@ -76,8 +77,8 @@ def remove(conn: Connection, role_id: str) -> None:
 def implies(conn: Connection, prior_id: str) -> list[Row[Any]]:
     """The roles that `prior_id` implies directly, by name. Raises NotFound."""
     get(conn, prior_id)
-    direct = select(implied_roles.c.implied_id).where(implied_roles.c.prior_id == prior_id)
-    return list(conn.execute(select(roles).where(roles.c.id.in_(direct)).order_by(roles.c.name)))
+    direct = select(ImpliedRole.implied_id).where(ImpliedRole.prior_id == prior_id)
+    return list(conn.execute(select(Role).where(Role.id.in_(direct)).order_by(Role.name)))
 
 
 def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], Row[Any]]:
@@ -97,7 +98,7 @@ def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], R
         raise Forbidden("A role of the whole cloud cannot imply one of a domain.")
     if prior_id in effective.closure(conn, [implied_id]):
         raise Invalid("A role cannot imply itself, directly or through others.")
-    records.put(conn, implied_roles, prior_id=prior_id, implied_id=implied_id)
+    records.put(conn, ImpliedRole.table, prior_id=prior_id, implied_id=implied_id)
     epoch.changed(conn)
     return prior, implied
 
@@ -105,14 +106,14 @@ def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], R
 def no_longer_imply(conn: Connection, prior_id: str, implied_id: str) -> None:
     """Raises NotFound."""
     inference(conn, prior_id, implied_id)
-    mine = (implied_roles.c.prior_id == prior_id, implied_roles.c.implied_id == implied_id)
-    conn.execute(delete(implied_roles).where(*mine))
+    mine = (ImpliedRole.prior_id == prior_id, ImpliedRole.implied_id == implied_id)
+    conn.execute(delete(ImpliedRole).where(*mine))
     epoch.changed(conn)
 
 
 def inferences(conn: Connection) -> list[tuple[Row[Any], list[Row[Any]]]]:
     """Every role that implies others, with those, by name."""
-    by_id = {row.id: row for row in conn.execute(select(roles).order_by(roles.c.name))}
+    by_id = {row.id: row for row in conn.execute(select(Role).order_by(Role.name))}
     found = effective.implications(conn)
     return [
         (row, sorted((by_id[id] for id in found[row.id] if id in by_id), key=lambda role: role.name))

@@ -6,47 +6,48 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import catalog, records
 from cloudctl.identity.records import flag, own_attributes, text_filters
-from cloudctl.identity.tables import endpoints, project_endpoints, regions, services
+from cloudctl.identity.tables import Endpoint, ProjectEndpoint, Region, Service
 from cloudctl.rest.listing import Listing, equals
 
 SERVICES = Listing(
-    services,
+    Service.table,
     sort_keys={
-        "id": services.c.id,
-        "name": services.c.name,
-        "type": services.c.type,
-        "created_at": services.c.created_at,
+        "id": Service.id,
+        "name": Service.name,
+        "type": Service.type,
+        "created_at": Service.created_at,
     },
     order=(("created_at", "asc"),),
     filters={
-        **text_filters("name", services.c.name),
-        **text_filters("type", services.c.type),
-        "enabled": flag(services.c.enabled),
+        **text_filters("name", Service.name),
+        **text_filters("type", Service.type),
+        "enabled": flag(Service.enabled),
     },
 )
 ENDPOINTS = Listing(
-    endpoints,
-    sort_keys={"id": endpoints.c.id, "interface": endpoints.c.interface, "created_at": endpoints.c.created_at},
+    Endpoint.table,
+    sort_keys={"id": Endpoint.id, "interface": Endpoint.interface, "created_at": Endpoint.created_at},
     order=(("created_at", "asc"),),
     filters={
-        "interface": equals(endpoints.c.interface),
-        "service_id": equals(endpoints.c.service_id),
-        "region_id": equals(endpoints.c.region_id),
-        "region": equals(endpoints.c.region_id),
-        "enabled": flag(endpoints.c.enabled),
+        "interface": equals(Endpoint.interface),
+        "service_id": equals(Endpoint.service_id),
+        "region_id": equals(Endpoint.region_id),
+        "region": equals(Endpoint.region_id),
+        "enabled": flag(Endpoint.enabled),
     },
 )
 REGIONS = Listing(
-    regions,
-    sort_keys={"id": regions.c.id, "created_at": regions.c.created_at},
+    Region.table,
+    sort_keys={"id": Region.id, "created_at": Region.created_at},
     order=(("created_at", "asc"),),
-    filters={"parent_region_id": equals(regions.c.parent_region_id)},
+    filters={"parent_region_id": equals(Region.parent_region_id)},
 )
 
 # -- services
@@ -54,31 +55,31 @@ REGIONS = Listing(
 
 def get_service(conn: Connection, service_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, services, service_id, "service")
+    return records.get(conn, Service.table, service_id, "service")
 
 
 def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
     """`values`: type, name, description, enabled, extra. Raises Invalid."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
-    conn.execute(insert(services).values(row))
+    conn.execute(insert(Service).values(row))
     return get_service(conn, row["id"])
 
 
 def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -> Row[Any]:
     """Raises NotFound, Invalid."""
     before = get_service(conn, service_id)
-    _change(conn, services, before, changes)
+    _change(conn, Service.table, before, changes)
     return get_service(conn, service_id)
 
 
 def remove_service(conn: Connection, service_id: str) -> None:
     """With its endpoints. Limits that were registered for it stay until they are deleted. Raises NotFound."""
-    records.claim(conn, services, service_id)
+    records.claim(conn, Service.table, service_id)
     get_service(conn, service_id)
-    own = select(endpoints.c.id).where(endpoints.c.service_id == service_id)
-    conn.execute(delete(project_endpoints).where(project_endpoints.c.endpoint_id.in_(own)))
-    conn.execute(delete(endpoints).where(endpoints.c.service_id == service_id))
-    conn.execute(delete(services).where(services.c.id == service_id))
+    own = select(Endpoint.id).where(Endpoint.service_id == service_id)
+    conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))
+    conn.execute(delete(Endpoint).where(Endpoint.service_id == service_id))
+    conn.execute(delete(Service).where(Service.id == service_id))
 
 
 # -- endpoints
@@ -86,14 +87,14 @@ def remove_service(conn: Connection, service_id: str) -> None:
 
 def get_endpoint(conn: Connection, endpoint_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, endpoints, endpoint_id, "endpoint")
+    return records.get(conn, Endpoint.table, endpoint_id, "endpoint")
 
 
 def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, make_region: bool) -> Row[Any]:
     """`values`: interface, service_id, url, region_id, enabled, extra. Raises Invalid (service, region, url)."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     _check_endpoint(conn, row, now, make_region)
-    conn.execute(insert(endpoints).values(row))
+    conn.execute(insert(Endpoint).values(row))
     return get_endpoint(conn, row["id"])
 
 
@@ -103,17 +104,17 @@ def change_endpoint(
     """Raises NotFound, Invalid (service, region, url)."""
     before = get_endpoint(conn, endpoint_id)
     _check_endpoint(conn, changes, now, make_region)
-    _change(conn, endpoints, before, changes)
+    _change(conn, Endpoint.table, before, changes)
     return get_endpoint(conn, endpoint_id)
 
 
 def _check_endpoint(conn: Connection, values: dict[str, Any], now: datetime, make_region: bool) -> None:
     if "service_id" in values:
-        if not _exists(conn, services, values["service_id"]):
+        if not _exists(conn, Service.table, values["service_id"]):
             raise Invalid(f"There is no service {values['service_id'][:64]}.")
-        records.keep(conn, services, values["service_id"], "service")
+        records.keep(conn, Service.table, values["service_id"], "service")
     region_id = values.get("region_id")
-    if region_id is not None and not _exists(conn, regions, region_id):
+    if region_id is not None and not _exists(conn, Region.table, region_id):
         if not make_region:
             raise Invalid(f"There is no region {region_id[:64]}.")
         create_region(conn, {"id": region_id}, now)
@@ -134,8 +135,8 @@ def _check_url(url: str) -> None:
 def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
     """Raises NotFound."""
     get_endpoint(conn, endpoint_id)
-    conn.execute(delete(project_endpoints).where(project_endpoints.c.endpoint_id == endpoint_id))
-    conn.execute(delete(endpoints).where(endpoints.c.id == endpoint_id))
+    conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id == endpoint_id))
+    conn.execute(delete(Endpoint).where(Endpoint.id == endpoint_id))
 
 
 # -- regions
@@ -143,7 +144,7 @@ def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
 
 def get_region(conn: Connection, region_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, regions, region_id, "region")
+    return records.get(conn, Region.table, region_id, "region")
 
 
 def create_region(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
@@ -151,7 +152,7 @@ def create_region(conn: Connection, values: dict[str, Any], now: datetime) -> Ro
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     if row.get("parent_region_id"):
         get_region(conn, row["parent_region_id"])
-    records.insert_unique(conn, regions, row, Conflict(f"There is a region {row['id'][:64]} already."))
+    records.insert_unique(conn, Region.table, row, Conflict(f"There is a region {row['id'][:64]} already."))
     return get_region(conn, row["id"])
 
 
@@ -160,7 +161,7 @@ def change_region(conn: Connection, region_id: str, changes: dict[str, Any]) -> 
     before = get_region(conn, region_id)
     if changes.get("parent_region_id"):
         _check_no_cycle(conn, region_id, changes["parent_region_id"])
-    _change(conn, regions, before, changes)
+    _change(conn, Region.table, before, changes)
     return get_region(conn, region_id)
 
 
@@ -175,19 +176,19 @@ def _check_no_cycle(conn: Connection, region_id: str, parent_id: str) -> None:
 def remove_region(conn: Connection, region_id: str) -> None:
     """Raises NotFound, Forbidden (regions below it, endpoints in it)."""
     get_region(conn, region_id)
-    children = select(regions.c.id).where(regions.c.parent_region_id == region_id)
-    used = select(endpoints.c.id).where(endpoints.c.region_id == region_id)
+    children = select(Region.id).where(Region.parent_region_id == region_id)
+    used = select(Endpoint.id).where(Endpoint.region_id == region_id)
     if conn.execute(children).first() is not None or conn.execute(used).first() is not None:
         raise Forbidden(f"Cannot delete region {region_id[:64]}: it has child regions or endpoints.")
-    conn.execute(delete(regions).where(regions.c.id == region_id))
+    conn.execute(delete(Region).where(Region.id == region_id))
 
 
 def has_service(conn: Connection, service_id: str) -> bool:
-    return _exists(conn, services, service_id)
+    return _exists(conn, Service.table, service_id)
 
 
 def has_region(conn: Connection, region_id: str) -> bool:
-    return _exists(conn, regions, region_id)
+    return _exists(conn, Region.table, region_id)
 
 
 def _exists(conn: Connection, table: Any, id: str) -> bool:

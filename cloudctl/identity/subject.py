@@ -9,24 +9,33 @@ from __future__ import annotations
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Select, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
 from cloudctl.identity import effective, revocation
 from cloudctl.identity.effective import Role
 from cloudctl.identity.payload import Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.tables import (
-    access_rules,
-    application_credential_roles,
-    application_credential_rules,
-    application_credentials,
-    oauth_access_roles,
-    oauth_access_tokens,
-    projects,
-    trust_roles,
-    trusts,
-    users,
+    AccessRule as AccessRuleRecord,
+)
+from cloudctl.identity.tables import (
+    ApplicationCredential,
+    ApplicationCredentialRole,
+    ApplicationCredentialRule,
+    OAuthAccessRole,
+    OAuthAccessToken,
+    TrustRole,
+)
+from cloudctl.identity.tables import (
+    Project as ProjectRecord,
+)
+from cloudctl.identity.tables import (
+    Trust as TrustRecord,
+)
+from cloudctl.identity.tables import (
+    User as UserRecord,
 )
 from cloudctl.rest.faults import UNAUTHENTICATED
 from cloudctl.rest.identity import AccessRule, Identity
@@ -150,15 +159,15 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     credential = None
     if token.delegation is Delegation.APPLICATION_CREDENTIAL:
         credential = _credential(conn, token, now)
-        table = application_credential_roles.c
+        table = ApplicationCredentialRole.table.c
         roles = _restricted(conn, select(table.role_id).where(table.credential_id == credential.id), roles)
     if trust is not None:
-        given = select(trust_roles.c.role_id).where(trust_roles.c.trust_id == trust.id)
+        given = select(TrustRole.role_id).where(TrustRole.trust_id == trust.id)
         roles = _restricted(conn, given, roles)
     access = None
     if token.delegation is Delegation.OAUTH:
         access = _access(conn, token, now)
-        given = select(oauth_access_roles.c.role_id).where(oauth_access_roles.c.token_id == access.id)
+        given = select(OAuthAccessRole.role_id).where(OAuthAccessRole.token_id == access.id)
         roles = _restricted(conn, given, roles)
     if token.scope.kind is not ScopeKind.UNSCOPED and not roles:
         raise invalid()
@@ -183,23 +192,25 @@ def may_have(conn: Connection, user_id: str, scope: Scope) -> bool:
 
 
 def _user(conn: Connection, user_id: str) -> User:
-    columns = (users.c.name, users.c.domain_id, users.c.enabled, users.c.password_expires_at)
-    row = conn.execute(select(*columns).where(users.c.id == user_id)).first()
+    columns = (UserRecord.name, UserRecord.domain_id, UserRecord.enabled, UserRecord.password_expires_at)
+    row = conn.execute(select(*columns).where(UserRecord.id == user_id)).first()
     if row is None or not row.enabled:
         raise invalid()
     return User(user_id, row.name, _domain(conn, row.domain_id), row.password_expires_at)
 
 
 def _project(conn: Connection, project_id: str) -> Project:
-    columns = (projects.c.name, projects.c.domain_id, projects.c.enabled, projects.c.is_domain)
-    row = conn.execute(select(*columns).where(projects.c.id == project_id)).first()
+    columns = (ProjectRecord.name, ProjectRecord.domain_id, ProjectRecord.enabled, ProjectRecord.is_domain)
+    row = conn.execute(select(*columns).where(ProjectRecord.id == project_id)).first()
     if row is None or not row.enabled or row.is_domain:
         raise invalid()
     return Project(project_id, row.name, _domain(conn, row.domain_id))
 
 
 def _domain(conn: Connection, domain_id: str) -> Domain:
-    query = select(projects.c.name, projects.c.enabled).where(projects.c.id == domain_id, projects.c.is_domain)
+    query = select(ProjectRecord.name, ProjectRecord.enabled).where(
+        ProjectRecord.id == domain_id, ProjectRecord.is_domain
+    )
     row = conn.execute(query).first()
     if row is None or not row.enabled:
         raise invalid()
@@ -207,8 +218,8 @@ def _domain(conn: Connection, domain_id: str) -> Domain:
 
 
 def _credential(conn: Connection, token: Token, now: datetime) -> Credential:
-    table = application_credentials.c
-    row = conn.execute(select(application_credentials).where(table.id == token.delegation_id)).first()
+    table = ApplicationCredential.table.c
+    row = conn.execute(select(ApplicationCredential).where(table.id == token.delegation_id)).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
     rules = rules_of(conn, row.id) if row.has_access_rules else None
@@ -218,16 +229,16 @@ def _credential(conn: Connection, token: Token, now: datetime) -> Credential:
 def rules_of(conn: Connection, credential_id: str) -> tuple[AccessRule, ...]:
     """The access rules of an application credential, oldest first."""
     query = (
-        select(access_rules.c.id, access_rules.c.service, access_rules.c.method, access_rules.c.path)
-        .join(application_credential_rules, application_credential_rules.c.rule_id == access_rules.c.id)
-        .where(application_credential_rules.c.credential_id == credential_id)
-        .order_by(access_rules.c.created_at, access_rules.c.id)
+        select(AccessRuleRecord.id, AccessRuleRecord.service, AccessRuleRecord.method, AccessRuleRecord.path)
+        .join(ApplicationCredentialRule, ApplicationCredentialRule.rule_id == AccessRuleRecord.id)
+        .where(ApplicationCredentialRule.credential_id == credential_id)
+        .order_by(AccessRuleRecord.created_at, AccessRuleRecord.id)
     )
     return tuple(AccessRule(row.id, row.service, row.method, row.path) for row in conn.execute(query))
 
 
 def _trust(conn: Connection, token: Token, now: datetime) -> Trust:
-    row = conn.execute(select(trusts).where(trusts.c.id == token.delegation_id)).first()
+    row = conn.execute(select(TrustRecord).where(TrustRecord.id == token.delegation_id)).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
     trustor, trustee = _user(conn, row.trustor_user_id), _user(conn, row.trustee_user_id)
@@ -237,7 +248,7 @@ def _trust(conn: Connection, token: Token, now: datetime) -> Trust:
 
 
 def _access(conn: Connection, token: Token, now: datetime) -> Access:
-    row = conn.execute(select(oauth_access_tokens).where(oauth_access_tokens.c.id == token.delegation_id)).first()
+    row = conn.execute(select(OAuthAccessToken).where(OAuthAccessToken.id == token.delegation_id)).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
     if row.user_id != token.user_id:

@@ -5,456 +5,478 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, String, Table, Text, UniqueConstraint
+from datetime import datetime
+from typing import Any
 
-from cloudctl.db.columns import flag, identifier, json, metadata, optional_text, text, time
+from sqlalchemy import BigInteger, Index, Integer, LargeBinary, String, Text, UniqueConstraint
+
+from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.records import Record
 
 KEY_LENGTH = 1024  # folding may triple a text
 
-# One row. Raised in the transaction of every change that can affect a token; see epoch.py.
-epochs = Table(
-    "identity_epoch",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("value", BigInteger, nullable=False),
-)
 
-# A domain is a row with `is_domain`; its own domain_id is empty, so that names of domains are unique too.
-projects = Table(
-    "identity_projects",
-    metadata,
-    identifier(),
-    text("name", 64),
-    text("name_key", KEY_LENGTH),
-    text("domain_id", 64),
-    text("parent_id", 64),
-    flag("is_domain", False),
-    flag("enabled", True),
-    optional_text("description", 65_536),
-    json("options", dict),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    UniqueConstraint("domain_id", "name_key"),
-    Index("ix_identity_projects_order", "created_at", "id"),
-    Index("ix_identity_projects_domain_order", "domain_id", "created_at", "id"),
-    Index("ix_identity_projects_parent_id", "parent_id", "id"),
-    Index("ix_identity_projects_name_key", "name_key"),
-)
+class Epoch(Record, table="identity_epoch"):
+    """One row. Raised in the transaction of every change that can affect a token; see epoch.py."""
 
-# What clients wrote as a domain's configuration; `value` is JSON, sealed with the credential keys.
-domain_options = Table(
-    "identity_domain_options",
-    metadata,
-    Column("domain_id", String(64), primary_key=True),
-    Column("group", String(64), primary_key=True),
-    Column("option", String(64), primary_key=True),
-    Column("value", LargeBinary, nullable=False),
-)
+    id: Field[int] = column(Integer, primary_key=True)
+    value: Field[int] = column(BigInteger, nullable=False)
 
-project_tags = Table(
-    "identity_project_tags",
-    metadata,
-    Column("project_id", String(64), primary_key=True),
-    Column("name", String(255), primary_key=True),
-    Index("ix_identity_project_tags_name", "name"),
-)
 
-users = Table(
-    "identity_users",
-    metadata,
-    identifier(),
-    text("name"),
-    text("name_key", KEY_LENGTH),
-    text("domain_id", 64),
-    flag("enabled", True),
-    optional_text("default_project_id", 64),
-    optional_text("description", 65_536),
-    optional_text("password_hash"),
-    time("password_changed_at"),
-    time("password_expires_at"),
-    Column("failures", Integer, nullable=False, default=0),
-    time("failed_at"),
-    time("active_at"),
-    json("options", dict),
-    json("federated", list),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    UniqueConstraint("domain_id", "name_key"),
-    Index("ix_identity_users_order", "created_at", "id"),
-    Index("ix_identity_users_domain_order", "domain_id", "created_at", "id"),
-    Index("ix_identity_users_name_key", "name_key"),
-    Index("ix_identity_users_default_project_id", "default_project_id"),
-)
+class Project(Record, table="identity_projects"):
+    """A domain is a row with `is_domain`; its own domain_id is empty, so that names of domains are unique too."""
 
-# Hashes of passwords that were in use before; only kept while they may not be used again.
-password_history = Table(
-    "identity_password_history",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    text("user_id", 64),
-    text("password_hash"),
-    Index("ix_identity_password_history_user_id", "user_id", "id"),
-)
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text(64)
+    name_key: Field[str] = text(KEY_LENGTH)
+    domain_id: Field[str] = text(64)
+    parent_id: Field[str] = text(64)
+    is_domain: Field[bool] = flag(False)
+    enabled: Field[bool] = flag(True)
+    description: Field[str | None] = optional_text(65_536)
+    options: Field[dict[str, Any]] = json(dict)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
 
-groups = Table(
-    "identity_groups",
-    metadata,
-    identifier(),
-    text("name"),
-    text("name_key", KEY_LENGTH),
-    text("domain_id", 64),
-    optional_text("description", 65_536),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    UniqueConstraint("domain_id", "name_key"),
-    Index("ix_identity_groups_order", "created_at", "id"),
-    Index("ix_identity_groups_domain_order", "domain_id", "created_at", "id"),
-    Index("ix_identity_groups_name_key", "name_key"),
-)
 
-memberships = Table(
-    "identity_memberships",
-    metadata,
-    Column("group_id", String(64), primary_key=True),
-    Column("user_id", String(64), primary_key=True),
-    Index("ix_identity_memberships_user_id", "user_id"),
-)
+UniqueConstraint(Project.domain_id, Project.name_key)
+Index("ix_identity_projects_order", Project.created_at, Project.id)
+Index("ix_identity_projects_domain_order", Project.domain_id, Project.created_at, Project.id)
+Index("ix_identity_projects_parent_id", Project.parent_id, Project.id)
+Index("ix_identity_projects_name_key", Project.name_key)
 
-# domain_id is empty for a role of the whole cloud.
-roles = Table(
-    "identity_roles",
-    metadata,
-    identifier(),
-    text("name"),
-    text("name_key", KEY_LENGTH),
-    text("domain_id", 64),
-    optional_text("description", 65_536),
-    json("options", dict),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    UniqueConstraint("domain_id", "name_key"),
-    Index("ix_identity_roles_order", "created_at", "id"),
-    Index("ix_identity_roles_name_key", "name_key"),
-)
 
-implied_roles = Table(
-    "identity_implied_roles",
-    metadata,
-    Column("prior_id", String(64), primary_key=True),
-    Column("implied_id", String(64), primary_key=True),
-    Index("ix_identity_implied_roles_implied_id", "implied_id"),
-)
+class DomainOption(Record, table="identity_domain_options"):
+    """What clients wrote as a domain's configuration; `value` is JSON, sealed with the credential keys."""
 
-# actor_kind: user or group. target_kind: project, domain or system (then target_id is "system").
-# `inherited`: it holds for the projects below the target, not for the target itself.
-assignments = Table(
-    "identity_assignments",
-    metadata,
-    Column("actor_id", String(64), primary_key=True),
-    Column("target_id", String(64), primary_key=True),
-    Column("role_id", String(64), primary_key=True),
-    Column("actor_kind", String(8), primary_key=True),
-    Column("target_kind", String(8), primary_key=True),
-    Column("inherited", Integer, primary_key=True, autoincrement=False),
-    Index("ix_identity_assignments_target", "target_kind", "target_id"),
-    Index("ix_identity_assignments_role_id", "role_id"),
-)
+    domain_id: Field[str] = column(String(64), primary_key=True)
+    group: Field[str] = column(String(64), primary_key=True)
+    option: Field[str] = column(String(64), primary_key=True)
+    value: Field[bytes] = column(LargeBinary, nullable=False)
 
-regions = Table(
-    "identity_regions",
-    metadata,
-    Column("id", String(255), primary_key=True),
-    text("description", 65_536),
-    optional_text("parent_region_id"),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_regions_order", "created_at", "id"),
-    Index("ix_identity_regions_parent_region_id", "parent_region_id"),
-)
 
-services = Table(
-    "identity_services",
-    metadata,
-    identifier(),
-    text("type"),
-    text("name"),
-    optional_text("description", 65_536),
-    flag("enabled", True),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_services_order", "created_at", "id"),
-)
+class ProjectTag(Record, table="identity_project_tags"):
+    project_id: Field[str] = column(String(64), primary_key=True)
+    name: Field[str] = column(String(255), primary_key=True)
 
-endpoints = Table(
-    "identity_endpoints",
-    metadata,
-    identifier(),
-    text("service_id", 64),
-    text("interface", 16),
-    text("url", 4096),
-    optional_text("region_id"),
-    flag("enabled", True),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_endpoints_order", "created_at", "id"),
-    Index("ix_identity_endpoints_service_id", "service_id"),
-    Index("ix_identity_endpoints_region_id", "region_id"),
-)
 
-# A project with any of these sees only the endpoints that are named, directly or by a group; others see all.
-project_endpoints = Table(
-    "identity_project_endpoints",
-    metadata,
-    Column("project_id", String(64), primary_key=True),
-    Column("endpoint_id", String(64), primary_key=True),
-    Index("ix_identity_project_endpoints_endpoint_id", "endpoint_id"),
-)
+Index("ix_identity_project_tags_name", ProjectTag.name)
 
-# `filters`: service_id, region_id, interface, enabled; an endpoint that meets all of them is in the group.
-endpoint_groups = Table(
-    "identity_endpoint_groups",
-    metadata,
-    identifier(),
-    text("name"),
-    optional_text("description", 65_536),
-    json("filters", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_endpoint_groups_order", "created_at", "id"),
-)
 
-project_endpoint_groups = Table(
-    "identity_project_endpoint_groups",
-    metadata,
-    Column("project_id", String(64), primary_key=True),
-    Column("group_id", String(64), primary_key=True),
-    Index("ix_identity_project_endpoint_groups_group_id", "group_id"),
-)
+class User(Record, table="identity_users"):
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text()
+    name_key: Field[str] = text(KEY_LENGTH)
+    domain_id: Field[str] = text(64)
+    enabled: Field[bool] = flag(True)
+    default_project_id: Field[str | None] = optional_text(64)
+    description: Field[str | None] = optional_text(65_536)
+    password_hash: Field[str | None] = optional_text()
+    password_changed_at: Field[datetime | None] = time()
+    password_expires_at: Field[datetime | None] = time()
+    failures: Field[int] = column(Integer, nullable=False, default=0)
+    failed_at: Field[datetime | None] = time()
+    active_at: Field[datetime | None] = time()
+    options: Field[dict[str, Any]] = json(dict)
+    federated: Field[list[Any]] = json(list)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
 
-application_credentials = Table(
-    "identity_application_credentials",
-    metadata,
-    identifier(),
-    text("user_id", 64),
-    text("project_id", 64),
-    text("name"),
-    text("name_key", KEY_LENGTH),
-    text("secret_hash"),
-    optional_text("description", 65_536),
-    time("expires_at"),
-    flag("unrestricted", False),
+
+UniqueConstraint(User.domain_id, User.name_key)
+Index("ix_identity_users_order", User.created_at, User.id)
+Index("ix_identity_users_domain_order", User.domain_id, User.created_at, User.id)
+Index("ix_identity_users_name_key", User.name_key)
+Index("ix_identity_users_default_project_id", User.default_project_id)
+
+
+class PasswordHistory(Record, table="identity_password_history"):
+    """Hashes of passwords that were in use before; only kept while they may not be used again."""
+
+    id: Field[int] = column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    user_id: Field[str] = text(64)
+    password_hash: Field[str] = text()
+
+
+Index("ix_identity_password_history_user_id", PasswordHistory.user_id, PasswordHistory.id)
+
+
+class Group(Record, table="identity_groups"):
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text()
+    name_key: Field[str] = text(KEY_LENGTH)
+    domain_id: Field[str] = text(64)
+    description: Field[str | None] = optional_text(65_536)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(Group.domain_id, Group.name_key)
+Index("ix_identity_groups_order", Group.created_at, Group.id)
+Index("ix_identity_groups_domain_order", Group.domain_id, Group.created_at, Group.id)
+Index("ix_identity_groups_name_key", Group.name_key)
+
+
+class Membership(Record, table="identity_memberships"):
+    group_id: Field[str] = column(String(64), primary_key=True)
+    user_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_memberships_user_id", Membership.user_id)
+
+
+class Role(Record, table="identity_roles"):
+    """domain_id is empty for a role of the whole cloud."""
+
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text()
+    name_key: Field[str] = text(KEY_LENGTH)
+    domain_id: Field[str] = text(64)
+    description: Field[str | None] = optional_text(65_536)
+    options: Field[dict[str, Any]] = json(dict)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(Role.domain_id, Role.name_key)
+Index("ix_identity_roles_order", Role.created_at, Role.id)
+Index("ix_identity_roles_name_key", Role.name_key)
+
+
+class ImpliedRole(Record, table="identity_implied_roles"):
+    prior_id: Field[str] = column(String(64), primary_key=True)
+    implied_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_implied_roles_implied_id", ImpliedRole.implied_id)
+
+
+class Assignment(Record, table="identity_assignments"):
+    """actor_kind: user or group. target_kind: project, domain or system (then target_id is "system").
+    `inherited`: it holds for the projects below the target, not for the target itself.
+    """
+
+    actor_id: Field[str] = column(String(64), primary_key=True)
+    target_id: Field[str] = column(String(64), primary_key=True)
+    role_id: Field[str] = column(String(64), primary_key=True)
+    actor_kind: Field[str] = column(String(8), primary_key=True)
+    target_kind: Field[str] = column(String(8), primary_key=True)
+    inherited: Field[int] = column(Integer, primary_key=True, autoincrement=False)
+
+
+Index("ix_identity_assignments_target", Assignment.target_kind, Assignment.target_id)
+Index("ix_identity_assignments_role_id", Assignment.role_id)
+
+
+class Region(Record, table="identity_regions"):
+    id: Field[str] = column(String(255), primary_key=True)
+    description: Field[str] = text(65_536)
+    parent_region_id: Field[str | None] = optional_text()
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_regions_order", Region.created_at, Region.id)
+Index("ix_identity_regions_parent_region_id", Region.parent_region_id)
+
+
+class Service(Record, table="identity_services"):
+    id: Field[str] = identifier(primary_key=True)
+    type: Field[str] = text()
+    name: Field[str] = text()
+    description: Field[str | None] = optional_text(65_536)
+    enabled: Field[bool] = flag(True)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_services_order", Service.created_at, Service.id)
+
+
+class Endpoint(Record, table="identity_endpoints"):
+    id: Field[str] = identifier(primary_key=True)
+    service_id: Field[str] = text(64)
+    interface: Field[str] = text(16)
+    url: Field[str] = text(4096)
+    region_id: Field[str | None] = optional_text()
+    enabled: Field[bool] = flag(True)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_endpoints_order", Endpoint.created_at, Endpoint.id)
+Index("ix_identity_endpoints_service_id", Endpoint.service_id)
+Index("ix_identity_endpoints_region_id", Endpoint.region_id)
+
+
+class ProjectEndpoint(Record, table="identity_project_endpoints"):
+    """A project with any of these sees only the endpoints that are named, directly or by a group; others see all."""
+
+    project_id: Field[str] = column(String(64), primary_key=True)
+    endpoint_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_project_endpoints_endpoint_id", ProjectEndpoint.endpoint_id)
+
+
+class EndpointGroup(Record, table="identity_endpoint_groups"):
+    """`filters`: service_id, region_id, interface, enabled; an endpoint that meets all of them is in the group."""
+
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text()
+    description: Field[str | None] = optional_text(65_536)
+    filters: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_endpoint_groups_order", EndpointGroup.created_at, EndpointGroup.id)
+
+
+class ProjectEndpointGroup(Record, table="identity_project_endpoint_groups"):
+    project_id: Field[str] = column(String(64), primary_key=True)
+    group_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_project_endpoint_groups_group_id", ProjectEndpointGroup.group_id)
+
+
+class ApplicationCredential(Record, table="identity_application_credentials"):
+    id: Field[str] = identifier(primary_key=True)
+    user_id: Field[str] = text(64)
+    project_id: Field[str] = text(64)
+    name: Field[str] = text()
+    name_key: Field[str] = text(KEY_LENGTH)
+    secret_hash: Field[str] = text()
+    description: Field[str | None] = optional_text(65_536)
+    expires_at: Field[datetime | None] = time()
+    unrestricted: Field[bool] = flag(False)
     # No rules at all and an empty list of rules differ: the list then matches nothing.
-    flag("has_access_rules", False),
-    time("created_at", nullable=False),
-    UniqueConstraint("user_id", "name_key"),
-    Index("ix_identity_application_credentials_order", "user_id", "created_at", "id"),
-    Index("ix_identity_application_credentials_project_id", "project_id"),
-)
+    has_access_rules: Field[bool] = flag(False)
+    created_at: Field[datetime] = time(nullable=False)
 
-application_credential_roles = Table(
-    "identity_application_credential_roles",
-    metadata,
-    Column("credential_id", String(64), primary_key=True),
-    Column("role_id", String(64), primary_key=True),
-    Index("ix_identity_application_credential_roles_role_id", "role_id"),
-)
 
-access_rules = Table(
-    "identity_access_rules",
-    metadata,
-    identifier(),
-    text("user_id", 64),
-    text("service"),
-    text("method", 16),
-    text("path"),
-    time("created_at", nullable=False),
-    Index("ix_identity_access_rules_order", "user_id", "created_at", "id"),
+UniqueConstraint(ApplicationCredential.user_id, ApplicationCredential.name_key)
+Index(
+    "ix_identity_application_credentials_order",
+    ApplicationCredential.user_id,
+    ApplicationCredential.created_at,
+    ApplicationCredential.id,
 )
+Index("ix_identity_application_credentials_project_id", ApplicationCredential.project_id)
 
-application_credential_rules = Table(
-    "identity_application_credential_rules",
-    metadata,
-    Column("credential_id", String(64), primary_key=True),
-    Column("rule_id", String(64), primary_key=True),
-    Index("ix_identity_application_credential_rules_rule_id", "rule_id"),
-)
 
-# `epoch`: the value that the revoking transaction raised identity_epoch to. `domain_id`: of the user or of the
-# project; `domain_scope_id`: the token's scope. `expires_at`: of the one token that was revoked.
-revocations = Table(
-    "identity_revocations",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("epoch", BigInteger, nullable=False),
-    optional_text("audit_id", 32),
-    optional_text("audit_chain_id", 32),
-    optional_text("user_id", 64),
-    optional_text("project_id", 64),
-    optional_text("domain_id", 64),
-    optional_text("domain_scope_id", 64),
-    time("issued_before"),
-    time("expires_at"),
-    time("revoked_at", nullable=False),
-    Index("ix_identity_revocations_audit_id", "audit_id"),
-    Index("ix_identity_revocations_audit_chain_id", "audit_chain_id"),
-    Index("ix_identity_revocations_user_id", "user_id", "epoch"),
-    Index("ix_identity_revocations_project_id", "project_id", "epoch"),
-    Index("ix_identity_revocations_domain_id", "domain_id", "epoch"),
-    Index("ix_identity_revocations_domain_scope_id", "domain_scope_id", "epoch"),
-    Index("ix_identity_revocations_revoked_at", "revoked_at"),
-)
+class ApplicationCredentialRole(Record, table="identity_application_credential_roles"):
+    credential_id: Field[str] = column(String(64), primary_key=True)
+    role_id: Field[str] = column(String(64), primary_key=True)
 
-# `blob` is sealed with the credential keys.
-credentials = Table(
-    "identity_credentials",
-    metadata,
-    identifier(),
-    text("user_id", 64),
-    optional_text("project_id", 64),
-    text("type"),
-    Column("blob", LargeBinary, nullable=False),
+
+Index("ix_identity_application_credential_roles_role_id", ApplicationCredentialRole.role_id)
+
+
+class AccessRule(Record, table="identity_access_rules"):
+    id: Field[str] = identifier(primary_key=True)
+    user_id: Field[str] = text(64)
+    service: Field[str] = text()
+    method: Field[str] = text(16)
+    path: Field[str] = text()
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_access_rules_order", AccessRule.user_id, AccessRule.created_at, AccessRule.id)
+
+
+class ApplicationCredentialRule(Record, table="identity_application_credential_rules"):
+    credential_id: Field[str] = column(String(64), primary_key=True)
+    rule_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_application_credential_rules_rule_id", ApplicationCredentialRule.rule_id)
+
+
+class Revocation(Record, table="identity_revocations"):
+    """`epoch`: the value that the revoking transaction raised identity_epoch to. `domain_id`: of the user or of the
+    project; `domain_scope_id`: the token's scope. `expires_at`: of the one token that was revoked.
+    """
+
+    id: Field[int] = column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    epoch: Field[int] = column(BigInteger, nullable=False)
+    audit_id: Field[str | None] = optional_text(32)
+    audit_chain_id: Field[str | None] = optional_text(32)
+    user_id: Field[str | None] = optional_text(64)
+    project_id: Field[str | None] = optional_text(64)
+    domain_id: Field[str | None] = optional_text(64)
+    domain_scope_id: Field[str | None] = optional_text(64)
+    issued_before: Field[datetime | None] = time()
+    expires_at: Field[datetime | None] = time()
+    revoked_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_revocations_audit_id", Revocation.audit_id)
+Index("ix_identity_revocations_audit_chain_id", Revocation.audit_chain_id)
+Index("ix_identity_revocations_user_id", Revocation.user_id, Revocation.epoch)
+Index("ix_identity_revocations_project_id", Revocation.project_id, Revocation.epoch)
+Index("ix_identity_revocations_domain_id", Revocation.domain_id, Revocation.epoch)
+Index("ix_identity_revocations_domain_scope_id", Revocation.domain_scope_id, Revocation.epoch)
+Index("ix_identity_revocations_revoked_at", Revocation.revoked_at)
+
+
+class Credential(Record, table="identity_credentials"):
+    """`blob` is sealed with the credential keys."""
+
+    id: Field[str] = identifier(primary_key=True)
+    user_id: Field[str] = text(64)
+    project_id: Field[str | None] = optional_text(64)
+    type: Field[str] = text()
+    blob: Field[bytes] = column(LargeBinary, nullable=False)
     # SHA-256 of the access key of an ec2 credential, by which it is found.
-    optional_text("access_hash", 64),
+    access_hash: Field[str | None] = optional_text(64)
     # Of an ec2 credential that a delegated token made, so that it never reaches further than that token.
-    optional_text("application_credential_id", 64),
-    optional_text("trust_id", 64),
+    application_credential_id: Field[str | None] = optional_text(64)
+    trust_id: Field[str | None] = optional_text(64)
     # Of a totp credential: the half minute since the epoch whose passcode was taken last.
-    Column("totp_step", BigInteger),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    UniqueConstraint("access_hash"),
-    Index("ix_identity_credentials_order", "created_at", "id"),
-    Index("ix_identity_credentials_user_id", "user_id", "created_at", "id"),
-    Index("ix_identity_credentials_project_id", "project_id"),
-)
+    totp_step: Field[int | None] = column(BigInteger)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
 
-trusts = Table(
-    "identity_trusts",
-    metadata,
-    identifier(),
-    text("trustor_user_id", 64),
-    text("trustee_user_id", 64),
-    optional_text("project_id", 64),
-    flag("impersonation", False),
-    time("expires_at"),
-    Column("remaining_uses", Integer),
-    Column("redelegation_count", Integer, nullable=False, default=0),
-    optional_text("redelegated_trust_id", 64),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_trusts_order", "created_at", "id"),
-    Index("ix_identity_trusts_trustor_user_id", "trustor_user_id"),
-    Index("ix_identity_trusts_trustee_user_id", "trustee_user_id"),
-    Index("ix_identity_trusts_project_id", "project_id"),
-    Index("ix_identity_trusts_redelegated_trust_id", "redelegated_trust_id"),
-)
 
-trust_roles = Table(
-    "identity_trust_roles",
-    metadata,
-    Column("trust_id", String(64), primary_key=True),
-    Column("role_id", String(64), primary_key=True),
-    Index("ix_identity_trust_roles_role_id", "role_id"),
-)
+UniqueConstraint(Credential.access_hash)
+Index("ix_identity_credentials_order", Credential.created_at, Credential.id)
+Index("ix_identity_credentials_user_id", Credential.user_id, Credential.created_at, Credential.id)
+Index("ix_identity_credentials_project_id", Credential.project_id)
 
-# Secrets are sealed with the credential keys. A request token is authorized once it has a user.
-oauth_consumers = Table(
-    "identity_oauth_consumers",
-    metadata,
-    identifier(),
-    optional_text("description", 65_536),
-    Column("secret", LargeBinary, nullable=False),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_oauth_consumers_order", "created_at", "id"),
-)
 
-oauth_request_tokens = Table(
-    "identity_oauth_request_tokens",
-    metadata,
-    identifier(),
-    text("consumer_id", 64),
-    Column("secret", LargeBinary, nullable=False),
-    text("project_id", 64),
-    optional_text("user_id", 64),
-    optional_text("verifier", 64),
-    json("role_ids", list),
-    time("expires_at"),
-    time("created_at", nullable=False),
-    Index("ix_identity_oauth_request_tokens_consumer_id", "consumer_id"),
-    Index("ix_identity_oauth_request_tokens_expires_at", "expires_at"),
-)
+class Trust(Record, table="identity_trusts"):
+    id: Field[str] = identifier(primary_key=True)
+    trustor_user_id: Field[str] = text(64)
+    trustee_user_id: Field[str] = text(64)
+    project_id: Field[str | None] = optional_text(64)
+    impersonation: Field[bool] = flag(False)
+    expires_at: Field[datetime | None] = time()
+    remaining_uses: Field[int | None] = column(Integer)
+    redelegation_count: Field[int] = column(Integer, nullable=False, default=0)
+    redelegated_trust_id: Field[str | None] = optional_text(64)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
 
-oauth_access_tokens = Table(
-    "identity_oauth_access_tokens",
-    metadata,
-    identifier(),
-    text("consumer_id", 64),
-    Column("secret", LargeBinary, nullable=False),
-    text("project_id", 64),
-    text("user_id", 64),
-    time("expires_at"),
-    time("created_at", nullable=False),
-    Index("ix_identity_oauth_access_tokens_order", "user_id", "created_at", "id"),
-    Index("ix_identity_oauth_access_tokens_consumer_id", "consumer_id"),
-    Index("ix_identity_oauth_access_tokens_project_id", "project_id"),
-)
 
-oauth_access_roles = Table(
-    "identity_oauth_access_roles",
-    metadata,
-    Column("token_id", String(64), primary_key=True),
-    Column("role_id", String(64), primary_key=True),
-    Index("ix_identity_oauth_access_roles_role_id", "role_id"),
-)
+Index("ix_identity_trusts_order", Trust.created_at, Trust.id)
+Index("ix_identity_trusts_trustor_user_id", Trust.trustor_user_id)
+Index("ix_identity_trusts_trustee_user_id", Trust.trustee_user_id)
+Index("ix_identity_trusts_project_id", Trust.project_id)
+Index("ix_identity_trusts_redelegated_trust_id", Trust.redelegated_trust_id)
 
-# Signed requests that were taken; `said_at` is the client's own time, in seconds since the epoch.
-oauth_nonces = Table(
-    "identity_oauth_nonces",
-    metadata,
-    Column("consumer_id", String(64), primary_key=True),
-    Column("said_at", BigInteger, primary_key=True, autoincrement=False),
-    Column("digest", String(64), primary_key=True),
-    Index("ix_identity_oauth_nonces_said_at", "said_at"),
-)
 
-policies = Table(
-    "identity_policies",
-    metadata,
-    identifier(),
-    text("type"),
-    Column("blob", Text, nullable=False),
-    json("extra", dict),
-    time("created_at", nullable=False),
-    Index("ix_identity_policies_order", "created_at", "id"),
-)
+class TrustRole(Record, table="identity_trust_roles"):
+    trust_id: Field[str] = column(String(64), primary_key=True)
+    role_id: Field[str] = column(String(64), primary_key=True)
 
-# region_id is empty where there is none, so that a limit is unique.
-registered_limits = Table(
-    "identity_registered_limits",
-    metadata,
-    identifier(),
-    text("service_id", 64),
-    text("region_id"),
-    text("resource_name"),
-    Column("default_limit", Integer, nullable=False),
-    optional_text("description", 65_536),
-    time("created_at", nullable=False),
-    UniqueConstraint("service_id", "region_id", "resource_name"),
-    Index("ix_identity_registered_limits_order", "created_at", "id"),
-)
 
-limits = Table(
-    "identity_limits",
-    metadata,
-    identifier(),
-    text("registered_limit_id", 64),
-    text("project_id", 64),
-    text("domain_id", 64),
-    Column("resource_limit", Integer, nullable=False),
-    optional_text("description", 65_536),
-    time("created_at", nullable=False),
-    UniqueConstraint("registered_limit_id", "project_id", "domain_id"),
-    Index("ix_identity_limits_order", "created_at", "id"),
-    Index("ix_identity_limits_project_id", "project_id"),
-    Index("ix_identity_limits_domain_id", "domain_id"),
+Index("ix_identity_trust_roles_role_id", TrustRole.role_id)
+
+
+class OAuthConsumer(Record, table="identity_oauth_consumers"):
+    """Secrets are sealed with the credential keys. A request token is authorized once it has a user."""
+
+    id: Field[str] = identifier(primary_key=True)
+    description: Field[str | None] = optional_text(65_536)
+    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_oauth_consumers_order", OAuthConsumer.created_at, OAuthConsumer.id)
+
+
+class OAuthRequestToken(Record, table="identity_oauth_request_tokens"):
+    id: Field[str] = identifier(primary_key=True)
+    consumer_id: Field[str] = text(64)
+    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    project_id: Field[str] = text(64)
+    user_id: Field[str | None] = optional_text(64)
+    verifier: Field[str | None] = optional_text(64)
+    role_ids: Field[list[Any]] = json(list)
+    expires_at: Field[datetime | None] = time()
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_oauth_request_tokens_consumer_id", OAuthRequestToken.consumer_id)
+Index("ix_identity_oauth_request_tokens_expires_at", OAuthRequestToken.expires_at)
+
+
+class OAuthAccessToken(Record, table="identity_oauth_access_tokens"):
+    id: Field[str] = identifier(primary_key=True)
+    consumer_id: Field[str] = text(64)
+    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    expires_at: Field[datetime | None] = time()
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index(
+    "ix_identity_oauth_access_tokens_order", OAuthAccessToken.user_id, OAuthAccessToken.created_at, OAuthAccessToken.id
 )
+Index("ix_identity_oauth_access_tokens_consumer_id", OAuthAccessToken.consumer_id)
+Index("ix_identity_oauth_access_tokens_project_id", OAuthAccessToken.project_id)
+
+
+class OAuthAccessRole(Record, table="identity_oauth_access_roles"):
+    token_id: Field[str] = column(String(64), primary_key=True)
+    role_id: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_oauth_access_roles_role_id", OAuthAccessRole.role_id)
+
+
+class OAuthNonce(Record, table="identity_oauth_nonces"):
+    """Signed requests that were taken; `said_at` is the client's own time, in seconds since the epoch."""
+
+    consumer_id: Field[str] = column(String(64), primary_key=True)
+    said_at: Field[int] = column(BigInteger, primary_key=True, autoincrement=False)
+    digest: Field[str] = column(String(64), primary_key=True)
+
+
+Index("ix_identity_oauth_nonces_said_at", OAuthNonce.said_at)
+
+
+class PolicyBlob(Record, table="identity_policies"):
+    id: Field[str] = identifier(primary_key=True)
+    type: Field[str] = text()
+    blob: Field[str] = column(Text, nullable=False)
+    extra: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_identity_policies_order", PolicyBlob.created_at, PolicyBlob.id)
+
+
+class RegisteredLimit(Record, table="identity_registered_limits"):
+    """region_id is empty where there is none, so that a limit is unique."""
+
+    id: Field[str] = identifier(primary_key=True)
+    service_id: Field[str] = text(64)
+    region_id: Field[str] = text()
+    resource_name: Field[str] = text()
+    default_limit: Field[int] = column(Integer, nullable=False)
+    description: Field[str | None] = optional_text(65_536)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(RegisteredLimit.service_id, RegisteredLimit.region_id, RegisteredLimit.resource_name)
+Index("ix_identity_registered_limits_order", RegisteredLimit.created_at, RegisteredLimit.id)
+
+
+class ProjectLimit(Record, table="identity_limits"):
+    id: Field[str] = identifier(primary_key=True)
+    registered_limit_id: Field[str] = text(64)
+    project_id: Field[str] = text(64)
+    domain_id: Field[str] = text(64)
+    resource_limit: Field[int] = column(Integer, nullable=False)
+    description: Field[str | None] = optional_text(65_536)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(ProjectLimit.registered_limit_id, ProjectLimit.project_id, ProjectLimit.domain_id)
+Index("ix_identity_limits_order", ProjectLimit.created_at, ProjectLimit.id)
+Index("ix_identity_limits_project_id", ProjectLimit.project_id)
+Index("ix_identity_limits_domain_id", ProjectLimit.domain_id)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.identity import epoch, payload, subject
 from cloudctl.identity.options import IdentityOptions

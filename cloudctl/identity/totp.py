@@ -12,11 +12,12 @@ import secrets
 
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import or_, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.identity.payload import Keys
-from cloudctl.identity.tables import credentials
+from cloudctl.identity.tables import Credential
 
 TYPE = "totp"
 DIGITS = 6
@@ -57,13 +58,13 @@ def step_of(secret: bytes, said: str, seconds: float) -> int | None:
 
 def take(conn: Connection, user_id: str, said: str, keys: Keys, seconds: float) -> bool:
     """Whether it is a passcode of one of the user's devices that is good now and was not used before."""
-    table = credentials.c
+    table = Credential.table.c
     query = select(table.id, table.blob).where(table.user_id == user_id, table.type == TYPE).order_by(table.created_at)
     for row in conn.execute(query.order_by(table.id)).all():
         step = step_of(shared_secret(keys.fernet().decrypt(bytes(row.blob)).decode()), said, seconds)
         if step is not None:
             unused = or_(table.totp_step.is_(None), table.totp_step < step)
             return (
-                conn.execute(update(credentials).where(table.id == row.id, unused).values(totp_step=step)).rowcount == 1
+                conn.execute(update(Credential).where(table.id == row.id, unused).values(totp_step=step)).rowcount == 1
             )
     return False

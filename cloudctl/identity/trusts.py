@@ -7,23 +7,25 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Row, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import cascade, effective, records
 from cloudctl.identity.effective import Role
 from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import projects, roles, trust_roles, trusts, users
+from cloudctl.identity.tables import Project, Trust, TrustRole, User
+from cloudctl.identity.tables import Role as RoleRecord
 from cloudctl.rest.listing import Listing, equals
 
 LISTING = Listing(
-    trusts,
-    sort_keys={"id": trusts.c.id, "created_at": trusts.c.created_at},
+    Trust.table,
+    sort_keys={"id": Trust.id, "created_at": Trust.created_at},
     order=(("created_at", "asc"),),
     filters={
-        "trustor_user_id": equals(trusts.c.trustor_user_id),
-        "trustee_user_id": equals(trusts.c.trustee_user_id),
+        "trustor_user_id": equals(Trust.trustor_user_id),
+        "trustee_user_id": equals(Trust.trustee_user_id),
     },
 )
 
@@ -52,7 +54,7 @@ class NewTrust:
 
 def get(conn: Connection, trust_id: str, now: datetime) -> Row[Any]:
     """Raises NotFound; so is one that has expired or was used up."""
-    row = records.get(conn, trusts, trust_id, "trust")
+    row = records.get(conn, Trust.table, trust_id, "trust")
     if not is_usable(row, now):
         raise records.not_found("trust", trust_id)
     return row
@@ -69,15 +71,15 @@ def has_expired(row: Row[Any], now: datetime) -> bool:
 
 def roles_of(conn: Connection, trust_id: str) -> list[Row[Any]]:
     """By name."""
-    mine = select(trust_roles.c.role_id).where(trust_roles.c.trust_id == trust_id)
-    return list(conn.execute(select(roles).where(roles.c.id.in_(mine)).order_by(roles.c.name)))
+    mine = select(TrustRole.role_id).where(TrustRole.trust_id == trust_id)
+    return list(conn.execute(select(RoleRecord).where(RoleRecord.id.in_(mine)).order_by(RoleRecord.name)))
 
 
 def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: int) -> Row[Any]:
     """Raises NotFound (trustee), Forbidden (roles that the trustor lacks, redelegation), Invalid."""
     for user_id in {new.trustor_user_id, new.trustee_user_id}:
-        records.keep(conn, users, user_id, "user")
-    records.keep(conn, projects, new.project_id, "project")
+        records.keep(conn, User.table, user_id, "user")
+    records.keep(conn, Project.table, new.project_id, "project")
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of a trust must be in the future.")
     if new.redelegation_count > most_redelegations:
@@ -99,9 +101,9 @@ def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: i
         "extra": records.own_attributes(new.extra),
         "created_at": now,
     }
-    conn.execute(insert(trusts).values(row))
+    conn.execute(insert(Trust).values(row))
     for role_id in given:
-        conn.execute(insert(trust_roles).values(trust_id=row["id"], role_id=role_id))
+        conn.execute(insert(TrustRole).values(trust_id=row["id"], role_id=role_id))
     return get(conn, str(row["id"]), now)
 
 
@@ -139,16 +141,16 @@ def _check_redelegation(conn: Connection, new: NewTrust, given: set[str], now: d
 
 def use(conn: Connection, trust_id: str) -> bool:
     """Take one of its uses; whether there was one left."""
-    row = conn.execute(select(trusts.c.remaining_uses).where(trusts.c.id == trust_id)).first()
+    row = conn.execute(select(Trust.remaining_uses).where(Trust.id == trust_id)).first()
     if row is None:
         return False
     if row.remaining_uses is None:
         return True
-    left = update(trusts).where(trusts.c.id == trust_id, trusts.c.remaining_uses > 0)
-    return conn.execute(left.values(remaining_uses=trusts.c.remaining_uses - 1)).rowcount == 1
+    left = update(Trust).where(Trust.id == trust_id, Trust.remaining_uses > 0)
+    return conn.execute(left.values(remaining_uses=Trust.remaining_uses - 1)).rowcount == 1
 
 
 def remove(conn: Connection, trust_id: str) -> None:
     """With those that were made from it; their tokens end. Raises NotFound."""
-    records.get(conn, trusts, trust_id, "trust")
-    cascade.delete_trusts(conn, trusts.c.id == trust_id)
+    records.get(conn, Trust.table, trust_id, "trust")
+    cascade.delete_trusts(conn, Trust.id == trust_id)

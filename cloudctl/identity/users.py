@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, or_, select
+from sqlalchemy import Row, delete, or_, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import cascade, domains, epoch, password_rules, records, revocation
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import flag, folded, merged_options, own_attributes, text_filters
-from cloudctl.identity.tables import memberships, projects, users
+from cloudctl.identity.tables import Membership, Project, User
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Listing, equals
 
@@ -37,20 +38,20 @@ def expires(values: Any) -> Condition:
         when = parse_time(text)
     except (ValueError, OverflowError):
         raise Invalid(f"{text[:64]!r} in the filter 'password_expires_at' is not a time.") from None
-    found: Condition = COMPARE[operator](users.c.password_expires_at, when)
+    found: Condition = COMPARE[operator](User.password_expires_at, when)
     return found
 
 
 def federated_only(values: Any) -> Condition:
     """No user here comes from an identity provider."""
-    return users.c.id.is_(None)
+    return User.id.is_(None)
 
 
 FILTERS: dict[str, Filter] = {
-    **text_filters("name", users.c.name),
-    "domain_id": equals(users.c.domain_id),
-    "enabled": flag(users.c.enabled),
-    "default_project_id": equals(users.c.default_project_id),
+    **text_filters("name", User.name),
+    "domain_id": equals(User.domain_id),
+    "enabled": flag(User.enabled),
+    "default_project_id": equals(User.default_project_id),
     "password_expires_at": expires,
     "idp_id": federated_only,
     "protocol_id": federated_only,
@@ -58,8 +59,8 @@ FILTERS: dict[str, Filter] = {
 }
 
 LISTING = Listing(
-    users,
-    sort_keys={"id": users.c.id, "name": users.c.name, "created_at": users.c.created_at},
+    User.table,
+    sort_keys={"id": User.id, "name": User.name, "created_at": User.created_at},
     order=(("created_at", "asc"),),
     filters=FILTERS,
 )
@@ -67,11 +68,11 @@ LISTING = Listing(
 
 def get(conn: Connection, user_id: str) -> Row[Any]:
     """Raises NotFound."""
-    return records.get(conn, users, user_id, "user")
+    return records.get(conn, User.table, user_id, "user")
 
 
 def in_group(group_id: str) -> Condition:
-    return users.c.id.in_(select(memberships.c.user_id).where(memberships.c.group_id == group_id))
+    return User.id.in_(select(Membership.user_id).where(Membership.group_id == group_id))
 
 
 def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now: datetime) -> Row[Any]:
@@ -80,7 +81,7 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
     Raises NotFound (domain), Conflict (name), Invalid.
     """
     domains.get(conn, values["domain_id"])
-    records.keep(conn, projects, values["domain_id"], "domain")
+    records.keep(conn, Project.table, values["domain_id"], "domain")
     _check_default_project(conn, values.get("default_project_id"))
     options = merged_options({}, values.get("options", {}))
     row = {
@@ -97,7 +98,7 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
             "password_expires_at": password_rules.expiry(rules, options, now, by_admin=True),
         }
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, users, row, taken)
+    records.insert_unique(conn, User.table, row, taken)
     return get(conn, row["id"])
 
 
@@ -124,7 +125,7 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
     if values.get("enabled"):
         values["active_at"] = now
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values.get('name')}.")
-    records.update_unique(conn, users, user_id, values, taken)
+    records.update_unique(conn, User.table, user_id, values, taken)
     if "password_hash" in values or (before.enabled and values.get("enabled") is False):
         revocation.revoke_user(conn, user_id, now)
     epoch.changed(conn)
@@ -149,22 +150,22 @@ def change_own_password(
         "failures": 0,
         "failed_at": None,
     }
-    records.update_unique(conn, users, user_id, values, Conflict("The password cannot be changed now."))
+    records.update_unique(conn, User.table, user_id, values, Conflict("The password cannot be changed now."))
     revocation.revoke_user(conn, user_id, now)
     return True
 
 
 def remove(conn: Connection, user_id: str) -> None:
     """With everything that is only the user's. Raises NotFound."""
-    records.claim(conn, users, user_id)
+    records.claim(conn, User.table, user_id)
     get(conn, user_id)
     cascade.of_user(conn, user_id)
-    conn.execute(delete(users).where(users.c.id == user_id))
+    conn.execute(delete(User).where(User.id == user_id))
 
 
 def _check_default_project(conn: Connection, project_id: str | None) -> None:
     if project_id is None:
         return
-    query = select(projects.c.is_domain).where(projects.c.id == project_id)
+    query = select(Project.is_domain).where(Project.id == project_id)
     if conn.execute(query).scalar():
         raise Invalid("A user's default project cannot be a domain.")

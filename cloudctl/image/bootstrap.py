@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.image import data, images
 from cloudctl.image.images import NewImage

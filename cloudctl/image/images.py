@@ -10,16 +10,18 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, false, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, false, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
-from cloudctl.image.tables import deleted_images, image_members, images
+from cloudctl.image.tables import DeletedImage, ImageMember
+from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
@@ -83,14 +85,12 @@ def shared_with(project_id: str, *statuses: str) -> ColumnElement[bool]:
     """Images that are shared with the project, and that it has answered with one of these statuses."""
     if not project_id:
         return false()
-    mine = select(image_members.c.image_id).where(
-        image_members.c.member_id == project_id, image_members.c.status.in_(statuses)
-    )
-    return and_(images.c.visibility == SHARED, images.c.id.in_(mine))
+    mine = select(ImageMember.image_id).where(ImageMember.member_id == project_id, ImageMember.status.in_(statuses))
+    return and_(ImageRecord.visibility == SHARED, ImageRecord.id.in_(mine))
 
 
 def owned_by(project_id: str) -> ColumnElement[bool]:
-    return images.c.owner == project_id if project_id else false()
+    return ImageRecord.owner == project_id if project_id else false()
 
 
 def sees_all(caller: Caller) -> bool:
@@ -106,16 +106,16 @@ def seen_in(project_id: str) -> ColumnElement[bool]:
     """Which images a project may know by their ids, whoever of it asks."""
     return or_(
         owned_by(project_id),
-        images.c.visibility.in_((PUBLIC, COMMUNITY)),
+        ImageRecord.visibility.in_((PUBLIC, COMMUNITY)),
         shared_with(project_id, ACCEPTED, PENDING),
     )
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(images).where(images.c.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update(of=images)
-_membership = select(image_members.c.status).where(
-    image_members.c.image_id == bindparam("image"), image_members.c.member_id == bindparam("member")
+_by_id = select(ImageRecord).where(ImageRecord.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update(of=ImageRecord.table)
+_membership = select(ImageMember.status).where(
+    ImageMember.image_id == bindparam("image"), ImageMember.member_id == bindparam("member")
 )
 
 
@@ -144,7 +144,12 @@ def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = Fal
 
 def named(conn: Connection, caller: Caller, name: str) -> list[Row[Any]]:
     """The rows of the images with this name that the caller may see, the newest first; two at most."""
-    query = select(images).where(images.c.name == name, seen_by(caller)).order_by(images.c.created_at.desc()).limit(2)
+    query = (
+        select(ImageRecord)
+        .where(ImageRecord.name == name, seen_by(caller))
+        .order_by(ImageRecord.created_at.desc())
+        .limit(2)
+    )
     return list(conn.execute(query).all())
 
 
@@ -165,7 +170,7 @@ def get(conn: Connection, image_id: str, *, lock: bool = False) -> Row[Any]:
 
 def is_usable(conn: Connection, image_id: str, project_id: str) -> bool:
     """The image has data, and the project may use it."""
-    query = select(images.c.id).where(images.c.id == image_id, images.c.status == ACTIVE, seen_in(project_id))
+    query = select(ImageRecord.id).where(ImageRecord.id == image_id, ImageRecord.status == ACTIVE, seen_in(project_id))
     return conn.execute(query).first() is not None
 
 
@@ -202,12 +207,12 @@ def create_stored(conn: Connection, new: NewImage, measured: Measured, now: date
 
 def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> None:
     taken = Conflict(f"An image with the identifier {new.id} already exists.")
-    if conn.execute(select(deleted_images).where(deleted_images.c.id == new.id)).first() is not None:
+    if conn.execute(select(DeletedImage).where(DeletedImage.id == new.id)).first() is not None:
         raise taken
     try:
         with conn.begin_nested():
             conn.execute(
-                insert(images).values(
+                insert(ImageRecord).values(
                     id=new.id,
                     owner=new.owner,
                     name=new.name,
@@ -247,8 +252,8 @@ def move(
 ) -> bool:
     """Change the status if it is `before` (and `where` holds); whether it was."""
     assert after in TRANSITIONS[before], f"{before} → {after} is no transition"
-    mine = and_(images.c.id == image_id, images.c.status == before, *where)
-    changed = conn.execute(update(images).where(mine).values(status=after, updated_at=now, **values))
+    mine = and_(ImageRecord.id == image_id, ImageRecord.status == before, *where)
+    changed = conn.execute(update(ImageRecord).where(mine).values(status=after, updated_at=now, **values))
     return changed.rowcount == 1
 
 
@@ -261,7 +266,7 @@ def activate(
 
 def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None:
     """Change columns that are no part of the states."""
-    conn.execute(update(images).where(images.c.id == image_id).values(updated_at=now, **values))
+    conn.execute(update(ImageRecord).where(ImageRecord.id == image_id).values(updated_at=now, **values))
 
 
 def block(conn: Connection, row: Row[Any], now: datetime, *, blocked: bool) -> None:
@@ -283,8 +288,8 @@ def remove(conn: Connection, row: Row[Any], by: Origin) -> None:
     """
     if row.protected:
         raise Forbidden(f"Image {row.id} is protected and cannot be deleted.")
-    conn.execute(delete(image_members).where(image_members.c.image_id == row.id))
+    conn.execute(delete(ImageMember).where(ImageMember.image_id == row.id))
     properties.remove_all(conn, row.id)
-    conn.execute(delete(images).where(images.c.id == row.id))
-    conn.execute(insert(deleted_images).values(id=row.id))
+    conn.execute(delete(ImageRecord).where(ImageRecord.id == row.id))
+    conn.execute(insert(DeletedImage).values(id=row.id))
     tasks.supersede(conn, kinds.DELETE_IMAGE, row.id, by)

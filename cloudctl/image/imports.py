@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
@@ -23,7 +24,7 @@ from cloudctl.image.data import Measured
 from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
-from cloudctl.image.tables import image_tasks, images
+from cloudctl.image.tables import Image, ImageTask
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing, equals
@@ -111,10 +112,10 @@ def _submit(
     conn: Connection, caller: Caller, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
     options: ImageOptions,
 ) -> str:  # fmt: skip
-    conn.execute(delete(image_tasks).where(image_tasks.c.expires_at < caller.now))
+    conn.execute(delete(ImageTask).where(ImageTask.expires_at < caller.now))
     task_id = new_id()
     conn.execute(
-        insert(image_tasks).values(
+        insert(ImageTask).values(
             id=task_id,
             type=type,
             status=PENDING_TASK,
@@ -143,7 +144,7 @@ def processing(conn: Connection, task_id: str, image_id: str, now: datetime) -> 
 
 def importing(conn: Connection, image_id: str) -> Row[Any]:
     """The image while it is being imported. Raises Gone."""
-    row = conn.execute(select(images).where(images.c.id == image_id, images.c.status == IMPORTING)).first()
+    row = conn.execute(select(Image).where(Image.id == image_id, Image.status == IMPORTING)).first()
     if row is None:
         raise Gone(f"The image {image_id} is not being imported any more.")
     return row
@@ -160,7 +161,7 @@ def finish(conn: Connection, task_id: str, image: Row[Any], measured: Measured, 
 
 def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime, kept: float, by: Origin) -> None:
     """The image is queued again, without data; one that was made for this import is removed."""
-    image = conn.execute(select(images).where(images.c.id == image_id, images.c.status == IMPORTING)).first()
+    image = conn.execute(select(Image).where(Image.id == image_id, Image.status == IMPORTING)).first()
     if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
         domain.remove(conn, image, by)
     elif image is not None:
@@ -169,21 +170,21 @@ def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime,
 
 
 def _tell(conn: Connection, task_id: str, now: datetime, **values: Any) -> None:
-    conn.execute(update(image_tasks).where(image_tasks.c.id == task_id).values(updated_at=now, **values))
+    conn.execute(update(ImageTask).where(ImageTask.id == task_id).values(updated_at=now, **values))
 
 
 # -- reading
 
 LISTING = Listing(
-    image_tasks,
-    sort_keys={name: image_tasks.c[name] for name in ("created_at", "updated_at", "id", "status", "type")},
-    filters={"type": equals(image_tasks.c.type), "status": equals(image_tasks.c.status)},
+    ImageTask.table,
+    sort_keys={name: ImageTask.table.c[name] for name in ("created_at", "updated_at", "id", "status", "type")},
+    filters={"type": equals(ImageTask.type), "status": equals(ImageTask.status)},
 )
 
 
 def get(conn: Connection, task_id: str) -> Row[Any]:
     """Raises NotFound."""
-    row = conn.execute(select(image_tasks).where(image_tasks.c.id == task_id)).first()
+    row = conn.execute(select(ImageTask).where(ImageTask.id == task_id)).first()
     if row is None:
         raise NotFound(f"No task found with ID {task_id[:64]}")
     return row
@@ -191,12 +192,12 @@ def get(conn: Connection, task_id: str) -> Row[Any]:
 
 def kept(now: datetime) -> ColumnElement[bool]:
     """The records that have not expired."""
-    return or_(image_tasks.c.expires_at.is_(None), image_tasks.c.expires_at >= now)
+    return or_(ImageTask.expires_at.is_(None), ImageTask.expires_at >= now)
 
 
 def of_image(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
     """The imports of an image of one's own, the newest first. Raises NotFound, Forbidden."""
     image = domain.visible(conn, caller, image_id)
     caller.require("image:images:tasks", project_id=image.owner or "")
-    query = select(image_tasks).where(image_tasks.c.image_id == image.id, kept(caller.now))
-    return list(conn.execute(query.order_by(image_tasks.c.created_at.desc(), image_tasks.c.id).limit(1000)))
+    query = select(ImageTask).where(ImageTask.image_id == image.id, kept(caller.now))
+    return list(conn.execute(query.order_by(ImageTask.created_at.desc(), ImageTask.id).limit(1000)))

@@ -12,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, and_, false, func, or_, select, tr
 from cloudctl.errors import Invalid
 from cloudctl.image import images as domain
 from cloudctl.image.images import COMMUNITY, MEMBER_STATUSES, PRIVATE, PUBLIC, SHARED, VISIBILITIES
-from cloudctl.image.tables import image_properties, image_tags, images
+from cloudctl.image.tables import Image, ImageProperty, ImageTag
 from cloudctl.rest import listing
 from cloudctl.rest.body import INTEGER_MOST
 from cloudctl.rest.caller import Caller
@@ -116,8 +116,8 @@ def _flag(column: Column[bool]) -> Filter:
 
 def _tags(values: Sequence[str]) -> Condition:
     """All of them."""
-    having = (select(image_tags.c.image_id).where(image_tags.c.tag == tag) for tag in dict.fromkeys(values))
-    return and_(*(images.c.id.in_(each) for each in having))
+    having = (select(ImageTag.image_id).where(ImageTag.tag == tag) for tag in dict.fromkeys(values))
+    return and_(*(Image.id.in_(each) for each in having))
 
 
 def _refused(values: Sequence[str]) -> Condition:
@@ -125,16 +125,16 @@ def _refused(values: Sequence[str]) -> Condition:
 
 
 FILTERS: Mapping[str, Filter] = {
-    **{name: _listed(images.c[name]) for name in ("id", "name", "status", "container_format", "disk_format")},
-    **{name: listing.equals(images.c[name]) for name in ("owner", "checksum", "os_hash_algo", "os_hash_value")},
-    **{name: _size(images.c[name], lambda column, size: column == size) for name in ("size", "virtual_size")},
-    **{name: _count(images.c[name]) for name in ("min_disk", "min_ram")},
-    "size_min": _size(images.c.size, lambda column, size: column >= size),
-    "size_max": _size(images.c.size, lambda column, size: column <= size),
-    "created_at": _time(images.c.created_at),
-    "updated_at": _time(images.c.updated_at),
-    "protected": _flag(images.c.protected),
-    "os_hidden": _flag(images.c.os_hidden),
+    **{name: _listed(Image.table.c[name]) for name in ("id", "name", "status", "container_format", "disk_format")},
+    **{name: listing.equals(Image.table.c[name]) for name in ("owner", "checksum", "os_hash_algo", "os_hash_value")},
+    **{name: _size(Image.table.c[name], lambda column, size: column == size) for name in ("size", "virtual_size")},
+    **{name: _count(Image.table.c[name]) for name in ("min_disk", "min_ram")},
+    "size_min": _size(Image.size, lambda column, size: column >= size),
+    "size_max": _size(Image.size, lambda column, size: column <= size),
+    "created_at": _time(Image.created_at),
+    "updated_at": _time(Image.updated_at),
+    "protected": _flag(Image.protected),
+    "os_hidden": _flag(Image.os_hidden),
     "tag": _tags,
     "changes-since": _refused,
 }
@@ -142,11 +142,11 @@ FILTERS: Mapping[str, Filter] = {
 OTHERS = ("visibility", "member_status", "limit", "marker", "sort", "sort_key", "sort_dir")
 
 LISTING = Listing(
-    images,
+    Image.table,
     sort_keys={
-        **{name: func.coalesce(images.c[name], "") for name in ("name", "container_format", "disk_format")},
-        "size": func.coalesce(images.c.size, 0),
-        **{name: images.c[name] for name in ("status", "id", "created_at", "updated_at")},
+        **{name: func.coalesce(Image.table.c[name], "") for name in ("name", "container_format", "disk_format")},
+        "size": func.coalesce(Image.size, 0),
+        **{name: Image.table.c[name] for name in ("status", "id", "created_at", "updated_at")},
     },
     filters=FILTERS,
 )
@@ -154,8 +154,8 @@ LISTING = Listing(
 
 def having(name: str, value: str) -> Condition:
     """A property of this value."""
-    mine = and_(image_properties.c.image_id == images.c.id, image_properties.c.name == name)
-    return select(image_properties.c.image_id).where(mine, image_properties.c.value == value).exists()
+    mine = and_(ImageProperty.image_id == Image.id, ImageProperty.name == name)
+    return select(ImageProperty.image_id).where(mine, ImageProperty.value == value).exists()
 
 
 # -- which images a list shows
@@ -172,16 +172,16 @@ def shown(caller: Caller, visibility: str | None, member_status: str | None) -> 
     if answered not in ("all", *MEMBER_STATUSES):
         raise Invalid(f"Invalid status value: {answered[:64]}.")
     if domain.sees_all(caller):
-        return images.c.visibility == visibility if visibility in VISIBILITIES else true()
+        return Image.visibility == visibility if visibility in VISIBILITIES else true()
     statuses = MEMBER_STATUSES if answered == "all" else (answered,)
     own = domain.owned_by(caller.project_id)
     shared = domain.shared_with(caller.project_id, *statuses)
     by_visibility = {
-        PUBLIC: images.c.visibility == PUBLIC,
-        PRIVATE: and_(images.c.visibility == PRIVATE, own),
-        SHARED: or_(shared, and_(images.c.visibility == SHARED, own)),
-        COMMUNITY: images.c.visibility == COMMUNITY,
-        "all": or_(own, images.c.visibility.in_((PUBLIC, COMMUNITY)), shared),
-        None: or_(own, images.c.visibility == PUBLIC, shared),
+        PUBLIC: Image.visibility == PUBLIC,
+        PRIVATE: and_(Image.visibility == PRIVATE, own),
+        SHARED: or_(shared, and_(Image.visibility == SHARED, own)),
+        COMMUNITY: Image.visibility == COMMUNITY,
+        "all": or_(own, Image.visibility.in_((PUBLIC, COMMUNITY)), shared),
+        None: or_(own, Image.visibility == PUBLIC, shared),
     }
     return by_visibility[visibility]

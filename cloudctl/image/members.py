@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, func, insert, or_, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, NotFound, OverQuota
 from cloudctl.image import images as domain
 from cloudctl.image.images import MEMBER_STATUSES, PENDING, SHARED
-from cloudctl.image.tables import image_members, images
+from cloudctl.image.tables import Image, ImageMember
 from cloudctl.rest.caller import Caller
 
 
 def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Row[Any]:
     """The image, for those who see it and for its members whatever they answered. Raises NotFound."""
     member = domain.shared_with(caller.project_id, *MEMBER_STATUSES)
-    query = select(images).where(images.c.id == image_id, or_(domain.seen_by(caller), member))
-    row = conn.execute(query.with_for_update(of=images) if lock else query).first()
+    query = select(Image).where(Image.id == image_id, or_(domain.seen_by(caller), member))
+    row = conn.execute(query.with_for_update(of=Image.table) if lock else query).first()
     if row is None:
         raise domain.not_found(image_id)
     return row
@@ -31,8 +32,8 @@ def _manages(caller: Caller, image: Row[Any]) -> bool:
 
 
 def _find(conn: Connection, image_id: str, member_id: str) -> Row[Any] | None:
-    mine = and_(image_members.c.image_id == image_id, image_members.c.member_id == member_id)
-    return conn.execute(select(image_members).where(mine)).first()
+    mine = and_(ImageMember.image_id == image_id, ImageMember.member_id == member_id)
+    return conn.execute(select(ImageMember).where(mine)).first()
 
 
 def _get(conn: Connection, caller: Caller, image: Row[Any], member_id: str) -> Row[Any]:
@@ -46,14 +47,14 @@ def _get(conn: Connection, caller: Caller, image: Row[Any], member_id: str) -> R
 def listed(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
     """All members for the owner, its own membership for a member. Raises NotFound, Forbidden."""
     image = _known(conn, caller, image_id)
-    query = select(image_members).where(image_members.c.image_id == image.id)
+    query = select(ImageMember).where(ImageMember.image_id == image.id)
     if not _manages(caller, image):
         if image.visibility != SHARED:
             raise Forbidden("Only shared images have members.")
-        query = query.where(image_members.c.member_id == caller.project_id)
+        query = query.where(ImageMember.member_id == caller.project_id)
     elif image.visibility != SHARED:
         return []
-    return list(conn.execute(query.order_by(image_members.c.created_at, image_members.c.member_id)))
+    return list(conn.execute(query.order_by(ImageMember.created_at, ImageMember.member_id)))
 
 
 def show(conn: Connection, caller: Caller, image_id: str, member_id: str) -> Row[Any]:
@@ -67,11 +68,11 @@ def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: i
         raise Forbidden("Only shared images have members.")
     if _find(conn, image.id, member_id) is not None:
         raise Conflict(f"The image {image.id} is shared with {member_id[:64]} already.")
-    count = select(func.count()).select_from(image_members).where(image_members.c.image_id == image.id)
+    count = select(func.count()).select_from(ImageMember).where(ImageMember.image_id == image.id)
     if conn.execute(count).scalar_one() >= most:
         raise OverQuota(f"The limit of {most} members of an image has been reached.")
     conn.execute(
-        insert(image_members).values(
+        insert(ImageMember).values(
             image_id=image.id, member_id=member_id, status=PENDING, created_at=caller.now, updated_at=caller.now
         )
     )
@@ -83,8 +84,8 @@ def answer(conn: Connection, caller: Caller, image_id: str, member_id: str, stat
     image = _known(conn, caller, image_id, lock=True)
     row = _get(conn, caller, image, member_id)
     caller.require("image:members:update", project_id=row.member_id)
-    mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == member_id)
-    conn.execute(update(image_members).where(mine).values(status=status, updated_at=caller.now))
+    mine = and_(ImageMember.image_id == image.id, ImageMember.member_id == member_id)
+    conn.execute(update(ImageMember).where(mine).values(status=status, updated_at=caller.now))
     return _get(conn, caller, image, member_id)
 
 
@@ -93,5 +94,5 @@ def remove(conn: Connection, caller: Caller, image_id: str, member_id: str) -> N
     image = _known(conn, caller, image_id, lock=True)
     caller.require("image:members:delete", project_id=image.owner or "")
     row = _get(conn, caller, image, member_id)
-    mine = and_(image_members.c.image_id == image.id, image_members.c.member_id == row.member_id)
-    conn.execute(delete(image_members).where(mine))
+    mine = and_(ImageMember.image_id == image.id, ImageMember.member_id == row.member_id)
+    conn.execute(delete(ImageMember).where(mine))

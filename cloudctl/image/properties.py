@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
-from cloudctl.image.tables import image_properties, image_tags
+from cloudctl.db import Connection
+from cloudctl.image.tables import ImageProperty, ImageTag
 
 # Built once: building a statement costs more than running it.
 _of = (
-    select(image_properties)
-    .where(image_properties.c.image_id.in_(bindparam("images", expanding=True)))
-    .order_by(image_properties.c.name)
+    select(ImageProperty)
+    .where(ImageProperty.image_id.in_(bindparam("images", expanding=True)))
+    .order_by(ImageProperty.name)
 )
 
 
@@ -28,7 +29,7 @@ def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
 def tags_of(conn: Connection, image_ids: Sequence[str]) -> dict[str, list[str]]:
     """Image id → tags in the order of the alphabet."""
     found: dict[str, list[str]] = defaultdict(list)
-    query = select(image_tags).where(image_tags.c.image_id.in_(image_ids)).order_by(image_tags.c.tag)
+    query = select(ImageTag).where(ImageTag.image_id.in_(image_ids)).order_by(ImageTag.tag)
     for row in conn.execute(query):
         found[row.image_id].append(row.tag)
     return found
@@ -38,21 +39,21 @@ def change(conn: Connection, image_id: str, given: Mapping[str, str], removed: I
     """Set the properties in `given` and drop those in `removed`. The caller holds the image's row."""
     gone = {*given, *removed}
     if gone:
-        mine = image_properties.c.image_id == image_id
-        conn.execute(delete(image_properties).where(mine, image_properties.c.name.in_(gone)))
+        mine = ImageProperty.image_id == image_id
+        conn.execute(delete(ImageProperty).where(mine, ImageProperty.name.in_(gone)))
     if given:
         rows = [{"image_id": image_id, "name": name, "value": value} for name, value in given.items()]
-        conn.execute(insert(image_properties), rows)
+        conn.execute(insert(ImageProperty), rows)
 
 
 def set_tags(conn: Connection, image_id: str, tags: Iterable[str]) -> None:
     """These tags and no others. The caller holds the image's row."""
-    conn.execute(delete(image_tags).where(image_tags.c.image_id == image_id))
+    conn.execute(delete(ImageTag).where(ImageTag.image_id == image_id))
     rows = [{"image_id": image_id, "tag": tag} for tag in sorted(set(tags))]
     if rows:
-        conn.execute(insert(image_tags), rows)
+        conn.execute(insert(ImageTag), rows)
 
 
 def remove_all(conn: Connection, image_id: str) -> None:
-    conn.execute(delete(image_properties).where(image_properties.c.image_id == image_id))
-    conn.execute(delete(image_tags).where(image_tags.c.image_id == image_id))
+    conn.execute(delete(ImageProperty).where(ImageProperty.image_id == image_id))
+    conn.execute(delete(ImageTag).where(ImageTag.image_id == image_id))

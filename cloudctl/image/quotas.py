@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
-from cloudctl.image.tables import images
+from cloudctl.db import Connection
+from cloudctl.image.tables import Image
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 MIB = 2**20
@@ -18,23 +19,23 @@ def mebibytes(size: int) -> int:
 
 
 def _stored(conn: Connection, project_id: str) -> int:
-    query = select(func.coalesce(func.sum(images.c.size), 0)).where(images.c.owner == project_id)
+    query = select(func.coalesce(func.sum(Image.size), 0)).where(Image.owner == project_id)
     return mebibytes(int(conn.execute(query).scalar_one()))
 
 
 def _staged(conn: Connection, project_id: str) -> int:
-    query = select(func.coalesce(func.sum(images.c.staged_size), 0)).where(images.c.owner == project_id)
+    query = select(func.coalesce(func.sum(Image.staged_size), 0)).where(Image.owner == project_id)
     return mebibytes(int(conn.execute(query).scalar_one()))
 
 
 def _count(conn: Connection, project_id: str) -> int:
-    query = select(func.count()).select_from(images).where(images.c.owner == project_id)
+    query = select(func.count()).select_from(Image).where(Image.owner == project_id)
     return int(conn.execute(query).scalar_one())
 
 
 def _uploading(conn: Connection, project_id: str) -> int:
-    query = select(func.count()).select_from(images)
-    query = query.where(images.c.owner == project_id, images.c.status.in_(BUSY))
+    query = select(func.count()).select_from(Image)
+    query = query.where(Image.owner == project_id, Image.status.in_(BUSY))
     return int(conn.execute(query).scalar_one())
 
 

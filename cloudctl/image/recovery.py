@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 from twisted.logger import Logger
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.image import uploads
 from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
-from cloudctl.image.tables import images
+from cloudctl.image.tables import Image
 
 log = Logger()
 
@@ -40,7 +40,7 @@ def recover(db: Database, store: ImageStore) -> None:
 
 
 def _uploading(conn: Connection) -> Sequence[Any]:
-    return conn.execute(select(images.c.id, images.c.upload_id).where(images.c.upload_id.is_not(None))).all()
+    return conn.execute(select(Image.id, Image.upload_id).where(Image.upload_id.is_not(None))).all()
 
 
 def _abandon(conn: Connection, row: Row[Any], now: datetime) -> bool:
@@ -52,7 +52,7 @@ def _image_of(name: str) -> str:
 
 
 def _statuses(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
-    rows = conn.execute(select(images.c.id, images.c.status).where(images.c.id.in_(set(ids))))
+    rows = conn.execute(select(Image.id, Image.status).where(Image.id.in_(set(ids))))
     return {row.id: row.status for row in rows}
 
 

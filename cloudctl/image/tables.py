@@ -2,89 +2,95 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text
+from datetime import datetime
+from typing import Any
 
-from cloudctl.db.columns import flag, identifier, json, metadata, optional_text, text, time
+from sqlalchemy import BigInteger, Index, Integer, String, Text
 
-images = Table(
-    "images",
-    metadata,
-    identifier(),
-    optional_text("owner"),  # a project id; None: of no project
-    optional_text("name"),
-    text("status", 32),
-    text("visibility", 16),
-    flag("protected", False),
-    flag("os_hidden", False),
-    optional_text("container_format", 16),
-    optional_text("disk_format", 16),
-    Column("size", BigInteger, nullable=True),
-    Column("virtual_size", BigInteger, nullable=True),
-    Column("min_disk", Integer, nullable=False, default=0),  # GiB
-    Column("min_ram", Integer, nullable=False, default=0),  # MiB
-    optional_text("checksum", 32),  # MD5, hex
-    optional_text("os_hash_algo", 16),
-    optional_text("os_hash_value", 128),
+from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.records import Record
+
+
+class Image(Record, table="images"):
+    id: Field[str] = identifier(primary_key=True)
+    owner: Field[str | None] = optional_text()  # a project id; None: of no project
+    name: Field[str | None] = optional_text()
+    status: Field[str] = text(32)
+    visibility: Field[str] = text(16)
+    protected: Field[bool] = flag(False)
+    os_hidden: Field[bool] = flag(False)
+    container_format: Field[str | None] = optional_text(16)
+    disk_format: Field[str | None] = optional_text(16)
+    size: Field[int | None] = column(BigInteger, nullable=True)
+    virtual_size: Field[int | None] = column(BigInteger, nullable=True)
+    min_disk: Field[int] = column(Integer, nullable=False, default=0)  # GiB
+    min_ram: Field[int] = column(Integer, nullable=False, default=0)  # MiB
+    checksum: Field[str | None] = optional_text(32)  # MD5, hex
+    os_hash_algo: Field[str | None] = optional_text(16)
+    os_hash_value: Field[str | None] = optional_text(128)
     # The upload that is under way, which is also the name of its file; None if there is none.
-    optional_text("upload_id", 64),
-    Column("staged_size", BigInteger, nullable=True),  # bytes that wait for an import
-    time("created_at", nullable=False),
-    time("updated_at", nullable=False),
-    # A page of a project's, of the public, or of all images, without a look at the others.
-    Index("ix_images_owner", "owner", "created_at", "id"),
-    Index("ix_images_visibility", "visibility", "created_at", "id"),
-    Index("ix_images_created", "created_at", "id"),
-    Index("ix_images_status", "status"),
-)
+    upload_id: Field[str | None] = optional_text(64)
+    staged_size: Field[int | None] = column(BigInteger, nullable=True)  # bytes that wait for an import
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
 
-# Ids of images that are gone; they are never used again.
-deleted_images = Table("deleted_images", metadata, identifier())
 
-image_properties = Table(
-    "image_properties",
-    metadata,
-    identifier("image_id", primary_key=True),
-    Column("name", String(255), primary_key=True),
-    Column("value", Text, nullable=False),
-)
+# A page of a project's, of the public, or of all images, without a look at the others.
+Index("ix_images_owner", Image.owner, Image.created_at, Image.id)
+Index("ix_images_visibility", Image.visibility, Image.created_at, Image.id)
+Index("ix_images_created", Image.created_at, Image.id)
+Index("ix_images_status", Image.status)
 
-image_tags = Table(
-    "image_tags",
-    metadata,
-    identifier("image_id", primary_key=True),
-    Column("tag", String(255), primary_key=True),
-    Index("ix_image_tags_tag", "tag"),
-)
 
-image_members = Table(
-    "image_members",
-    metadata,
-    identifier("image_id", primary_key=True),
-    Column("member_id", String(255), primary_key=True),
-    text("status", 16),
-    time("created_at", nullable=False),
-    time("updated_at", nullable=False),
-    Index("ix_image_members_member", "member_id", "status"),
-)
+class DeletedImage(Record, table="deleted_images"):
+    """Ids of images that are gone; they are never used again."""
 
-# Imports as the API shows them; the work itself is a task of the engine.
-image_tasks = Table(
-    "image_tasks",
-    metadata,
-    identifier(),
-    text("type", 32),
-    text("status", 16),
-    optional_text("owner"),
-    optional_text("image_id", 64),
-    text("request_id", 64),
-    text("user_id", 64),
-    json("input", dict),
-    Column("result", Text, nullable=True),  # the id of the image that came of it
-    Column("message", Text, nullable=False, default=""),
-    time("expires_at", nullable=True),  # None while it is open
-    time("created_at", nullable=False),
-    time("updated_at", nullable=False),
-    Index("ix_image_tasks_image", "image_id", "created_at"),
-    Index("ix_image_tasks_created", "created_at", "id"),
-    Index("ix_image_tasks_expires", "expires_at"),
-)
+    id: Field[str] = identifier(primary_key=True)
+
+
+class ImageProperty(Record, table="image_properties"):
+    image_id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = column(String(255), primary_key=True)
+    value: Field[str] = column(Text, nullable=False)
+
+
+class ImageTag(Record, table="image_tags"):
+    image_id: Field[str] = identifier(primary_key=True)
+    tag: Field[str] = column(String(255), primary_key=True)
+
+
+Index("ix_image_tags_tag", ImageTag.tag)
+
+
+class ImageMember(Record, table="image_members"):
+    image_id: Field[str] = identifier(primary_key=True)
+    member_id: Field[str] = column(String(255), primary_key=True)
+    status: Field[str] = text(16)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_image_members_member", ImageMember.member_id, ImageMember.status)
+
+
+class ImageTask(Record, table="image_tasks"):
+    """Imports as the API shows them; the work itself is a task of the engine."""
+
+    id: Field[str] = identifier(primary_key=True)
+    type: Field[str] = text(32)
+    status: Field[str] = text(16)
+    owner: Field[str | None] = optional_text()
+    image_id: Field[str | None] = optional_text(64)
+    request_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    input: Field[dict[str, Any]] = json(dict)
+    result: Field[str | None] = column(Text, nullable=True)  # the id of the image that came of it
+    message: Field[str] = column(Text, nullable=False, default="")
+    expires_at: Field[datetime | None] = time()  # None while it is open
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_image_tasks_image", ImageTask.image_id, ImageTask.created_at)
+Index("ix_image_tasks_created", ImageTask.created_at, ImageTask.id)
+Index("ix_image_tasks_expires", ImageTask.expires_at)

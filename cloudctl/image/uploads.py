@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import IO, Any, TypeVar
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id
 from cloudctl.errors import CloudError, Conflict, Gone, Invalid, TooLarge, Unavailable
 from cloudctl.image import images as domain
@@ -24,7 +24,7 @@ from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
 from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.store import ImageStore, held
-from cloudctl.image.tables import images
+from cloudctl.image.tables import Image
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 
@@ -66,7 +66,7 @@ def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> b
 
 
 def _mine(conn: Connection, image_id: str, upload_id: str) -> Row[Any] | None:
-    query = images.select().where(images.c.id == image_id, images.c.upload_id == upload_id)
+    query = Image.table.select().where(Image.id == image_id, Image.upload_id == upload_id)
     return conn.execute(query.with_for_update()).first()
 
 
@@ -130,7 +130,7 @@ class Intake:
         try:
             measured = await self.data.measure(source, image.disk_format, image.container_format)
             await self.data.changed(ImageStore.settle, source, target)
-            same = images.c.upload_id == upload_id
+            same = Image.upload_id == upload_id
             kept = await self.db.run(domain.activate, image.id, SAVING, measured, caller.now, same)
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, case, select, update
+from sqlalchemy import Row, case, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import kinds, standard
 from cloudctl.network.addresses import parse_address
-from cloudctl.network.tables import allocations, floating_ips, router_ports, routers, subnets
+from cloudctl.network.tables import FloatingIp, IpAllocation, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 DOWN = "DOWN"
@@ -33,25 +34,25 @@ class Target:
 
 def of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
     """The floating IPs that lead to a port."""
-    return list(conn.execute(select(floating_ips).where(floating_ips.c.port_id == port_id)))
+    return list(conn.execute(select(FloatingIp).where(FloatingIp.port_id == port_id)))
 
 
 def is_floating(conn: Connection, port_id: str) -> bool:
     """Whether this is the hidden port of a floating IP."""
-    return conn.scalar(select(floating_ips.c.id).where(floating_ips.c.floating_port_id == port_id)) is not None
+    return conn.scalar(select(FloatingIp.id).where(FloatingIp.floating_port_id == port_id)) is not None
 
 
 def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
     """The floating IPs that go through a router, in an order that does not change."""
-    query = select(floating_ips).where(floating_ips.c.router_id == router_id)
-    return list(conn.execute(query.order_by(floating_ips.c.created_at, floating_ips.c.id)))
+    query = select(FloatingIp).where(FloatingIp.router_id == router_id)
+    return list(conn.execute(query.order_by(FloatingIp.created_at, FloatingIp.id)))
 
 
 def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
     """Whether a floating IP goes through the router into this subnet."""
-    f, a = floating_ips.c, allocations.c
+    f, a = FloatingIp.table.c, IpAllocation.table.c
     query = select(f.id).join_from(
-        floating_ips, allocations, (a.port_id == f.port_id) & (a.ip_address == f.fixed_ip_address)
+        FloatingIp, IpAllocation, (a.port_id == f.port_id) & (a.ip_address == f.fixed_ip_address)
     )
     return conn.execute(query.where(f.router_id == router_id, a.subnet_id == subnet_id).limit(1)).first() is not None
 
@@ -86,10 +87,10 @@ def target(
 
 def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tuple[str, str]:
     """(address, subnet id)."""
-    query = select(allocations.c.ip_address, allocations.c.subnet_id).join_from(
-        allocations, subnets, subnets.c.id == allocations.c.subnet_id
+    query = select(IpAllocation.ip_address, IpAllocation.subnet_id).join_from(
+        IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id
     )
-    rows = conn.execute(query.where(allocations.c.port_id == port.id, subnets.c.ip_version == 4)).all()
+    rows = conn.execute(query.where(IpAllocation.port_id == port.id, Subnet.ip_version == 4)).all()
     if wanted is not None:
         parsed = parse_address(wanted, "fixed_ip_address")
         if parsed.version != 4:
@@ -110,32 +111,32 @@ def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tupl
 def _router(conn: Connection, subnet_id: str, floating_network_id: str) -> str | None:
     """The router that leads from the external network into the subnet; it cannot change until the commit."""
     found = _routers(conn, subnet_id, floating_network_id)
-    locked = select(routers.c.id).where(routers.c.id.in_(found)).order_by(routers.c.id).with_for_update(read=True)
+    locked = select(Router.id).where(Router.id.in_(found)).order_by(Router.id).with_for_update(read=True)
     conn.execute(locked)
     return next((each for each in _routers(conn, subnet_id, floating_network_id) if each in found), None)
 
 
 def _routers(conn: Connection, subnet_id: str, floating_network_id: str) -> Sequence[str]:
     """Those with an interface there and a gateway here: first the one that has the subnet's gateway address."""
-    inside, outside = router_ports.alias("inside"), router_ports.alias("outside")
+    inside, outside = RouterPort.table.alias("inside"), RouterPort.table.alias("outside")
     query = (
-        select(routers.c.id)
-        .join_from(allocations, inside, inside.c.port_id == allocations.c.port_id)
+        select(Router.id)
+        .join_from(IpAllocation, inside, inside.c.port_id == IpAllocation.port_id)
         .join(outside, outside.c.router_id == inside.c.router_id)
-        .join(routers, routers.c.id == inside.c.router_id)
-        .join(subnets, subnets.c.id == allocations.c.subnet_id)
-        .where(allocations.c.subnet_id == subnet_id, inside.c.is_gateway.is_(False))
+        .join(Router, Router.id == inside.c.router_id)
+        .join(Subnet, Subnet.id == IpAllocation.subnet_id)
+        .where(IpAllocation.subnet_id == subnet_id, inside.c.is_gateway.is_(False))
         .where(outside.c.network_id == floating_network_id, outside.c.is_gateway.is_(True))
-        .order_by(case((allocations.c.ip_address == subnets.c.gateway_ip, 0), else_=1))
-        .order_by(routers.c.created_at, routers.c.id)
+        .order_by(case((IpAllocation.ip_address == Subnet.gateway_ip, 0), else_=1))
+        .order_by(Router.created_at, Router.id)
     )
     return conn.scalars(query).all()
 
 
 def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: str | None = None) -> None:
     """Raises Conflict if a floating IP (other than `but`) of that network leads there already. The port is locked."""
-    f = floating_ips.c
-    query = select(floating_ips).where(
+    f = FloatingIp.table.c
+    query = select(FloatingIp).where(
         f.port_id == wanted.port_id,
         f.fixed_ip_address == wanted.fixed_ip_address,
         f.floating_network_id == floating_network_id,
@@ -157,7 +158,7 @@ def forget_port(conn: Connection, port_id: str, now: float, by: Origin) -> None:
     """The port is about to go: floating IPs lead nowhere, and keep their addresses."""
     for row in of_port(conn, port_id):
         standard.change(
-            conn, floating_ips, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
+            conn, FloatingIp.table, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
         )
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.router_id, by)
 
@@ -171,7 +172,7 @@ def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:
 
 def check_addresses_kept(conn: Connection, port_id: str) -> None:
     """Raises Invalid if the port has lost an address that a floating IP leads to."""
-    query = select(allocations.c.ip_address).where(allocations.c.port_id == port_id)
+    query = select(IpAllocation.ip_address).where(IpAllocation.port_id == port_id)
     present = set(conn.scalars(query))
     for row in of_port(conn, port_id):
         if row.fixed_ip_address not in present:
@@ -191,8 +192,8 @@ def bad(reason: str) -> Invalid:
 
 def found_status(conn: Connection, router_id: str, served: Sequence[tuple[str, str, str]], status: str) -> None:
     """Set the status of those of `served` (id, port id, fixed address) that still go where they went through it."""
-    f, same = floating_ips.c, {*served}
+    f, same = FloatingIp.table.c, {*served}
     others = select(f.id, f.port_id, f.fixed_ip_address).where(f.router_id == router_id, f.status != status)
     rows = conn.execute(others.order_by(f.id).with_for_update()).all()
     for some in standard.batches([row.id for row in rows if tuple(row) in same]):
-        conn.execute(update(floating_ips).where(f.id.in_(some)).values(status=status))
+        conn.execute(update(FloatingIp).where(f.id.in_(some)).values(status=status))

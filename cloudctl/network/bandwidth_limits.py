@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, not_, or_, select, update
+from sqlalchemy import Row, and_, bindparam, delete, insert, not_, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.drivers.specs import BandwidthLimit
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import kinds, port_security, standard
-from cloudctl.network.tables import bandwidth_limits as table
-from cloudctl.network.tables import networks, ports, qos_policies
+from cloudctl.network.tables import BandwidthLimit as BandwidthLimitRecord
+from cloudctl.network.tables import Network, Port, QosPolicy
 from cloudctl.tasks import Origin
 
 
@@ -37,9 +38,9 @@ class NewLimit:
 
 # Built once: building a statement costs more than running it.
 _of_policies = (
-    select(table)
-    .where(table.c.policy_id.in_(bindparam("policies", expanding=True)))
-    .order_by(table.c.policy_id, table.c.direction)
+    select(BandwidthLimitRecord)
+    .where(BandwidthLimitRecord.policy_id.in_(bindparam("policies", expanding=True)))
+    .order_by(BandwidthLimitRecord.policy_id, BandwidthLimitRecord.direction)
 )
 
 
@@ -54,7 +55,11 @@ def of_policies(conn: Connection, policy_ids: Sequence[str]) -> dict[str, list[R
 
 def get(conn: Connection, policy: Row[Any], limit_id: str) -> Row[Any]:
     """The limit of a policy. Raises NotFound."""
-    row = conn.execute(select(table).where(table.c.id == limit_id, table.c.policy_id == policy.id)).first()
+    row = conn.execute(
+        select(BandwidthLimitRecord).where(
+            BandwidthLimitRecord.id == limit_id, BandwidthLimitRecord.policy_id == policy.id
+        )
+    ).first()
     if row is None:
         raise not_found(limit_id)
     return row
@@ -66,7 +71,7 @@ def not_found(limit_id: str) -> NotFound:
 
 def policy_of(conn: Connection, limit_id: str) -> str | None:
     """The id of the policy that a limit belongs to."""
-    found: str | None = conn.scalar(select(table.c.policy_id).where(table.c.id == limit_id))
+    found: str | None = conn.scalar(select(BandwidthLimitRecord.policy_id).where(BandwidthLimitRecord.id == limit_id))
     return found
 
 
@@ -78,7 +83,7 @@ def add(conn: Connection, policy: Row[Any], wanted: NewLimit, now: float, by: Or
     _check_direction(conn, policy, wanted.direction)
     id = new_id()
     values = {"max_kbps": wanted.max_kbps, "max_burst_kbps": wanted.max_burst_kbps, "direction": wanted.direction}
-    conn.execute(insert(table).values(id=id, policy_id=policy.id, **values))
+    conn.execute(insert(BandwidthLimitRecord).values(id=id, policy_id=policy.id, **values))
     _changed(conn, policy, now, by)
     return get(conn, policy, id)
 
@@ -89,18 +94,20 @@ def change(
     """Set max_kbps, max_burst_kbps, direction. Raises Conflict."""
     if changes.get("direction", row.direction) != row.direction:
         _check_direction(conn, policy, changes["direction"])
-    conn.execute(update(table).where(table.c.id == row.id).values(**changes))
+    conn.execute(update(BandwidthLimitRecord).where(BandwidthLimitRecord.id == row.id).values(**changes))
     _changed(conn, policy, now, by)
     return get(conn, policy, row.id)
 
 
 def remove(conn: Connection, policy: Row[Any], row: Row[Any], now: float, by: Origin) -> None:
-    conn.execute(delete(table).where(table.c.id == row.id))
+    conn.execute(delete(BandwidthLimitRecord).where(BandwidthLimitRecord.id == row.id))
     _changed(conn, policy, now, by)
 
 
 def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None:
-    same = select(table.c.id).where(table.c.policy_id == policy.id, table.c.direction == direction)
+    same = select(BandwidthLimitRecord.id).where(
+        BandwidthLimitRecord.policy_id == policy.id, BandwidthLimitRecord.direction == direction
+    )
     existing = conn.scalar(same)
     if existing is not None:
         message = f"Rule bandwidth_limit conflicts with rule {existing} which already exists in QoS Policy {policy.id}."
@@ -108,9 +115,9 @@ def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None
 
 
 def _changed(conn: Connection, policy: Row[Any], now: float, by: Origin) -> None:
-    standard.change(conn, qos_policies, policy.id, now)
-    on_networks = ports.c.network_id.in_(select(networks.c.id).where(networks.c.qos_policy_id == policy.id))
-    have_it = or_(ports.c.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
+    standard.change(conn, QosPolicy.table, policy.id, now)
+    on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy.id))
+    have_it = or_(Port.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
     _ensure_ports(conn, have_it, now, by)
 
 
@@ -119,7 +126,7 @@ def _changed(conn: Connection, policy: Row[Any], now: float, by: Origin) -> None
 
 def network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
     """A network has another policy now: its ports without one of their own follow."""
-    _ensure_ports(conn, and_(ports.c.network_id == network_id, _follow_their_network()), now, by)
+    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), now, by)
 
 
 def of_port(conn: Connection, port: Row[Any], network_policy_id: str | None) -> tuple[BandwidthLimit, ...]:
@@ -141,13 +148,13 @@ def of_port(conn: Connection, port: Row[Any], network_policy_id: str | None) -> 
 
 def _follow_their_network() -> ColumnElement[bool]:
     prefixes = port_security.OWNED_BY_THE_NETWORK
-    network_owned = or_(*(ports.c.device_owner.startswith(prefix, autoescape=True) for prefix in prefixes))
-    return and_(ports.c.qos_policy_id.is_(None), not_(network_owned))
+    network_owned = or_(*(Port.device_owner.startswith(prefix, autoescape=True) for prefix in prefixes))
+    return and_(Port.qos_policy_id.is_(None), not_(network_owned))
 
 
 def _ensure_ports(conn: Connection, which: ColumnElement[bool], now: float, by: Origin) -> None:
     """Those that a driver holds, or is about to."""
-    plugged = or_(ports.c.realised.is_(True), ports.c.host != "")
-    query = select(ports.c.id, ports.c.project_id).where(which, plugged).order_by(ports.c.id)
+    plugged = or_(Port.realised.is_(True), Port.host != "")
+    query = select(Port.id, Port.project_id).where(which, plugged).order_by(Port.id)
     for port in conn.execute(query).all():
         tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)

@@ -6,8 +6,9 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
+from cloudctl.db import Connection
 from cloudctl.network import networks, router_gateways, router_interfaces, routers, subnets
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -15,7 +16,7 @@ from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import networks as table
+from cloudctl.network.tables import Network
 from cloudctl.tasks import Unasked
 
 PUBLIC, PRIVATE, ROUTER = "public", "private", "router"
@@ -55,7 +56,7 @@ def _outside(options: NetworkOptions) -> Segment:
 def _join(conn: Connection, project_id: str, subnet: Row[Any], now: float, options: NetworkOptions) -> None:
     """A router leads from the subnet to the external network."""
     by = Unasked(project_id)
-    public = conn.scalar(select(table.c.id).where(table.c.is_default.is_(True)))
+    public = conn.scalar(select(Network.id).where(Network.is_default.is_(True)))
     router = routers.create(conn, project_id, NewRouter(ROUTER), now, options, by)
     if public is not None:
         router_gateways.set(conn, router, Gateway(public), now, by)
@@ -63,7 +64,7 @@ def _join(conn: Connection, project_id: str, subnet: Row[Any], now: float, optio
 
 
 def _has(conn: Connection, project_id: str, name: str) -> bool:
-    query = select(table.c.id).where(table.c.project_id == project_id, table.c.name == name)
+    query = select(Network.id).where(Network.project_id == project_id, Network.name == name)
     return conn.execute(query.limit(1)).first() is not None
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import bindparam, select
 
+from cloudctl.db import Connection
 from cloudctl.network import ports, standard
-from cloudctl.network.tables import allocations, floating_ips
-from cloudctl.network.tables import networks as networks_table
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import subnets as subnets_table
+from cloudctl.network.tables import FloatingIp, IpAllocation, Network, Port, Subnet
 
 
 @frozen
@@ -29,23 +27,21 @@ class PortAddress:
 
 
 # Built once: building a query costs more than running it, and every view of a server needs these.
-_of_devices = select(ports_table.c.id, ports_table.c.device_id).where(
-    ports_table.c.device_id.in_(bindparam("devices", expanding=True))
-)
+_of_devices = select(Port.id, Port.device_id).where(Port.device_id.in_(bindparam("devices", expanding=True)))
 _addresses = (
-    select(ports_table.c.id, ports_table.c.device_id, ports_table.c.network_id, ports_table.c.mac_address)
-    .add_columns(networks_table.c.name, allocations.c.ip_address, subnets_table.c.ip_version)
-    .add_columns(floating_ips.c.floating_ip_address)
-    .join_from(ports_table, networks_table, networks_table.c.id == ports_table.c.network_id)
-    .join(allocations, allocations.c.port_id == ports_table.c.id)
-    .join(subnets_table, subnets_table.c.id == allocations.c.subnet_id)
+    select(Port.id, Port.device_id, Port.network_id, Port.mac_address)
+    .add_columns(Network.name, IpAllocation.ip_address, Subnet.ip_version)
+    .add_columns(FloatingIp.floating_ip_address)
+    .join_from(Port, Network, Network.id == Port.network_id)
+    .join(IpAllocation, IpAllocation.port_id == Port.id)
+    .join(Subnet, Subnet.id == IpAllocation.subnet_id)
     .outerjoin(
-        floating_ips,
-        (floating_ips.c.port_id == ports_table.c.id) & (floating_ips.c.fixed_ip_address == allocations.c.ip_address),
+        FloatingIp,
+        (FloatingIp.port_id == Port.id) & (FloatingIp.fixed_ip_address == IpAllocation.ip_address),
     )
-    .where(ports_table.c.device_id.in_(bindparam("devices", expanding=True)))
-    .order_by(ports_table.c.created_at, ports_table.c.id, allocations.c.position)
-    .order_by(floating_ips.c.created_at, floating_ips.c.id)
+    .where(Port.device_id.in_(bindparam("devices", expanding=True)))
+    .order_by(Port.created_at, Port.id, IpAllocation.position)
+    .order_by(FloatingIp.created_at, FloatingIp.id)
 )
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import kinds, router_ports, standard
 from cloudctl.network.addresses import parse_address, parse_cidr
-from cloudctl.network.tables import routers
+from cloudctl.network.tables import Router
 from cloudctl.tasks import Origin
 
 MOST = 30
@@ -41,7 +42,7 @@ def set(conn: Connection, router: Row[Any], wanted: Sequence[Route], now: float,
     connected = router_ports.addresses_of(conn, router.id)
     for route in wanted:
         _check(route, connected)
-    standard.change(conn, routers, router.id, now, routes=list(wanted))
+    standard.change(conn, Router.table, router.id, now, routes=list(wanted))
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
@@ -67,7 +68,7 @@ def _invalid(route: Route, reason: str) -> Invalid:
 
 def check_reachable(conn: Connection, router: Row[Any]) -> None:
     """Raises Conflict if a route's next hop is on none of the subnets that the router has now."""
-    routes = conn.scalar(select(routers.c.routes).where(routers.c.id == router.id)) or []
+    routes = conn.scalar(select(Router.routes).where(Router.id == router.id)) or []
     connected = [ip_network(each.cidr) for each in router_ports.addresses_of(conn, router.id)]
     if any(not any(ip_address(route["nexthop"]) in cidr for cidr in connected) for route in routes):
         raise Conflict(

@@ -11,20 +11,21 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, not_, or_, select, true, update
+from sqlalchemy import Row, bindparam, not_, or_, select, true, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
 from cloudctl.network import addresses, ipam, kinds, standard
 from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
-from cloudctl.network.tables import EVERYBODYS, allocations, networks, ports, subnets
+from cloudctl.network.tables import EVERYBODYS, IpAllocation, Network, Port, Subnet
 from cloudctl.tasks import Unasked
 
 ROUTERS = "network:router_"
 DHCP = "network:dhcp"
 
 # Built once: building a statement costs more than running it.
-_subnets = select(subnets).where(subnets.c.network_id == bindparam("network")).order_by(subnets.c.id).with_for_update()
+_subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.id).with_for_update()
 
 
 @frozen
@@ -87,10 +88,10 @@ def release(conn: Connection, network_id: str, port_id: str) -> None:
 def present_wish(conn: Connection, port_id: str) -> list[FixedIpRequest] | None:
     """What would give a port the addresses that it has, but for those that follow from its MAC; None if it has none."""
     rows = conn.execute(
-        select(allocations.c.subnet_id, allocations.c.ip_address, subnets.c.ipv6_address_mode)
-        .join_from(allocations, subnets, subnets.c.id == allocations.c.subnet_id)
-        .where(allocations.c.port_id == port_id)
-        .order_by(allocations.c.position)
+        select(IpAllocation.subnet_id, IpAllocation.ip_address, Subnet.ipv6_address_mode)
+        .join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
+        .where(IpAllocation.port_id == port_id)
+        .order_by(IpAllocation.position)
     ).all()
     if not rows:
         return None
@@ -192,10 +193,10 @@ def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: st
 
     For a port of no project whoever asks for the subnet has looked.
     """
-    owner = conn.scalar(select(ports.c.project_id).where(ports.c.id == port_id))
-    query = select(subnets.c.id).join_from(subnets, networks, networks.c.id == subnets.c.network_id)
-    seen = or_(subnets.c.project_id == owner, EVERYBODYS) if owner else true()
-    if conn.execute(query.where(subnets.c.id == subnet_id, seen)).first() is None:
+    owner = conn.scalar(select(Port.project_id).where(Port.id == port_id))
+    query = select(Subnet.id).join_from(Subnet, Network, Network.id == Subnet.network_id)
+    seen = or_(Subnet.project_id == owner, EVERYBODYS) if owner else true()
+    if conn.execute(query.where(Subnet.id == subnet_id, seen)).first() is None:
         return NotFound(f"Subnet {subnet_id} could not be found.", type="SubnetNotFound")
     return Invalid(
         f"Invalid input for operation: Failed to create port on network {network_id}, because fixed_ips included "
@@ -224,8 +225,8 @@ def _kept(choices: Sequence[Choice], present: Sequence[Any]) -> dict[int, Any]:
 
 def _moved(conn: Connection, row: Any, position: int) -> str:
     if row.position != position:
-        this = (allocations.c.subnet_id == row.subnet_id) & (allocations.c.address == row.address)
-        conn.execute(update(allocations).where(this).values(position=position))
+        this = (IpAllocation.subnet_id == row.subnet_id) & (IpAllocation.address == row.address)
+        conn.execute(update(IpAllocation).where(this).values(position=position))
     return str(row.ip_address)
 
 
@@ -244,10 +245,10 @@ def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, posi
 
 def give_everybody(conn: Connection, subnet: Any, now: float) -> None:
     """A new automatic subnet: every port of its network has an address there from now on."""
-    query = select(ports).where(
-        ports.c.network_id == subnet.network_id,
-        not_(ports.c.device_owner.startswith(ROUTERS, autoescape=True)),
-        ports.c.device_owner != DHCP,
+    query = select(Port).where(
+        Port.network_id == subnet.network_id,
+        not_(Port.device_owner.startswith(ROUTERS, autoescape=True)),
+        Port.device_owner != DHCP,
     )
     for port in conn.execute(query).all():
         position = len(ipam.of_ports(conn, [port.id]).get(port.id, ()))
@@ -258,10 +259,10 @@ def give_everybody(conn: Connection, subnet: Any, now: float) -> None:
 def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
     """An automatic subnet that is about to go: ports lose their addresses there, routers keep theirs."""
     query = (
-        select(ports, allocations.c.address)
-        .join_from(allocations, ports, ports.c.id == allocations.c.port_id)
-        .where(allocations.c.subnet_id == subnet.id)
-        .where(not_(ports.c.device_owner.startswith(ROUTERS, autoescape=True)))
+        select(Port, IpAllocation.address)
+        .join_from(IpAllocation, Port, Port.id == IpAllocation.port_id)
+        .where(IpAllocation.subnet_id == subnet.id)
+        .where(not_(Port.device_owner.startswith(ROUTERS, autoescape=True)))
     )
     for port in conn.execute(query).all():
         ipam.give_back(conn, subnet, int(port.address))
@@ -269,6 +270,6 @@ def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
 
 
 def _port_changed(conn: Connection, port: Any, now: float) -> None:
-    standard.change(conn, ports, port.id, now)
+    standard.change(conn, Port.table, port.id, now)
     if port.realised:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))

@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select, true
+from sqlalchemy import Row, delete, insert, select, true
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import NotFound
 from cloudctl.network import associations, kinds, networks, ports, quotas, standard, tags
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.network.tables import floating_ips as table
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import subnets
+from cloudctl.network.tables import FloatingIp, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -42,12 +41,12 @@ class NewFloatingIp:
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else table.c.project_id == caller.project_id
+    return true() if standard.sees_all(caller) else FloatingIp.project_id == caller.project_id
 
 
 def visible(conn: Connection, caller: Caller, id: str) -> Row[Any]:
     """The floating IP, if the caller may see it. Raises NotFound."""
-    row = conn.execute(select(table).where(table.c.id == id)).first()
+    row = conn.execute(select(FloatingIp).where(FloatingIp.id == id)).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(id)
     return row
@@ -55,7 +54,7 @@ def visible(conn: Connection, caller: Caller, id: str) -> Row[Any]:
 
 def held(conn: Connection, id: str) -> Row[Any]:
     """The floating IP, locked until the end of the transaction. Raises NotFound."""
-    row = conn.execute(select(table).where(table.c.id == id).with_for_update()).first()
+    row = conn.execute(select(FloatingIp).where(FloatingIp.id == id).with_for_update()).first()
     if row is None:
         raise not_found(id)
     return row
@@ -69,7 +68,7 @@ def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Row[Any]]:
     """Id → port, for the details of where floating IPs lead to."""
     found: dict[str, Row[Any]] = {}
     for some in standard.batches(port_ids):
-        query = select(ports_table).where(ports_table.c.id.in_(some))
+        query = select(Port).where(Port.id.in_(some))
         found |= {row.id: row for row in conn.execute(query)}
     return found
 
@@ -78,7 +77,7 @@ def check_network(conn: Connection, network: Row[Any]) -> None:
     """Raises Invalid for a network that no floating IP can be on."""
     if not network.external:
         raise bad(f"Network {network.id} is not a valid external network")
-    has = select(subnets.c.id).where(subnets.c.network_id == network.id, subnets.c.ip_version == 4)
+    has = select(Subnet.id).where(Subnet.network_id == network.id, Subnet.ip_version == 4)
     if conn.execute(has.limit(1)).first() is None:
         raise bad(f"Network {network.id} does not contain any IPv4 subnet")
 
@@ -115,7 +114,7 @@ def create(
         raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
     values = standard.new(project_id, now, wanted.description)
     conn.execute(
-        insert(table).values(
+        insert(FloatingIp).values(
             **values,
             status=DOWN,
             floating_network_id=network.id,
@@ -124,7 +123,7 @@ def create(
             **_leading(to),
         )
     )
-    conn.execute(ports_table.update().where(ports_table.c.id == port.id).values(device_id=values["id"]))
+    conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=values["id"]))
     if to is not None:
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
     return held(conn, values["id"])
@@ -139,7 +138,7 @@ def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, by: Ori
         associations.check_free(conn, to, row.floating_network_id, but=row.id)
     leading = _leading(to)
     moved = any(getattr(row, name) != value for name, value in leading.items())
-    standard.change(conn, table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
+    standard.change(conn, FloatingIp.table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
     return held(conn, row.id)
@@ -147,14 +146,14 @@ def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, by: Ori
 
 def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float) -> Row[Any]:
     """Set columns of a locked floating IP that its router does not go by."""
-    standard.change(conn, table, row.id, now, **changes)
+    standard.change(conn, FloatingIp.table, row.id, now, **changes)
     return held(conn, row.id)
 
 
 def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once."""
     tags.forget(conn, row.id)
-    conn.execute(delete(table).where(table.c.id == row.id))
+    conn.execute(delete(FloatingIp).where(FloatingIp.id == row.id))
     ports.delete(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)
 

@@ -10,29 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network.addresses import Range, key, number, without, written
-from cloudctl.network.tables import allocations, free_ranges, subnets
+from cloudctl.network.tables import FreeRange, IpAllocation, Subnet
 
 # Built once: building a statement costs more than running it.
 _lowest = (
-    select(free_ranges)
-    .where(free_ranges.c.subnet_id == bindparam("subnet"))
-    .order_by(free_ranges.c.pool, free_ranges.c.first)
+    select(FreeRange)
+    .where(FreeRange.subnet_id == bindparam("subnet"))
+    .order_by(FreeRange.pool, FreeRange.first)
     .limit(1)
 )
 _of_ports = (
-    select(allocations)
-    .where(allocations.c.port_id.in_(bindparam("ports", expanding=True)))
-    .order_by(allocations.c.port_id, allocations.c.position)
+    select(IpAllocation)
+    .where(IpAllocation.port_id.in_(bindparam("ports", expanding=True)))
+    .order_by(IpAllocation.port_id, IpAllocation.position)
 )
-_allocation, _range = insert(allocations), insert(free_ranges)
-_drop_range = delete(free_ranges).where(
-    free_ranges.c.subnet_id == bindparam("of_subnet"),
-    free_ranges.c.pool == bindparam("of_pool"),
-    free_ranges.c.first == bindparam("from"),
+_allocation, _range = insert(IpAllocation), insert(FreeRange)
+_drop_range = delete(FreeRange).where(
+    FreeRange.subnet_id == bindparam("of_subnet"),
+    FreeRange.pool == bindparam("of_pool"),
+    FreeRange.first == bindparam("from"),
 )
 
 
@@ -40,7 +41,7 @@ def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
     """Hold these subnets until the end of the transaction, in one order for all, so that nobody waits in a circle."""
     wanted = sorted(set(subnet_ids))
     if wanted:
-        conn.execute(select(subnets.c.id).where(subnets.c.id.in_(wanted)).order_by(subnets.c.id).with_for_update())
+        conn.execute(select(Subnet.id).where(Subnet.id.in_(wanted)).order_by(Subnet.id).with_for_update())
 
 
 def pools_of(subnet: Any) -> list[Range]:
@@ -50,7 +51,7 @@ def pools_of(subnet: Any) -> list[Range]:
 
 def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
     """Make the free ranges what these pools hold beside the allocations that there are."""
-    conn.execute(delete(free_ranges).where(free_ranges.c.subnet_id == subnet_id))
+    conn.execute(delete(FreeRange).where(FreeRange.subnet_id == subnet_id))
     taken = [int(address) for address in conn.scalars(_addresses(subnet_id))]
     rows = [
         {"subnet_id": subnet_id, "pool": position, "first": key(each.first), "last": key(each.last)}
@@ -72,8 +73,8 @@ def take_lowest(conn: Connection, subnet: Any, port_id: str, position: int) -> s
 
 def take(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
     """Allocate a given address, in a pool or not. Raises Conflict if it is taken."""
-    holder = select(allocations.c.port_id).where(
-        allocations.c.subnet_id == subnet.id, allocations.c.address == key(address)
+    holder = select(IpAllocation.port_id).where(
+        IpAllocation.subnet_id == subnet.id, IpAllocation.address == key(address)
     )
     if conn.execute(holder).first() is not None:
         shown = written(address, subnet.ip_version)
@@ -87,7 +88,7 @@ def take(conn: Connection, subnet: Any, address: int, port_id: str, position: in
 
 def give_back(conn: Connection, subnet: Any, address: int) -> None:
     """The address is free again, and at once. One that was free already stays so."""
-    gone = delete(allocations).where(allocations.c.subnet_id == subnet.id, allocations.c.address == key(address))
+    gone = delete(IpAllocation).where(IpAllocation.subnet_id == subnet.id, IpAllocation.address == key(address))
     if conn.execute(gone).rowcount == 0:
         return
     for position, pool in enumerate(pools_of(subnet)):
@@ -104,7 +105,7 @@ def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[Row
 
 
 def _addresses(subnet_id: str) -> Any:
-    return select(allocations.c.address).where(allocations.c.subnet_id == subnet_id)
+    return select(IpAllocation.address).where(IpAllocation.subnet_id == subnet_id)
 
 
 def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
@@ -129,17 +130,17 @@ def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, positio
 def _free_range(conn: Connection, subnet_id: str, address: int) -> Row[Any] | None:
     """The free range that holds the address: the nearest one that begins at or below it, if it reaches so far."""
     query = (
-        select(free_ranges)
-        .where(free_ranges.c.subnet_id == subnet_id, free_ranges.c.first <= key(address))
-        .where(free_ranges.c.last >= key(address))
-        .order_by(free_ranges.c.first.desc())
+        select(FreeRange)
+        .where(FreeRange.subnet_id == subnet_id, FreeRange.first <= key(address))
+        .where(FreeRange.last >= key(address))
+        .order_by(FreeRange.first.desc())
         .limit(1)
     )
     return conn.execute(query).first()
 
 
 def _this(row: Any) -> Any:
-    c = free_ranges.c
+    c = FreeRange.table.c
     return (c.subnet_id == row.subnet_id) & (c.pool == row.pool) & (c.first == row.first)
 
 
@@ -153,19 +154,16 @@ def _cut(conn: Connection, found: Any, address: int) -> None:
 
 def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
     """Add one address to the free ranges of a pool, one range with its neighbours."""
-    mine = (free_ranges.c.subnet_id == subnet_id) & (free_ranges.c.pool == pool)
-    above = conn.execute(select(free_ranges).where(mine, free_ranges.c.first == key(address + 1))).first()
+    mine = (FreeRange.subnet_id == subnet_id) & (FreeRange.pool == pool)
+    above = conn.execute(select(FreeRange).where(mine, FreeRange.first == key(address + 1))).first()
     below = conn.execute(
-        select(free_ranges)
-        .where(mine, free_ranges.c.first < key(address))
-        .order_by(free_ranges.c.first.desc())
-        .limit(1)
+        select(FreeRange).where(mine, FreeRange.first < key(address)).order_by(FreeRange.first.desc()).limit(1)
     ).first()
     last = key(address) if above is None else above.last
     if above is not None:
-        conn.execute(delete(free_ranges).where(_this(above)))
+        conn.execute(delete(FreeRange).where(_this(above)))
     if below is not None and int(below.last) == address - 1:
-        conn.execute(update(free_ranges).where(_this(below)).values(last=last))
+        conn.execute(update(FreeRange).where(_this(below)).values(last=last))
     else:
         _add(conn, subnet_id, pool, [Range(address, int(last))])
 

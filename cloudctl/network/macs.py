@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 import re
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import bindparam, select
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, Unavailable
-from cloudctl.network.tables import ports
+from cloudctl.network.tables import Port
 
 PREFIX = "fa:16:3e"
 TRIES = 16
 DIGITS = re.compile(r"[0-9a-f]{12}")
 
 # Built once: building a statement costs more than running it.
-_taken = select(ports.c.id).where(ports.c.network_id == bindparam("network"), ports.c.mac_address == bindparam("mac"))
+_taken = select(Port.id).where(Port.network_id == bindparam("network"), Port.mac_address == bindparam("mac"))
 
 
 def parse(text: str) -> str:

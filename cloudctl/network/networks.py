@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, or_, select, true
+from sqlalchemy import Row, and_, bindparam, delete, insert, or_, select, true
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
@@ -24,7 +25,7 @@ from cloudctl.network import (
 )
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import EVERYBODYS, floating_ips, networks, ports, subnets
+from cloudctl.network.tables import EVERYBODYS, FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -56,16 +57,14 @@ class NewNetwork:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(networks).where(networks.c.id == bindparam("wanted"))
+_by_id = select(Network).where(Network.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _held_by_id = _by_id.with_for_update(read=True, key_share=True)
-_subnets = (
-    select(subnets).where(subnets.c.network_id == bindparam("network")).order_by(subnets.c.created_at, subnets.c.id)
-)
+_subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.created_at, Subnet.id)
 _subnet_ids = (
-    select(subnets.c.network_id, subnets.c.id)
-    .where(subnets.c.network_id.in_(bindparam("networks", expanding=True)))
-    .order_by(subnets.c.network_id, subnets.c.created_at, subnets.c.id)
+    select(Subnet.network_id, Subnet.id)
+    .where(Subnet.network_id.in_(bindparam("networks", expanding=True)))
+    .order_by(Subnet.network_id, Subnet.created_at, Subnet.id)
 )
 
 
@@ -73,12 +72,12 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The networks that the caller sees: their own, shared and external ones; all for administrators."""
     if standard.sees_all(caller):
         return true()
-    return or_(networks.c.project_id == caller.project_id, networks.c.id.in_(_everybodys(conn)))
+    return or_(Network.project_id == caller.project_id, Network.id.in_(_everybodys(conn)))
 
 
 def _everybodys(conn: Connection) -> list[str]:
     """Ids of the shared and the external networks. They are few; a list lets the database use its indexes."""
-    return [*conn.scalars(select(networks.c.id).where(EVERYBODYS))]
+    return [*conn.scalars(select(Network.id).where(EVERYBODYS))]
 
 
 def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = False) -> Row[Any]:
@@ -105,9 +104,9 @@ def attachable(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
 
 def usable(conn: Connection, caller: Caller) -> list[Row[Any]]:
     """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
-    ours = or_(networks.c.project_id == caller.project_id, and_(EVERYBODYS, networks.c.shared))
-    query = select(networks).where(ours, networks.c.external.is_(False), networks.c.admin_state_up.is_(True))
-    return list(conn.execute(query.order_by(networks.c.created_at, networks.c.id)))
+    ours = or_(Network.project_id == caller.project_id, and_(EVERYBODYS, Network.shared))
+    query = select(Network).where(ours, Network.external.is_(False), Network.admin_state_up.is_(True))
+    return list(conn.execute(query.order_by(Network.created_at, Network.id)))
 
 
 def find(conn: Connection, network_id: str) -> Row[Any] | None:
@@ -152,7 +151,7 @@ def create(
     values = standard.new(project_id, now, wanted.description)
     segment = segments.take(conn, segment, options, values["id"])
     conn.execute(
-        insert(networks).values(
+        insert(Network).values(
             **values,
             name=wanted.name,
             status="ACTIVE",
@@ -180,7 +179,7 @@ def change(
     if "mtu" in changes:
         segment = Segment(row.network_type, row.physical_network, row.segmentation_id)
         changes["mtu"] = checked_mtu(changes["mtu"], segment, options)
-        for version in conn.scalars(select(subnets.c.ip_version).where(subnets.c.network_id == row.id)):
+        for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
     if row.shared and changes.get("shared") is False:
         _check_unsharing(conn, row)
@@ -191,7 +190,7 @@ def change(
         changes.setdefault("is_default", False)
     if changes.get("is_default") and not row.is_default:
         _check_default(conn, external)
-    standard.change(conn, networks, row.id, now, **changes)
+    standard.change(conn, Network.table, row.id, now, **changes)
     if "mtu" in changes:
         router_ports.network_changed(conn, row.id, now)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
@@ -202,7 +201,7 @@ def change(
 
 def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked network with its subnets. Raises Conflict while it has ports."""
-    in_use = list(conn.scalars(select(ports.c.id).where(ports.c.network_id == row.id).limit(SHOWN_IDS)))
+    in_use = list(conn.scalars(select(Port.id).where(Port.network_id == row.id).limit(SHOWN_IDS)))
     if in_use:
         raise Conflict(
             f"Unable to complete operation on network {row.id}. There are one or more ports still in use on the "
@@ -211,10 +210,10 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
         )
     for subnet_id in subnets_of(conn, [row.id]).get(row.id, ()):
         tags.forget(conn, subnet_id)
-    conn.execute(delete(subnets).where(subnets.c.network_id == row.id))
+    conn.execute(delete(Subnet).where(Subnet.network_id == row.id))
     segments.release(conn, row.id)
     tags.forget(conn, row.id)
-    conn.execute(delete(networks).where(networks.c.id == row.id))
+    conn.execute(delete(Network).where(Network.id == row.id))
     tasks.supersede(conn, kinds.DELETE_NETWORK, row.id, by)
 
 
@@ -247,13 +246,13 @@ def _check_default(conn: Connection, external: bool) -> None:
         raise Invalid("Invalid input for is_default. Reason: only an external network can be the default one.")
     # Two that are made at once take turns.
     queue.lock_resource(conn, "network", "the default one")
-    if conn.execute(select(networks.c.id).where(networks.c.is_default.is_(True))).first() is not None:
+    if conn.execute(select(Network.id).where(Network.is_default.is_(True))).first() is not None:
         raise Conflict("A default external network already exists.", type="DefaultExternalNetworkExists")
 
 
 def _check_unused(conn: Connection, network_id: str) -> None:
     """Raises Conflict if routers or floating IPs go by this external network."""
-    floating = select(floating_ips.c.id).where(floating_ips.c.floating_network_id == network_id).limit(1)
+    floating = select(FloatingIp.id).where(FloatingIp.floating_network_id == network_id).limit(1)
     if router_ports.is_gateway_anywhere(conn, network_id) or conn.execute(floating).first() is not None:
         message = (
             f"External network {network_id} cannot be updated to be made non-external, since it has existing gateway "
@@ -263,7 +262,7 @@ def _check_unused(conn: Connection, network_id: str) -> None:
 
 
 def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
-    for table in (ports, subnets):
+    for table in (Port.table, Subnet.table):
         foreign = select(table.c.id).where(table.c.network_id == row.id, table.c.project_id != row.project_id)
         if conn.execute(foreign.limit(1)).first() is not None:
             message = f"Unable to reconfigure sharing settings for network {row.id}. Multiple tenants are using it."
@@ -305,4 +304,4 @@ def _subnet_spec(row: Row[Any]) -> SubnetSpec:
 
 def found_status(conn: Connection, network_id: str, status: str) -> None:
     """What the driver made of it. Its revision stays: the wish has not changed."""
-    conn.execute(networks.update().where(networks.c.id == network_id).values(status=status))
+    conn.execute(Network.table.update().where(Network.id == network_id).values(status=status))

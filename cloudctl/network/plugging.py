@@ -7,9 +7,9 @@ elsewhere meanwhile, or deleted, what the call made is taken away.
 from __future__ import annotations
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ISecurityGroups
 from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
 from cloudctl.errors import Conflict

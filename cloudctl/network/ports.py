@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, bindparam, case, insert, or_, select, true, update
+from sqlalchemy import Row, bindparam, case, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
@@ -32,9 +33,7 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.fixed_ips import FixedIpRequest
-from cloudctl.network.tables import allocations, port_groups, ports
-from cloudctl.network.tables import networks as networks_table
-from cloudctl.network.tables import security_groups as groups_table
+from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -44,19 +43,19 @@ UNBOUND = "unbound"
 BINDING_FAILED = "binding_failed"
 
 # Built once, here and below: building a statement costs more than running it.
-_by_id = select(ports).where(ports.c.id == bindparam("wanted"))
+_by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _with_network = (
-    select(ports, networks_table.c.mtu, networks_table.c.qos_policy_id.label("network_policy_id"))
-    .join_from(ports, networks_table, networks_table.c.id == ports.c.network_id)
-    .where(ports.c.id == bindparam("wanted"))
+    select(Port, Network.mtu, Network.qos_policy_id.label("network_policy_id"))
+    .join_from(Port, Network, Network.id == Port.network_id)
+    .where(Port.id == bindparam("wanted"))
 )
-_new = insert(ports)
-_join = insert(port_groups)
+_new = insert(Port)
+_join = insert(PortSecurityGroup)
 _plugged = (
-    update(ports)
-    .where(ports.c.id == bindparam("wanted"), ports.c.host == bindparam("on"))
-    .values(realised=True, status=case((ports.c.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
+    update(Port)
+    .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
+    .values(realised=True, status=case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
 )
 
 FLOATING = "network:floatingip"
@@ -91,8 +90,8 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The ports that the caller sees: their own, and all on their networks."""
     if standard.sees_all(caller):
         return true()
-    own, hosted = ports.c.project_id == caller.project_id, ports.c.network_project_id == caller.project_id
-    if conn.execute(select(ports.c.id).where(hosted).limit(1)).first() is not None:
+    own, hosted = Port.project_id == caller.project_id, Port.network_project_id == caller.project_id
+    if conn.execute(select(Port.id).where(hosted).limit(1)).first() is not None:
         return or_(own, hosted)
     # One condition is one range of an index.
     return own
@@ -125,14 +124,14 @@ def not_found(port_id: str) -> NotFound:
 
 def of_device(conn: Connection, device_id: str) -> list[Row[Any]]:
     """The ports of a server or another device, the oldest first."""
-    query = select(ports).where(ports.c.device_id == device_id).order_by(ports.c.created_at, ports.c.id)
+    query = select(Port).where(Port.device_id == device_id).order_by(Port.created_at, Port.id)
     return list(conn.execute(query))
 
 
 def at(conn: Connection, network_id: str, ip_address: str) -> str | None:
     """The id of the port that has this address on this network."""
-    here = allocations.c.ip_address == ip_address, allocations.c.network_id == network_id
-    found: str | None = conn.execute(select(allocations.c.port_id).where(*here)).scalar()
+    here = IpAllocation.ip_address == ip_address, IpAllocation.network_id == network_id
+    found: str | None = conn.execute(select(IpAllocation.port_id).where(*here)).scalar()
     return found
 
 
@@ -147,10 +146,10 @@ def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[di
 
 # Built once: building a query costs more than running it, and every view of a server needs these.
 _groups = (
-    select(port_groups.c.port_id, groups_table.c.id, groups_table.c.name)
-    .join_from(port_groups, groups_table, groups_table.c.id == port_groups.c.security_group_id)
-    .where(port_groups.c.port_id.in_(bindparam("ports", expanding=True)))
-    .order_by(port_groups.c.port_id, groups_table.c.id)
+    select(PortSecurityGroup.port_id, SecurityGroup.id, SecurityGroup.name)
+    .join_from(PortSecurityGroup, SecurityGroup, SecurityGroup.id == PortSecurityGroup.security_group_id)
+    .where(PortSecurityGroup.port_id.in_(bindparam("ports", expanding=True)))
+    .order_by(PortSecurityGroup.port_id, SecurityGroup.id)
 )
 
 
@@ -274,13 +273,13 @@ def change(
         changes |= {"vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
     if changes.get("admin_state_up") is False:
         changes["status"] = "DOWN"
-    standard.change(conn, ports, row.id, now, **changes)
+    standard.change(conn, Port.table, row.id, now, **changes)
     if wish is not None:
         owner = changes.get("device_owner", row.device_owner)
         fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
         associations.check_addresses_kept(conn, row.id)
     if groups is not None and groups != present:
-        conn.execute(port_groups.delete().where(port_groups.c.port_id == row.id))
+        conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == row.id))
         _join_groups(conn, row.id, groups)
     if row.host and changes.get("host", row.host) not in ("", row.host):
         tasks.submit(conn, kinds.ENSURE_PORT, row.id, by, args={"left": row.host})
@@ -327,8 +326,8 @@ def delete(conn: Connection, port_id: str, now: float, by: Origin) -> None:
     associations.forget_port(conn, port_id, now, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
-    conn.execute(port_groups.delete().where(port_groups.c.port_id == port_id))
-    conn.execute(ports.delete().where(ports.c.id == port_id))
+    conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == port_id))
+    conn.execute(Port.table.delete().where(Port.id == port_id))
     if row.host or row.realised:
         tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
 
@@ -358,7 +357,7 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
     if host and host != row.host:
         changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
     if any(getattr(row, name) != value for name, value in changes.items()):
-        standard.change(conn, ports, port_id, now, **changes)
+        standard.change(conn, Port.table, port_id, now, **changes)
     return _get(conn, port_id)
 
 
@@ -368,7 +367,7 @@ def unbind(conn: Connection, port_id: str, now: float) -> None:
     if row is None or not (row.device_id or row.device_owner or row.host):
         return
     free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}
-    standard.change(conn, ports, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
+    standard.change(conn, Port.table, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
     if row.host or row.realised:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
@@ -402,5 +401,5 @@ def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> 
 
 def unplugged(conn: Connection, port_id: str, host: str, vif_type: str = UNBOUND) -> bool:
     """No driver holds the port, which is bound to `host` ("": to none). False if it is bound to another one."""
-    found = update(ports).where(ports.c.id == port_id, ports.c.host == host)
+    found = update(Port).where(Port.id == port_id, Port.host == host)
     return conn.execute(found.values(realised=False, status="DOWN", vif_type=vif_type, vif_details={})).rowcount == 1

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, or_, select, true
+from sqlalchemy import Row, Table, bindparam, delete, insert, or_, select, true
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, NotFound
 from cloudctl.network import standard, tags
-from cloudctl.network.tables import bandwidth_limits, networks, ports
-from cloudctl.network.tables import qos_policies as table
+from cloudctl.network.tables import BandwidthLimit, Network, Port, QosPolicy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
 from cloudctl.tasks import queue
 
 # What can have a policy, as messages call it.
-HOLDERS = (("network", networks), ("port", ports))
+HOLDERS = (("network", Network.table), ("port", Port.table))
 
 
 @frozen
@@ -35,12 +35,12 @@ class NewPolicy:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(table).where(table.c.id == bindparam("wanted"))
+_by_id = select(QosPolicy).where(QosPolicy.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _held_by_id = _by_id.with_for_update(read=True, key_share=True)
-_default = select(table.c.id).where(table.c.project_id == bindparam("project"), table.c.is_default.is_(True))
-_of_networks = select(networks.c.id, networks.c.qos_policy_id).where(
-    networks.c.id.in_(bindparam("networks", expanding=True)), networks.c.qos_policy_id.is_not(None)
+_default = select(QosPolicy.id).where(QosPolicy.project_id == bindparam("project"), QosPolicy.is_default.is_(True))
+_of_networks = select(Network.id, Network.qos_policy_id).where(
+    Network.id.in_(bindparam("networks", expanding=True)), Network.qos_policy_id.is_not(None)
 )
 
 
@@ -48,7 +48,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     """The policies that the caller sees: their own and shared ones."""
     if standard.sees_all(caller):
         return true()
-    return or_(table.c.project_id == caller.project_id, table.c.shared.is_(True))
+    return or_(QosPolicy.project_id == caller.project_id, QosPolicy.shared.is_(True))
 
 
 def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False) -> Row[Any]:
@@ -114,7 +114,9 @@ def create(conn: Connection, project_id: str, wanted: NewPolicy, now: float) -> 
     if wanted.is_default:
         _check_default(conn, project_id)
     values = standard.new(project_id, now, wanted.description)
-    conn.execute(insert(table).values(**values, name=wanted.name, shared=wanted.shared, is_default=wanted.is_default))
+    conn.execute(
+        insert(QosPolicy).values(**values, name=wanted.name, shared=wanted.shared, is_default=wanted.is_default)
+    )
     return _get(conn, values["id"])
 
 
@@ -124,7 +126,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float)
         _check_default(conn, row.project_id)
     if row.shared and changes.get("shared") is False:
         _check_unsharing(conn, row)
-    standard.change(conn, table, row.id, now, **changes)
+    standard.change(conn, QosPolicy.table, row.id, now, **changes)
     return _get(conn, row.id)
 
 
@@ -134,9 +136,9 @@ def remove(conn: Connection, row: Row[Any]) -> None:
         user = conn.scalar(select(holders.c.id).where(holders.c.qos_policy_id == row.id).limit(1))
         if user is not None:
             raise Conflict(f"QoS Policy {row.id} is used by {kind} {user}.", type="QosPolicyInUse")
-    conn.execute(delete(bandwidth_limits).where(bandwidth_limits.c.policy_id == row.id))
+    conn.execute(delete(BandwidthLimit).where(BandwidthLimit.policy_id == row.id))
     tags.forget(conn, row.id)
-    conn.execute(delete(table).where(table.c.id == row.id))
+    conn.execute(delete(QosPolicy).where(QosPolicy.id == row.id))
 
 
 def _get(conn: Connection, policy_id: str) -> Row[Any]:

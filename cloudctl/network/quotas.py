@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy import Table, bindparam, func, select
 
-from cloudctl.network.tables import (
-    floating_ips,
-    networks,
-    ports,
-    routers,
-    security_group_rules,
-    security_groups,
-    subnets,
-)
+from cloudctl.db import Connection
+from cloudctl.network.tables import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
 from cloudctl.rest.quota import Limited, Quotas
 
 
@@ -35,13 +28,13 @@ def _told(resource: str, asked: int, used: int, limit: int) -> str:
 QUOTAS = Quotas(
     "network",
     (
-        Limited("network", 100, _rows(networks)),
-        Limited("subnet", 100, _rows(subnets)),
-        Limited("port", 500, _rows(ports)),
-        Limited("router", 10, _rows(routers)),
-        Limited("floatingip", 50, _rows(floating_ips)),
-        Limited("security_group", 10, _rows(security_groups)),
-        Limited("security_group_rule", 100, _rows(security_group_rules)),
+        Limited("network", 100, _rows(Network.table)),
+        Limited("subnet", 100, _rows(Subnet.table)),
+        Limited("port", 500, _rows(Port.table)),
+        Limited("router", 10, _rows(Router.table)),
+        Limited("floatingip", 50, _rows(FloatingIp.table)),
+        Limited("security_group", 10, _rows(SecurityGroup.table)),
+        Limited("security_group_rule", 100, _rows(SecurityGroupRule.table)),
     ),
     _told,
 )

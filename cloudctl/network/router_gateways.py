@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, extra_routes, ipam, kinds, networks, ports, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import bad
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import router_ports as table
-from cloudctl.network.tables import routers, subnets
+from cloudctl.network.tables import Port, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 
@@ -44,7 +43,7 @@ def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Ori
         if present is not None:
             _remove(conn, router, present, now, by)
         _add(conn, router, wanted, now, by)
-    standard.change(conn, routers, router.id, now, enable_snat=wanted.enable_snat)
+    standard.change(conn, Router.table, router.id, now, enable_snat=wanted.enable_snat)
     extra_routes.check_reachable(conn, router)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
@@ -53,7 +52,7 @@ def clear(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
     """Take the gateway, if there is one, from a locked router. Raises Conflict if floating IPs or routes need it."""
     if not take_away(conn, router, now, by):
         return
-    standard.change(conn, routers, router.id, now, enable_snat=True)
+    standard.change(conn, Router.table, router.id, now, enable_snat=True)
     extra_routes.check_reachable(conn, router)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
@@ -78,13 +77,13 @@ def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Or
     port = ports.create(conn, "", new, now, by)
     _check(conn, router, port.id)
     values = {"port_id": port.id, "router_id": router.id, "network_id": wanted.network_id, "is_gateway": True}
-    conn.execute(insert(table).values(**values))
+    conn.execute(insert(RouterPort).values(**values))
 
 
 def _readdress(conn: Connection, router: Row[Any], port_id: str, wanted: Gateway, now: float, by: Origin) -> None:
     if wanted.fixed_ips is None:
         return
-    port = conn.execute(select(ports_table).where(ports_table.c.id == port_id).with_for_update()).one()
+    port = conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
     ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now, by)
     _check(conn, router, port_id)
 
@@ -96,14 +95,14 @@ def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, b
             f"{present.network_id} is required by one or more floating IPs.",
             type="RouterExternalGatewayInUseByFloatingIp",
         )
-    conn.execute(delete(table).where(table.c.port_id == present.port_id))
+    conn.execute(delete(RouterPort).where(RouterPort.port_id == present.port_id))
     ports.delete(conn, present.port_id, now, by)
 
 
 def _check(conn: Connection, router: Row[Any], port_id: str) -> None:
     """Raises Invalid for addresses that the outside's own router has, or that are inside, too."""
     for address in ipam.of_ports(conn, [port_id]).get(port_id, ()):
-        gateway_ip = conn.scalar(select(subnets.c.gateway_ip).where(subnets.c.id == address.subnet_id))
+        gateway_ip = conn.scalar(select(Subnet.gateway_ip).where(Subnet.id == address.subnet_id))
         if address.ip_address == gateway_ip:
             raise bad(f"External IP {address.ip_address} is the same as the gateway IP")
     router_ports.check_addresses(conn, router.id, port_id, router_ports.subnets_of_port(conn, port_id))

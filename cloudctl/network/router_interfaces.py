@@ -7,17 +7,16 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import associations, fixed_ips, kinds, ports, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import router_ports as table
-from cloudctl.network.tables import routers
+from cloudctl.network.tables import Port, Router, RouterPort
 from cloudctl.tasks import Origin
 
 
@@ -93,7 +92,7 @@ def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, by:
     on = router_ports.subnets_of_port(conn, port.id)
     router_ports.check_families(conn, router.id, port.network_id, port.id, on)
     router_ports.check_addresses(conn, router.id, None, on)
-    standard.change(conn, ports_table, port.id, now, device_id=router.id, device_owner=INTERFACE)
+    standard.change(conn, Port.table, port.id, now, device_id=router.id, device_owner=INTERFACE)
     _join(conn, router.id, port.id, port.network_id)
     _changed(conn, router, now, by)
     return Interface(port.id, port.network_id, tuple(dict.fromkeys(subnet.id for subnet in on)))
@@ -118,7 +117,7 @@ def remove(
         kept = [wish for wish in fixed_ips.present_wish(conn, port.id) or [] if wish.subnet_id not in leaving]
         ports.change(conn, port, {"fixed_ips": kept}, now, by)
     else:
-        conn.execute(delete(table).where(table.c.port_id == port.id))
+        conn.execute(delete(RouterPort).where(RouterPort.port_id == port.id))
         ports.delete(conn, port.id, now, by)
     _changed(conn, router, now, by)
     return Interface(port.id, port.network_id, tuple(leaving))
@@ -127,8 +126,8 @@ def remove(
 def _interface(conn: Connection, router: Row[Any], port_id: str | None, subnet_id: str | None) -> Row[Any]:
     """The port, locked."""
     if port_id is not None:
-        mine = select(table.c.port_id).where(
-            table.c.port_id == port_id, table.c.router_id == router.id, table.c.is_gateway.is_(False)
+        mine = select(RouterPort.port_id).where(
+            RouterPort.port_id == port_id, RouterPort.router_id == router.id, RouterPort.is_gateway.is_(False)
         )
         if conn.execute(mine).first() is None:
             message = f"Router {router.id} does not have an interface with id {port_id}"
@@ -142,7 +141,7 @@ def _interface(conn: Connection, router: Row[Any], port_id: str | None, subnet_i
 
 
 def _held(conn: Connection, port_id: str) -> Row[Any]:
-    return conn.execute(select(ports_table).where(ports_table.c.id == port_id).with_for_update()).one()
+    return conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
 
 
 def _check_unused(conn: Connection, router: Row[Any], leaving: Sequence[str]) -> None:
@@ -161,9 +160,9 @@ def _leads_into(route: dict[str, str], cidr: str) -> bool:
 
 
 def _join(conn: Connection, router_id: str, port_id: str, network_id: str) -> None:
-    conn.execute(insert(table).values(port_id=port_id, router_id=router_id, network_id=network_id))
+    conn.execute(insert(RouterPort).values(port_id=port_id, router_id=router_id, network_id=network_id))
 
 
 def _changed(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
-    standard.change(conn, routers, router.id, now)
+    standard.change(conn, Router.table, router.id, now)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import kinds, standard
-from cloudctl.network.tables import allocations, ports, router_ports, routers, subnets
+from cloudctl.network.tables import IpAllocation, Port, Router, RouterPort, Subnet
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, Unasked
 
@@ -25,66 +26,62 @@ GATEWAY = "network:router_gateway"
 # Built once: building a query costs more than running it.
 _addresses = (
     select(
-        router_ports.c.router_id,
-        router_ports.c.port_id,
-        router_ports.c.network_id,
-        router_ports.c.is_gateway,
-        allocations.c.ip_address,
-        subnets.c.id.label("subnet_id"),
-        subnets.c.ip_version,
-        subnets.c.cidr,
-        subnets.c.gateway_ip,
+        RouterPort.router_id,
+        RouterPort.port_id,
+        RouterPort.network_id,
+        RouterPort.is_gateway,
+        IpAllocation.ip_address,
+        Subnet.id.label("subnet_id"),
+        Subnet.ip_version,
+        Subnet.cidr,
+        Subnet.gateway_ip,
     )
-    .join_from(router_ports, allocations, allocations.c.port_id == router_ports.c.port_id)
-    .join(subnets, subnets.c.id == allocations.c.subnet_id)
-    .order_by(router_ports.c.port_id, allocations.c.position)
+    .join_from(RouterPort, IpAllocation, IpAllocation.port_id == RouterPort.port_id)
+    .join(Subnet, Subnet.id == IpAllocation.subnet_id)
+    .order_by(RouterPort.port_id, IpAllocation.position)
 )
 _ports = (
-    select(ports, router_ports.c.router_id, router_ports.c.is_gateway)
-    .join_from(router_ports, ports, ports.c.id == router_ports.c.port_id)
-    .order_by(ports.c.created_at, ports.c.id)
+    select(Port, RouterPort.router_id, RouterPort.is_gateway)
+    .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
+    .order_by(Port.created_at, Port.id)
 )
 
 
 def router_of(conn: Connection, port_id: str) -> str | None:
     """The id of the router whose own port this is."""
-    return conn.scalar(select(router_ports.c.router_id).where(router_ports.c.port_id == port_id))
+    return conn.scalar(select(RouterPort.router_id).where(RouterPort.port_id == port_id))
 
 
 def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
     """Rows of `ports` with `is_gateway`, the oldest first."""
-    return list(conn.execute(_ports.where(router_ports.c.router_id == router_id)))
+    return list(conn.execute(_ports.where(RouterPort.router_id == router_id)))
 
 
 def addresses_of(conn: Connection, router_id: str) -> list[Row[Any]]:
     """Every address of a router with its port, its network and its subnet."""
-    return list(conn.execute(_addresses.where(router_ports.c.router_id == router_id)))
+    return list(conn.execute(_addresses.where(RouterPort.router_id == router_id)))
 
 
 def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, Row[Any]]:
     """Router id → the port that is its gateway (`port_id`, `network_id`). Routers without one are missing."""
     found: dict[str, Row[Any]] = {}
     for some in standard.batches(router_ids):
-        query = select(router_ports).where(router_ports.c.router_id.in_(some), router_ports.c.is_gateway.is_(True))
+        query = select(RouterPort).where(RouterPort.router_id.in_(some), RouterPort.is_gateway.is_(True))
         found |= {row.router_id: row for row in conn.execute(query)}
     return found
 
 
 def is_gateway_anywhere(conn: Connection, network_id: str) -> bool:
     """Whether a router has its gateway on the network."""
-    query = select(router_ports.c.port_id).where(
-        router_ports.c.network_id == network_id, router_ports.c.is_gateway.is_(True)
-    )
+    query = select(RouterPort.port_id).where(RouterPort.network_id == network_id, RouterPort.is_gateway.is_(True))
     return conn.execute(query.limit(1)).first() is not None
 
 
 def holds(conn: Connection, subnet_id: str, address: str) -> bool:
     """Whether an interface of a router has this address of the subnet."""
-    query = select(router_ports.c.port_id).join_from(
-        router_ports, allocations, allocations.c.port_id == router_ports.c.port_id
-    )
-    here = allocations.c.subnet_id == subnet_id, allocations.c.ip_address == address
-    return conn.execute(query.where(*here, router_ports.c.is_gateway.is_(False)).limit(1)).first() is not None
+    query = select(RouterPort.port_id).join_from(RouterPort, IpAllocation, IpAllocation.port_id == RouterPort.port_id)
+    here = IpAllocation.subnet_id == subnet_id, IpAllocation.ip_address == address
+    return conn.execute(query.where(*here, RouterPort.is_gateway.is_(False)).limit(1)).first() is not None
 
 
 # -- rules
@@ -127,15 +124,15 @@ def check_families(conn: Connection, router_id: str, network_id: str, port_id: s
 
 def subnets_of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
     """The subnets that a port has addresses on; one as often as it has."""
-    query = select(subnets).join_from(subnets, allocations, allocations.c.subnet_id == subnets.c.id)
-    return list(conn.execute(query.where(allocations.c.port_id == port_id).order_by(allocations.c.position)))
+    query = select(Subnet).join_from(Subnet, IpAllocation, IpAllocation.subnet_id == Subnet.id)
+    return list(conn.execute(query.where(IpAllocation.port_id == port_id).order_by(IpAllocation.position)))
 
 
 def check_device(conn: Connection, caller: Caller, device_id: str, device_owner: str) -> None:
     """Raises Conflict if a port is made to look like one of another project's router."""
     if not device_id or not device_owner.startswith("network:router_") or standard.sees_all(caller):
         return
-    owner = conn.scalar(select(routers.c.project_id).where(routers.c.id == device_id))
+    owner = conn.scalar(select(Router.project_id).where(Router.id == device_id))
     if owner is not None and owner != caller.project_id:
         raise not_owned(device_id)
 
@@ -166,7 +163,7 @@ def check_change(conn: Connection, row: Any, changes: dict[str, Any]) -> None:
 def changed(conn: Connection, row: Any, router_id: str, now: float, by: Origin) -> None:
     """The router follows a change of its own port. Raises Invalid if the port does not fit any more."""
     # First, so that nobody else changes the router meanwhile.
-    standard.change(conn, routers, router_id, now)
+    standard.change(conn, Router.table, router_id, now)
     wanted = subnets_of_port(conn, row.id)
     if row.device_owner == INTERFACE:
         check_families(conn, router_id, row.network_id, row.id, wanted)
@@ -176,6 +173,6 @@ def changed(conn: Connection, row: Any, router_id: str, now: float, by: Origin) 
 
 def network_changed(conn: Connection, network_id: str, now: float) -> None:
     """Routers on a network are told when something of it changes that they go by."""
-    query = select(router_ports.c.router_id).where(router_ports.c.network_id == network_id).distinct()
-    for router_id in conn.scalars(query.order_by(router_ports.c.router_id)).all():
+    query = select(RouterPort.router_id).where(RouterPort.network_id == network_id).distinct()
+    for router_id in conn.scalars(query.order_by(RouterPort.router_id)).all():
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, Unasked())

@@ -11,9 +11,10 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select, true, update
+from sqlalchemy import Row, delete, insert, select, true, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
@@ -27,7 +28,7 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.options import NetworkOptions
-from cloudctl.network.tables import ports, routers
+from cloudctl.network.tables import Port, Router
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -48,7 +49,7 @@ class NewRouter:
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else routers.c.project_id == caller.project_id
+    return true() if standard.sees_all(caller) else Router.project_id == caller.project_id
 
 
 def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False) -> Row[Any]:
@@ -56,7 +57,7 @@ def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False
 
     `lock`: nobody else changes it, its ports, or what goes through it, before this transaction ends.
     """
-    query = select(routers).where(routers.c.id == router_id)
+    query = select(Router).where(Router.id == router_id)
     row = conn.execute(query.with_for_update() if lock else query).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(router_id)
@@ -64,11 +65,11 @@ def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False
 
 
 def find(conn: Connection, router_id: str) -> Row[Any] | None:
-    return conn.execute(select(routers).where(routers.c.id == router_id)).first()
+    return conn.execute(select(Router).where(Router.id == router_id)).first()
 
 
 def get(conn: Connection, router_id: str) -> Row[Any]:
-    return conn.execute(select(routers).where(routers.c.id == router_id)).one()
+    return conn.execute(select(Router).where(Router.id == router_id)).one()
 
 
 def not_found(router_id: str) -> NotFound:
@@ -86,7 +87,7 @@ def create(
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
     values = standard.new(project_id, now, wanted.description)
     conn.execute(
-        insert(routers).values(
+        insert(Router).values(
             **values,
             name=wanted.name,
             status=ACTIVE,
@@ -100,7 +101,7 @@ def create(
 
 def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
     """Set columns of a locked router."""
-    standard.change(conn, routers, row.id, now, **changes)
+    standard.change(conn, Router.table, row.id, now, **changes)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.id, by)
     return get(conn, row.id)
 
@@ -113,7 +114,7 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
         raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
     router_gateways.take_away(conn, row, now, by)
     tags.forget(conn, row.id)
-    conn.execute(delete(routers).where(routers.c.id == row.id))
+    conn.execute(delete(Router).where(Router.id == row.id))
     tasks.supersede(conn, kinds.DELETE_ROUTER, row.id, by)
 
 
@@ -178,7 +179,7 @@ def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
     for port in router_ports.of_router(conn, router_id):
         status = ACTIVE if port.id in wanted.up and port.admin_state_up else "DOWN"
         if port.status != status:
-            conn.execute(update(ports).where(ports.c.id == port.id).values(status=status))
+            conn.execute(update(Port).where(Port.id == port.id).values(status=status))
     working = wanted.router.admin_state_up and wanted.router.gateway is not None
     associations.found_status(conn, router_id, wanted.served, ACTIVE if working else associations.DOWN)
     for network in wanted.networks:
@@ -196,4 +197,4 @@ def failed(conn: Connection, router_id: str) -> None:
 
 def _found_status(conn: Connection, router_id: str, status: str) -> None:
     """Its revision stays: the wish has not changed."""
-    conn.execute(update(routers).where(routers.c.id == router_id).values(status=status))
+    conn.execute(update(Router).where(Router.id == router_id).values(status=status))

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, or_, select, true
+from sqlalchemy import Row, bindparam, delete, insert, or_, select, true
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import kinds, quotas, standard, tags
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
-from cloudctl.network.tables import port_groups, ports, security_group_rules, security_groups
+from cloudctl.network.tables import (
+    Port,
+    PortSecurityGroup,
+    SecurityGroup,
+)
+from cloudctl.network.tables import (
+    SecurityGroupRule as SecurityGroupRuleRecord,
+)
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -27,16 +35,16 @@ DEFAULT_DESCRIPTION = "Default security group"
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else security_groups.c.project_id == caller.project_id
+    return true() if standard.sees_all(caller) else SecurityGroup.project_id == caller.project_id
 
 
 def rules_visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else security_group_rules.c.project_id == caller.project_id
+    return true() if standard.sees_all(caller) else SecurityGroupRuleRecord.project_id == caller.project_id
 
 
 def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False) -> Row[Any]:
     """The group, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
-    query = select(security_groups).where(security_groups.c.id == group_id)
+    query = select(SecurityGroup).where(SecurityGroup.id == group_id)
     row = conn.execute(query.with_for_update() if lock else query).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(group_id)
@@ -44,7 +52,7 @@ def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False)
 
 
 def visible_rule(conn: Connection, caller: Caller, rule_id: str) -> Row[Any]:
-    row = conn.execute(select(security_group_rules).where(security_group_rules.c.id == rule_id)).first()
+    row = conn.execute(select(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == rule_id)).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
     return row
@@ -55,14 +63,14 @@ def not_found(group_id: str) -> NotFound:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(security_groups).where(security_groups.c.id == bindparam("wanted"))
-_default = select(security_groups.c.id).where(
-    security_groups.c.project_id == bindparam("project"), security_groups.c.is_default.is_(True)
+_by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
+_default = select(SecurityGroup.id).where(
+    SecurityGroup.project_id == bindparam("project"), SecurityGroup.is_default.is_(True)
 )
 _rules = (
-    select(security_group_rules)
-    .where(security_group_rules.c.security_group_id.in_(bindparam("groups", expanding=True)))
-    .order_by(security_group_rules.c.security_group_id, security_group_rules.c.created_at, security_group_rules.c.id)
+    select(SecurityGroupRuleRecord)
+    .where(SecurityGroupRuleRecord.security_group_id.in_(bindparam("groups", expanding=True)))
+    .order_by(SecurityGroupRuleRecord.security_group_id, SecurityGroupRuleRecord.created_at, SecurityGroupRuleRecord.id)
 )
 
 
@@ -82,7 +90,7 @@ def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[Row[A
 
 def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
     """Id → name. Ids of no group are missing."""
-    query = select(security_groups.c.id, security_groups.c.name).where(security_groups.c.id.in_(sorted(set(ids))))
+    query = select(SecurityGroup.id, SecurityGroup.name).where(SecurityGroup.id.in_(sorted(set(ids))))
     return {row.id: row.name for row in conn.execute(query)}
 
 
@@ -92,9 +100,9 @@ def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> l
     Raises NotFound for a group that the project does not have, Conflict for a name that two have.
     """
     wanted = list(dict.fromkeys(names_or_ids))
-    query = select(security_groups.c.id, security_groups.c.name).where(
-        security_groups.c.project_id == project_id,
-        or_(security_groups.c.id.in_(wanted), security_groups.c.name.in_(wanted)),
+    query = select(SecurityGroup.id, SecurityGroup.name).where(
+        SecurityGroup.project_id == project_id,
+        or_(SecurityGroup.id.in_(wanted), SecurityGroup.name.in_(wanted)),
     )
     rows = conn.execute(query).all()
     found = []
@@ -115,7 +123,7 @@ def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys:
     stateless groups.
     """
     wanted = list(dict.fromkeys(ids))
-    query = select(security_groups).where(security_groups.c.id.in_(wanted)).order_by(security_groups.c.id)
+    query = select(SecurityGroup).where(SecurityGroup.id.in_(wanted)).order_by(SecurityGroup.id)
     found = {
         row.id: row
         for row in conn.execute(query.with_for_update(read=True, key_share=True))
@@ -141,7 +149,7 @@ def ensure_default(conn: Connection, project_id: str, now: float) -> str:
     values = standard.new(project_id, now, DEFAULT_DESCRIPTION)
     try:
         with conn.begin_nested():
-            conn.execute(insert(security_groups).values(**values, name=DEFAULT, stateful=True, is_default=True))
+            conn.execute(insert(SecurityGroup).values(**values, name=DEFAULT, stateful=True, is_default=True))
     except IntegrityError:
         # Another transaction made it meanwhile.
         found = default_of(conn, project_id)
@@ -160,7 +168,7 @@ def create(conn: Connection, project_id: str, name: str, description: str, state
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
     quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(DEFAULT_RULES)})
     values = standard.new(project_id, now, description)
-    conn.execute(insert(security_groups).values(**values, name=name, stateful=stateful))
+    conn.execute(insert(SecurityGroup).values(**values, name=name, stateful=stateful))
     _insert_rules(conn, project_id, values["id"], [columns(rule) for rule in DEFAULT_RULES], now)
     return _get(conn, values["id"])
 
@@ -174,7 +182,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
     if changes.get("stateful", row.stateful) != row.stateful and _is_used(conn, row.id):
         raise _in_use(row.id)
-    standard.change(conn, security_groups, row.id, now, **changes)
+    standard.change(conn, SecurityGroup.table, row.id, now, **changes)
     _realise(conn, row.id, now, by)
     return _get(conn, row.id)
 
@@ -187,23 +195,23 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin, default_too:
         )
     if _is_used(conn, row.id):
         raise _in_use(row.id)
-    rules = security_group_rules
+    rules = SecurityGroupRuleRecord.table
     naming = select(rules.c.security_group_id).where(rules.c.remote_group_id == row.id).distinct()
     others = [each for each in conn.scalars(naming) if each != row.id]
     conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
     for other in others:
         _rules_changed(conn, other, now, by)
     tags.forget(conn, row.id)
-    conn.execute(delete(security_groups).where(security_groups.c.id == row.id))
+    conn.execute(delete(SecurityGroup).where(SecurityGroup.id == row.id))
     tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
 
 
 def _get(conn: Connection, group_id: str) -> Row[Any]:
-    return conn.execute(select(security_groups).where(security_groups.c.id == group_id)).one()
+    return conn.execute(select(SecurityGroup).where(SecurityGroup.id == group_id)).one()
 
 
 def _is_used(conn: Connection, group_id: str) -> bool:
-    query = select(port_groups.c.port_id).where(port_groups.c.security_group_id == group_id).limit(1)
+    query = select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == group_id).limit(1)
     return conn.execute(query).first() is not None
 
 
@@ -221,7 +229,7 @@ def add_rules(conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now:
     if len(set(meanings)) < len(meanings):
         message = "Duplicate Security Group Rule in POST."
         raise Conflict(message, type="DuplicateSecurityGroupRuleInPost")
-    rules = security_group_rules
+    rules = SecurityGroupRuleRecord.table
     same = select(rules.c.id).where(rules.c.security_group_id == group.id, rules.c.meaning.in_(meanings))
     existing = conn.scalar(same.limit(1))
     if existing is not None:
@@ -236,7 +244,7 @@ def add_rules(conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now:
 
 def remove_rule(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     tags.forget(conn, row.id)
-    conn.execute(delete(security_group_rules).where(security_group_rules.c.id == row.id))
+    conn.execute(delete(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == row.id))
     _rules_changed(conn, row.security_group_id, now, by)
 
 
@@ -244,12 +252,12 @@ def _insert_rules(
     conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: float
 ) -> list[str]:
     rows = [{**standard.new(project_id, now), "security_group_id": group_id, **rule} for rule in found]
-    conn.execute(insert(security_group_rules), rows)
+    conn.execute(insert(SecurityGroupRuleRecord), rows)
     return [str(row["id"]) for row in rows]
 
 
 def _rules_changed(conn: Connection, group_id: str, now: float, by: Origin) -> None:
-    standard.change(conn, security_groups, group_id, now)
+    standard.change(conn, SecurityGroup.table, group_id, now)
     _realise(conn, group_id, now, by)
 
 
@@ -259,9 +267,9 @@ def _rules_changed(conn: Connection, group_id: str, now: float, by: Origin) -> N
 def _realise(conn: Connection, group_id: str, now: float, by: Origin) -> None:
     """A driver holds the groups of the ports that it holds."""
     query = (
-        select(ports.c.id)
-        .join_from(port_groups, ports, ports.c.id == port_groups.c.port_id)
-        .where(port_groups.c.security_group_id == group_id, ports.c.realised.is_(True))
+        select(Port.id)
+        .join_from(PortSecurityGroup, Port, Port.id == PortSecurityGroup.port_id)
+        .where(PortSecurityGroup.security_group_id == group_id, Port.realised.is_(True))
     )
     if conn.execute(query.limit(1)).first() is not None:
         tasks.submit_once(conn, kinds.ENSURE_SECURITY_GROUP, group_id, by)

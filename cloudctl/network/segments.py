@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, Unavailable
 from cloudctl.network.options import NetworkOptions
-from cloudctl.network.tables import segments
+from cloudctl.network.tables import Segment as SegmentRecord
 
 TYPES = ("flat", "vlan", "vxlan")
 VLAN_MOST = 4094
@@ -92,18 +93,18 @@ def take(conn: Connection, wanted: Segment, options: NetworkOptions, network_id:
 
 def release(conn: Connection, network_id: str) -> None:
     """The network is on no segment any more."""
-    conn.execute(delete(segments).where(segments.c.network_id == network_id))
+    conn.execute(delete(SegmentRecord).where(SegmentRecord.network_id == network_id))
 
 
 def _hold(conn: Connection, segment: Segment, network_id: str) -> bool:
     """False if another network is on it."""
     network_type, physical, number = segment.key
     key = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
-    if conn.execute(select(segments).filter_by(**key)).first() is not None:
+    if conn.execute(select(SegmentRecord).filter_by(**key)).first() is not None:
         return False
     try:
         with conn.begin_nested():
-            conn.execute(insert(segments).values(network_id=network_id, **key))
+            conn.execute(insert(SegmentRecord).values(network_id=network_id, **key))
     except IntegrityError:
         return False
     return True
@@ -113,10 +114,10 @@ def _hole(conn: Connection, segment: Segment, least: int, most: int) -> Segment 
     """The lowest id that no network has."""
     network_type, physical, _ = segment.key
     taken = conn.scalars(
-        select(segments.c.segmentation_id)
+        select(SegmentRecord.segmentation_id)
         .filter_by(network_type=network_type, physical_network=physical)
-        .where(segments.c.segmentation_id.between(least, most))
-        .order_by(segments.c.segmentation_id)
+        .where(SegmentRecord.segmentation_id.between(least, most))
+        .order_by(SegmentRecord.segmentation_id)
     )
     expected = least
     for number in taken:

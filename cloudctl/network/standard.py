@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, Update, bindparam, update
+from sqlalchemy import Table, Update, bindparam, update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.rest.caller import Caller

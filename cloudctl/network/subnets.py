@@ -6,14 +6,14 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, or_, select, true
+from sqlalchemy import Row, delete, insert, or_, select, true
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import addresses, fixed_ips, ipam, kinds, networks, quotas, router_ports, standard, tags
 from cloudctl.network.addresses import Cidr, Range, parse_address, written
-from cloudctl.network.tables import allocations, subnets
-from cloudctl.network.tables import networks as networks_table
+from cloudctl.network.tables import IpAllocation, Network, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Missing
 from cloudctl.rest.caller import Caller
@@ -53,19 +53,15 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     if standard.sees_all(caller):
         return true()
     return or_(
-        subnets.c.project_id == caller.project_id,
-        subnets.c.network_id.in_(
-            list(conn.scalars(select(networks_table.c.id).where(networks.visible_to(conn, caller))))
-        ),
+        Subnet.project_id == caller.project_id,
+        Subnet.network_id.in_(list(conn.scalars(select(Network.id).where(networks.visible_to(conn, caller))))),
     )
 
 
 def visible(conn: Connection, caller: Caller, subnet_id: str) -> Row[Any]:
     """The subnet, if the caller may see it. Raises NotFound."""
-    query = select(subnets, networks_table.c.external, networks_table.c.shared).join_from(
-        subnets, networks_table, networks_table.c.id == subnets.c.network_id
-    )
-    row = conn.execute(query.where(subnets.c.id == subnet_id, visible_to(conn, caller))).first()
+    query = select(Subnet, Network.external, Network.shared).join_from(Subnet, Network, Network.id == Subnet.network_id)
+    row = conn.execute(query.where(Subnet.id == subnet_id, visible_to(conn, caller))).first()
     if row is None:
         raise not_found(subnet_id)
     return row
@@ -74,7 +70,7 @@ def visible(conn: Connection, caller: Caller, subnet_id: str) -> Row[Any]:
 def held(conn: Connection, subnet_id: str) -> Row[Any]:
     """The subnet, locked until the end of the transaction. Raises NotFound."""
     ipam.lock(conn, [subnet_id])
-    row = conn.execute(select(subnets).where(subnets.c.id == subnet_id)).first()
+    row = conn.execute(select(Subnet).where(Subnet.id == subnet_id)).first()
     if row is None:
         raise not_found(subnet_id)
     return row
@@ -101,7 +97,7 @@ def create(conn: Connection, network: Row[Any], project_id: str, wanted: NewSubn
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
     values = standard.new(project_id, now, wanted.description)
     conn.execute(
-        insert(subnets).values(
+        insert(Subnet).values(
             **values,
             network_id=network.id,
             name=wanted.name,
@@ -148,7 +144,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     if "enable_dhcp" in changes:
         addresses.check_cidr(cidr, changes["enable_dhcp"])
         addresses.check_modes(row.ipv6_ra_mode, row.ipv6_address_mode, cidr, changes["enable_dhcp"])
-    standard.change(conn, subnets, row.id, now, **changes)
+    standard.change(conn, Subnet.table, row.id, now, **changes)
     if "allocation_pools" in changes:
         ipam.lay_out(conn, row.id, pools)
     if "gateway_ip" in changes:
@@ -164,19 +160,19 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.take_from_everybody(conn, row, now)
-    if conn.execute(select(allocations.c.port_id).where(allocations.c.subnet_id == row.id).limit(1)).first():
+    if conn.execute(select(IpAllocation.port_id).where(IpAllocation.subnet_id == row.id).limit(1)).first():
         raise Conflict(
             f"Unable to complete operation on subnet {row.id}: "
             "One or more ports have an IP allocation from this subnet.",
             type="SubnetInUse",
         )
     tags.forget(conn, row.id)
-    conn.execute(delete(subnets).where(subnets.c.id == row.id))
+    conn.execute(delete(Subnet).where(Subnet.id == row.id))
     _network_changed(conn, row.network_id, now, by)
 
 
 def _network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
-    standard.change(conn, networks_table, network_id, now)
+    standard.change(conn, Network.table, network_id, now)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, network_id, by)
 
 
@@ -190,7 +186,7 @@ def _checked_cidr(conn: Connection, network: Row[Any], wanted: NewSubnet) -> Cid
             f"Invalid input for operation: cidr '{wanted.cidr}' does not match the ip_version '{wanted.ip_version}'."
         )
     addresses.check_cidr(cidr, wanted.enable_dhcp)
-    for other in conn.scalars(select(subnets.c.cidr).where(subnets.c.network_id == network.id)):
+    for other in conn.scalars(select(Subnet.cidr).where(Subnet.network_id == network.id)):
         if cidr.overlaps(ip_network(other)):
             raise Invalid(
                 f"Invalid input for operation: Requested subnet with cidr: {cidr} for network: {network.id} "

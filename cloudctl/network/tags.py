@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, and_, delete, exists, insert, not_, select
+from sqlalchemy import Column, and_, delete, exists, insert, not_, select
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network.standard import batches
-from cloudctl.network.tables import tags
+from cloudctl.network.tables import NetworkTag
 from cloudctl.rest.listing import Condition, Filter
 
 LENGTH = 255
@@ -21,7 +22,9 @@ def of(conn: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     """Record id → its tags, sorted. Ids without tags are missing."""
     found: dict[str, list[str]] = defaultdict(list)
     for some in batches(ids):
-        query = select(tags).where(tags.c.resource_id.in_(some)).order_by(tags.c.resource_id, tags.c.tag)
+        query = (
+            select(NetworkTag).where(NetworkTag.resource_id.in_(some)).order_by(NetworkTag.resource_id, NetworkTag.tag)
+        )
         for row in conn.execute(query):
             found[row.resource_id].append(row.tag)
     return dict(found)
@@ -34,7 +37,7 @@ def replace(conn: Connection, id: str, wanted: Iterable[str]) -> list[str]:
         raise Invalid(f"The number of tags exceeds the maximum of {MOST}.")
     forget(conn, id)
     if final:
-        conn.execute(insert(tags), [{"resource_id": id, "tag": tag} for tag in final])
+        conn.execute(insert(NetworkTag), [{"resource_id": id, "tag": tag} for tag in final])
     return final
 
 
@@ -44,13 +47,13 @@ def add(conn: Connection, id: str, wanted: Iterable[str]) -> list[str]:
 
 def remove(conn: Connection, id: str, tag: str) -> None:
     """Raises NotFound."""
-    if conn.execute(delete(tags).where(tags.c.resource_id == id, tags.c.tag == tag)).rowcount == 0:
+    if conn.execute(delete(NetworkTag).where(NetworkTag.resource_id == id, NetworkTag.tag == tag)).rowcount == 0:
         raise not_found(tag)
 
 
 def forget(conn: Connection, id: str) -> None:
     """The record has no tags any more."""
-    conn.execute(delete(tags).where(tags.c.resource_id == id))
+    conn.execute(delete(NetworkTag).where(NetworkTag.resource_id == id))
 
 
 def not_found(tag: str) -> NotFound:
@@ -65,7 +68,7 @@ def _words(values: Sequence[str]) -> list[str]:
 
 
 def _has(id: Column[Any], tag: str) -> Condition:
-    return id.in_(select(tags.c.resource_id).where(tags.c.tag == tag))
+    return id.in_(select(NetworkTag.resource_id).where(NetworkTag.tag == tag))
 
 
 def _all(id: Column[Any], values: Sequence[str]) -> Condition:
@@ -73,12 +76,16 @@ def _all(id: Column[Any], values: Sequence[str]) -> Condition:
 
 
 def _any(id: Column[Any], values: Sequence[str]) -> Condition:
-    return id.in_(select(tags.c.resource_id).where(tags.c.tag.in_(_words(values)))) if _words(values) else _nothing(id)
+    return (
+        id.in_(select(NetworkTag.resource_id).where(NetworkTag.tag.in_(_words(values))))
+        if _words(values)
+        else _nothing(id)
+    )
 
 
 def _nothing(id: Column[Any]) -> Condition:
     """A filter for the empty text finds what has no tag at all."""
-    return not_(exists().where(tags.c.resource_id == id))
+    return not_(exists().where(NetworkTag.resource_id == id))
 
 
 def filters(id: Column[Any]) -> dict[str, Filter]:

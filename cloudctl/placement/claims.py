@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import asdict
-from sqlalchemy import CompoundSelect, Connection, Select, bindparam, delete, insert, select, update
+from sqlalchemy import CompoundSelect, Select, bindparam, delete, insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import CloudError
 from cloudctl.placement.filters import passing
-from cloudctl.placement.tables import allocations, hosts
+from cloudctl.placement.tables import Host, HostAllocation
 from cloudctl.placement.weighers import Weights, best_first
 from cloudctl.placement.wishes import HostState, Resources, Wish
 
@@ -27,38 +28,38 @@ class NoValidHost(CloudError):
 
 # Built once, and given its values as parameters: building it costs more than running it.
 _take = (
-    update(hosts)
+    update(Host)
     .where(
-        hosts.c.name == bindparam("on_host"),
-        hosts.c.used_vcpus + bindparam("more_vcpus") <= hosts.c.most_vcpus,
-        hosts.c.used_memory_mib + bindparam("more_memory") <= hosts.c.most_memory_mib,
-        hosts.c.used_disk_gib + bindparam("more_disk") <= hosts.c.most_disk_gib,
+        Host.name == bindparam("on_host"),
+        Host.used_vcpus + bindparam("more_vcpus") <= Host.most_vcpus,
+        Host.used_memory_mib + bindparam("more_memory") <= Host.most_memory_mib,
+        Host.used_disk_gib + bindparam("more_disk") <= Host.most_disk_gib,
     )
     .values(
-        used_vcpus=hosts.c.used_vcpus + bindparam("more_vcpus"),
-        used_memory_mib=hosts.c.used_memory_mib + bindparam("more_memory"),
-        used_disk_gib=hosts.c.used_disk_gib + bindparam("more_disk"),
+        used_vcpus=Host.used_vcpus + bindparam("more_vcpus"),
+        used_memory_mib=Host.used_memory_mib + bindparam("more_memory"),
+        used_disk_gib=Host.used_disk_gib + bindparam("more_disk"),
     )
 )
-_new = insert(allocations)
-_held = select(allocations).where(allocations.c.consumer_id == bindparam("by")).order_by(allocations.c.host)
+_new = insert(HostAllocation)
+_held = select(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).order_by(HostAllocation.host)
 _states = select(
-    hosts.c.name,
-    hosts.c.zone,
-    hosts.c.vcpus,
-    hosts.c.memory_mib,
-    hosts.c.disk_gib,
-    (hosts.c.most_vcpus - hosts.c.used_vcpus).label("free_vcpus"),
-    (hosts.c.most_memory_mib - hosts.c.used_memory_mib).label("free_memory_mib"),
-    (hosts.c.most_disk_gib - hosts.c.used_disk_gib).label("free_disk_gib"),
-    hosts.c.up,
-    hosts.c.forced_down,
-    hosts.c.enabled,
-    hosts.c.failed_builds,
-    hosts.c.hypervisor_type,
-    hosts.c.hypervisor_version,
-    hosts.c.cpu_info,
-).order_by(hosts.c.name)
+    Host.name,
+    Host.zone,
+    Host.vcpus,
+    Host.memory_mib,
+    Host.disk_gib,
+    (Host.most_vcpus - Host.used_vcpus).label("free_vcpus"),
+    (Host.most_memory_mib - Host.used_memory_mib).label("free_memory_mib"),
+    (Host.most_disk_gib - Host.used_disk_gib).label("free_disk_gib"),
+    Host.up,
+    Host.forced_down,
+    Host.enabled,
+    Host.failed_builds,
+    Host.hypervisor_type,
+    Host.hypervisor_version,
+    Host.cpu_info,
+).order_by(Host.name)
 
 
 def host_states(conn: Connection) -> list[HostState]:
@@ -118,25 +119,27 @@ def holding(conn: Connection, consumer_id: str) -> Sequence[Any]:
 def release(conn: Connection, consumer_id: str) -> None:
     """Give everything back that the consumer holds. A repeat does nothing."""
     for row in holding(conn, consumer_id):
-        mine = (allocations.c.consumer_id == consumer_id) & (allocations.c.host == row.host)
-        if conn.execute(delete(allocations).where(mine)).rowcount:
+        mine = (HostAllocation.consumer_id == consumer_id) & (HostAllocation.host == row.host)
+        if conn.execute(delete(HostAllocation).where(mine)).rowcount:
             conn.execute(
-                update(hosts)
-                .where(hosts.c.name == row.host)
+                update(Host)
+                .where(Host.name == row.host)
                 .values(
-                    used_vcpus=hosts.c.used_vcpus - row.vcpus,
-                    used_memory_mib=hosts.c.used_memory_mib - row.memory_mib,
-                    used_disk_gib=hosts.c.used_disk_gib - row.disk_gib,
+                    used_vcpus=Host.used_vcpus - row.vcpus,
+                    used_memory_mib=Host.used_memory_mib - row.memory_mib,
+                    used_disk_gib=Host.used_disk_gib - row.disk_gib,
                 )
             )
 
 
 def hand_over(conn: Connection, from_id: str, to_id: str) -> None:
     """What one consumer holds is the other's, who must hold nothing on that host. A repeat does nothing."""
-    conn.execute(update(allocations).where(allocations.c.consumer_id == from_id).values(consumer_id=to_id))
+    conn.execute(update(HostAllocation).where(HostAllocation.consumer_id == from_id).values(consumer_id=to_id))
 
 
 def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[Any]) -> list[tuple[str, str]]:
     """(consumer, host) of the allocations whose consumers are not among these."""
-    others = select(allocations.c.consumer_id, allocations.c.host).where(allocations.c.consumer_id.not_in(consumer_ids))
+    others = select(HostAllocation.consumer_id, HostAllocation.host).where(
+        HostAllocation.consumer_id.not_in(consumer_ids)
+    )
     return [(row.consumer_id, row.host) for row in conn.execute(others)]

@@ -10,17 +10,16 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import Row, and_, bindparam, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.placement.tables import allocations, hosts
+from cloudctl.placement.tables import Host, HostAllocation
 
 # Built once: building costs more than running it.
-_succeeded = (
-    update(hosts).where(hosts.c.name == bindparam("of_host"), hosts.c.failed_builds > 0).values(failed_builds=0)
-)
+_succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
 @frozen
@@ -50,7 +49,7 @@ class Promises:
 
 def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
     """Write down what the drivers say of their hosts. Those that no driver serves any more are down."""
-    known = {row.name: row for row in conn.execute(select(hosts))}
+    known = {row.name: row for row in conn.execute(select(Host))}
     for host in found:
         values = {
             "zone": promises.zone_of(host.name),
@@ -67,9 +66,9 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
         # A host that does not answer was last seen when it still did.
         seen = {"seen_at": now} if host.up or host.name not in known else {}
         if host.name in known:
-            conn.execute(update(hosts).where(hosts.c.name == host.name).values(**values, **seen))
+            conn.execute(update(Host).where(Host.name == host.name).values(**values, **seen))
         else:
-            new = insert(hosts).values(
+            new = insert(Host).values(
                 id=new_id(), service_id=new_id(), name=host.name, created_at=now, **values, **seen
             )
             try:
@@ -80,22 +79,22 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
                 continue
     gone = known.keys() - {host.name for host in found}
     if gone:
-        conn.execute(update(hosts).where(hosts.c.name.in_(gone)).values(up=False))
+        conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
 
 
 def every(conn: Connection) -> Sequence[Row[Any]]:
     """All hosts, by number."""
-    return conn.execute(select(hosts).order_by(hosts.c.number)).all()
+    return conn.execute(select(Host).order_by(Host.number)).all()
 
 
 def named(conn: Connection, name: str) -> Row[Any] | None:
-    return conn.execute(select(hosts).where(hosts.c.name == name)).first()
+    return conn.execute(select(Host).where(Host.name == name)).first()
 
 
 def zones(conn: Connection) -> dict[str, bool]:
     """Zone → whether a server can be asked for there: it has an enabled host. By name."""
-    enabled = func.max(case((hosts.c.enabled, 1), else_=0))
-    rows = conn.execute(select(hosts.c.zone, enabled).group_by(hosts.c.zone).order_by(hosts.c.zone))
+    enabled = func.max(case((Host.enabled, 1), else_=0))
+    rows = conn.execute(select(Host.zone, enabled).group_by(Host.zone).order_by(Host.zone))
     return {zone: bool(usable) for zone, usable in rows}
 
 
@@ -114,20 +113,20 @@ def status(row: Row[Any]) -> str:
 
 def change_service(conn: Connection, number: int, **values: Any) -> None:
     """`enabled`, `disabled_reason`, `forced_down` of one host's service."""
-    conn.execute(update(hosts).where(hosts.c.number == number).values(**values))
+    conn.execute(update(Host).where(Host.number == number).values(**values))
 
 
 def forget(conn: Connection, number: int) -> bool:
     """Drop a host that holds no allocation; False if it holds some."""
-    host = conn.execute(select(hosts.c.name).where(hosts.c.number == number)).scalar_one()
-    held = select(allocations.c.host).where(allocations.c.host == host).exists()
-    gone = conn.execute(hosts.delete().where(and_(hosts.c.number == number, ~held)))
+    host = conn.execute(select(Host.name).where(Host.number == number)).scalar_one()
+    held = select(HostAllocation.host).where(HostAllocation.host == host).exists()
+    gone = conn.execute(Host.table.delete().where(and_(Host.number == number, ~held)))
     return gone.rowcount > 0
 
 
 def build_failed(conn: Connection, name: str) -> None:
     """Lower the host's weight until a build there succeeds."""
-    conn.execute(update(hosts).where(hosts.c.name == name).values(failed_builds=hosts.c.failed_builds + 1))
+    conn.execute(update(Host).where(Host.name == name).values(failed_builds=Host.failed_builds + 1))
 
 
 def build_succeeded(conn: Connection, name: str) -> None:

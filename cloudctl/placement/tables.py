@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, String, Table
+from datetime import datetime
+from typing import Any
 
-from cloudctl.db.columns import flag, identifier, json, metadata, optional_text, text, time
+from sqlalchemy import Index, Integer, String
 
-hosts = Table(
-    "hosts",
-    metadata,
+from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.records import Record
+
+
+class Host(Record, table="hosts"):
     # Clients before compute 2.53 know hypervisors and services by number.
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    identifier("id", primary_key=False, nullable=False, unique=True),
-    identifier("service_id", nullable=False, unique=True),
-    Column("name", String(255), nullable=False, unique=True),
-    text("zone", default="nova"),
-    text("hypervisor_type", 64),
-    Column("hypervisor_version", Integer, nullable=False, default=1),
-    optional_text("host_ip", 64),
-    json("cpu_info", dict),
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
+    id: Field[str] = identifier(nullable=False, unique=True)
+    service_id: Field[str] = identifier(nullable=False, unique=True)
+    name: Field[str] = column(String(255), nullable=False, unique=True)
+    zone: Field[str] = text(default="nova")
+    hypervisor_type: Field[str] = text(64)
+    hypervisor_version: Field[int] = column(Integer, nullable=False, default=1)
+    host_ip: Field[str | None] = optional_text(64)
+    cpu_info: Field[dict[str, Any]] = json(dict)
     # What the machine has.
-    Column("vcpus", Integer, nullable=False),
-    Column("memory_mib", Integer, nullable=False),
-    Column("disk_gib", Integer, nullable=False),
+    vcpus: Field[int] = column(Integer, nullable=False)
+    memory_mib: Field[int] = column(Integer, nullable=False)
+    disk_gib: Field[int] = column(Integer, nullable=False)
     # What may be promised of it: (total - reserved) x ratio.
-    Column("most_vcpus", Integer, nullable=False),
-    Column("most_memory_mib", Integer, nullable=False),
-    Column("most_disk_gib", Integer, nullable=False),
+    most_vcpus: Field[int] = column(Integer, nullable=False)
+    most_memory_mib: Field[int] = column(Integer, nullable=False)
+    most_disk_gib: Field[int] = column(Integer, nullable=False)
     # What is promised: the sums of the allocations, kept by `claims`.
-    Column("used_vcpus", Integer, nullable=False, default=0),
-    Column("used_memory_mib", Integer, nullable=False, default=0),
-    Column("used_disk_gib", Integer, nullable=False, default=0),
-    flag("up", True),  # the driver reaches it
-    flag("forced_down", False),
-    flag("enabled", True),
-    optional_text("disabled_reason"),
-    Column("failed_builds", Integer, nullable=False, default=0),
-    time("created_at", nullable=False),
-    time("seen_at", nullable=False),  # when a driver last told of it
-)
+    used_vcpus: Field[int] = column(Integer, nullable=False, default=0)
+    used_memory_mib: Field[int] = column(Integer, nullable=False, default=0)
+    used_disk_gib: Field[int] = column(Integer, nullable=False, default=0)
+    up: Field[bool] = flag(True)  # the driver reaches it
+    forced_down: Field[bool] = flag(False)
+    enabled: Field[bool] = flag(True)
+    disabled_reason: Field[str | None] = optional_text()
+    failed_builds: Field[int] = column(Integer, nullable=False, default=0)
+    created_at: Field[datetime] = time(nullable=False)
+    seen_at: Field[datetime] = time(nullable=False)  # when a driver last told of it
 
-allocations = Table(
-    "allocations",
-    metadata,
+
+class HostAllocation(Record, table="allocations"):
     # A server, or a migration while a server holds two hosts.
-    identifier("consumer_id", primary_key=True),
-    Column("host", String(255), primary_key=True),
-    identifier("project_id", nullable=False),
-    Column("vcpus", Integer, nullable=False),
-    Column("memory_mib", Integer, nullable=False),
-    Column("disk_gib", Integer, nullable=False),
-    Index("ix_allocations_host", "host"),
-)
+    consumer_id: Field[str] = identifier(primary_key=True)
+    host: Field[str] = column(String(255), primary_key=True)
+    project_id: Field[str] = identifier(nullable=False)
+    vcpus: Field[int] = column(Integer, nullable=False)
+    memory_mib: Field[int] = column(Integer, nullable=False)
+    disk_gib: Field[int] = column(Integer, nullable=False)
+
+
+Index("ix_allocations_host", HostAllocation.host)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.metrics import CONTENT_TYPE, Metrics
 from cloudctl.rest.route import Routes

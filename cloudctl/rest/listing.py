@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, and_, false, func, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Select, Table, and_, false, func, or_, select, tuple_
 
+from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call

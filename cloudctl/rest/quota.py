@@ -9,47 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from attrs import frozen
-from sqlalchemy import Column, Connection, Integer, String, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Integer, String, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.db.columns import metadata
+from cloudctl.db import Connection
+from cloudctl.db.columns import Field, column
+from cloudctl.db.records import Record
 from cloudctl.errors import OverQuota
 
 UNLIMITED = -1
 # Stands for all projects that have no limit of their own, in place of a project's id.
 EVERYBODY = ""
 
-quota_limits = Table(
-    "quota_limits",
-    metadata,
-    Column("service", String(32), primary_key=True),
-    Column("project_id", String(64), primary_key=True),
-    Column("resource", String(300), primary_key=True),
-    Column("limit", Integer, nullable=False),
-)
 
-# One row a project and service: whoever creates holds it until the commit.
-quota_locks = Table(
-    "quota_locks",
-    metadata,
-    Column("service", String(32), primary_key=True),
-    Column("project_id", String(64), primary_key=True),
-    Column("turn", Integer, nullable=False, default=0),
-)
+class QuotaLimit(Record, table="quota_limits"):
+    service: Field[str] = column(String(32), primary_key=True)
+    project_id: Field[str] = column(String(64), primary_key=True)
+    resource: Field[str] = column(String(300), primary_key=True)
+    limit: Field[int] = column(Integer, nullable=False)
+
+
+class QuotaLock(Record, table="quota_locks"):
+    """One row a project and service: whoever creates holds it until the commit."""
+
+    service: Field[str] = column(String(32), primary_key=True)
+    project_id: Field[str] = column(String(64), primary_key=True)
+    turn: Field[int] = column(Integer, nullable=False, default=0)
+
 
 # Built once: building a statement costs more than running it.
 _limits = (
-    select(quota_limits.c.resource, quota_limits.c.limit)
+    select(QuotaLimit.resource, QuotaLimit.limit)
     .where(
-        quota_limits.c.service == bindparam("service"),
-        quota_limits.c.project_id.in_((EVERYBODY, bindparam("project", type_=String()))),
+        QuotaLimit.service == bindparam("service"),
+        QuotaLimit.project_id.in_((EVERYBODY, bindparam("project", type_=String()))),
     )
-    .order_by(quota_limits.c.project_id)  # what is for everybody comes first, and a project's own limit replaces it
+    .order_by(QuotaLimit.project_id)  # what is for everybody comes first, and a project's own limit replaces it
 )
 _turn = (
-    update(quota_locks)
-    .where(quota_locks.c.service == bindparam("of_service"), quota_locks.c.project_id == bindparam("of_project"))
-    .values(turn=quota_locks.c.turn + 1)
+    update(QuotaLock)
+    .where(QuotaLock.service == bindparam("of_service"), QuotaLock.project_id == bindparam("of_project"))
+    .values(turn=QuotaLock.turn + 1)
 )
 
 
@@ -112,20 +112,18 @@ def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mappin
     _lock(conn, quotas.service, project_id)
     for name, limit in wanted.items():
         key = (
-            quota_limits.c.service == quotas.service,
-            quota_limits.c.project_id == project_id,
-            quota_limits.c.resource == name,
+            QuotaLimit.service == quotas.service,
+            QuotaLimit.project_id == project_id,
+            QuotaLimit.resource == name,
         )
-        if conn.execute(update(quota_limits).where(*key).values(limit=limit)).rowcount == 0:
+        if conn.execute(update(QuotaLimit).where(*key).values(limit=limit)).rowcount == 0:
             conn.execute(
-                insert(quota_limits).values(service=quotas.service, project_id=project_id, resource=name, limit=limit)
+                insert(QuotaLimit).values(service=quotas.service, project_id=project_id, resource=name, limit=limit)
             )
 
 
 def reset_limits(conn: Connection, quotas: Quotas, project_id: str) -> None:
-    conn.execute(
-        delete(quota_limits).where(quota_limits.c.service == quotas.service, quota_limits.c.project_id == project_id)
-    )
+    conn.execute(delete(QuotaLimit).where(QuotaLimit.service == quotas.service, QuotaLimit.project_id == project_id))
 
 
 def _lock(conn: Connection, service: str, project_id: str) -> None:
@@ -135,6 +133,6 @@ def _lock(conn: Connection, service: str, project_id: str) -> None:
     if conn.execute(_turn, mine).rowcount == 0:
         try:
             with conn.begin_nested():
-                conn.execute(insert(quota_locks).values(service=service, project_id=project_id, turn=1))
+                conn.execute(insert(QuotaLock).values(service=service, project_id=project_id, turn=1))
         except IntegrityError:
             conn.execute(_turn, mine)

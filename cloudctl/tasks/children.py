@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
-from cloudctl.db import notify
+from cloudctl.db import Connection, notify
 from cloudctl.tasks import queue
 from cloudctl.tasks.kind import Kind
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.tasks.workflow import Task
 
 
 def find(conn: Connection, parent: Task, key: str) -> Any | None:
     """A row (id, state, error) of the child."""
-    mine = (tasks.c.parent_id == parent.id) & (tasks.c.child_key == _stored(parent, key))
-    return conn.execute(select(tasks.c.id, tasks.c.state, tasks.c.error).where(mine)).first()
+    mine = (TaskRow.parent_id == parent.id) & (TaskRow.child_key == _stored(parent, key))
+    return conn.execute(select(TaskRow.id, TaskRow.state, TaskRow.error).where(mine)).first()
 
 
 def submit(conn: Connection, parent: Task, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> None:
@@ -30,8 +30,8 @@ def wake_parent(conn: Connection, child: Task, now: float) -> None:
     """The child ended or is held: let its parent look at once."""
     if child.parent_id is None:
         return
-    parent = (tasks.c.id == child.parent_id) & tasks.c.state.in_(OPEN)
-    conn.execute(update(tasks).where(parent).values(not_before=now))
+    parent = (TaskRow.id == child.parent_id) & TaskRow.state.in_(OPEN)
+    conn.execute(update(TaskRow).where(parent).values(not_before=now))
     notify(conn, queue.CHANNEL)
 
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, frozen
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 from twisted.internet.interfaces import IReactorTime
 
-from cloudctl.db import Database, notify
+from cloudctl.db import Connection, Database, notify
 from cloudctl.tasks import children, queue
-from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, tasks
+from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, TaskRow
 from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Workflow, reason
 
 # Results in the log of steps.
@@ -26,22 +26,22 @@ SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
 Log = tuple[Mapping[str, Any], ...]
 
 _successor = (
-    select(tasks.c.id)
+    select(TaskRow.id)
     .where(
-        tasks.c.resource_type == bindparam("of_type"),
-        tasks.c.resource_id == bindparam("of"),
-        tasks.c.ended_at.is_(None),
-        tasks.c.state.in_(OPEN),
+        TaskRow.resource_type == bindparam("of_type"),
+        TaskRow.resource_id == bindparam("of"),
+        TaskRow.ended_at.is_(None),
+        TaskRow.state.in_(OPEN),
     )
     .limit(1)
 )
 # Built once, and given its values as parameters: building it costs more than running it.
 _write = (
-    update(tasks)
-    .where(tasks.c.id == bindparam("of_task"), tasks.c.owner == bindparam("by"), tasks.c.fence == bindparam("at_fence"))
-    .returning(tasks.c.cancel)
+    update(TaskRow)
+    .where(TaskRow.id == bindparam("of_task"), TaskRow.owner == bindparam("by"), TaskRow.fence == bindparam("at_fence"))
+    .returning(TaskRow.cancel)
 )
-_park = _write.values(not_before=func.coalesce(tasks.c.not_before, bindparam("wake")))
+_park = _write.values(not_before=func.coalesce(TaskRow.not_before, bindparam("wake")))
 
 
 @frozen

@@ -5,41 +5,42 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, exists, func, select, update
+from sqlalchemy import Row, bindparam, case, exists, func, select, update
 
-from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, tasks
+from cloudctl.db import Connection
+from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, TaskRow
 
-_older = tasks.alias("older")
+_older = TaskRow.table.alias("older")
 _blocked = exists().where(
-    _older.c.resource_type == tasks.c.resource_type,
-    _older.c.resource_id == tasks.c.resource_id,
-    _older.c.id < tasks.c.id,
+    _older.c.resource_type == TaskRow.resource_type,
+    _older.c.resource_id == TaskRow.resource_id,
+    _older.c.id < TaskRow.id,
     _older.c.ended_at.is_(None),
     _older.c.state.in_(OPEN),
 )
 # Built once: building costs more than running it.
 _due = (
-    select(tasks.c.id)
-    .where(tasks.c.not_before <= bindparam("now"), tasks.c.owner.is_(None), tasks.c.state.in_(OPEN), ~_blocked)
-    .order_by(tasks.c.not_before, tasks.c.id)
+    select(TaskRow.id)
+    .where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
+    .order_by(TaskRow.not_before, TaskRow.id)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
 )
-_due_of_queues = _due.where(tasks.c.queue.in_(bindparam("queues", expanding=True)))
+_due_of_queues = _due.where(TaskRow.queue.in_(bindparam("queues", expanding=True)))
 _take = (
-    update(tasks)
-    .where(tasks.c.id.in_(bindparam("ids", expanding=True)))
+    update(TaskRow)
+    .where(TaskRow.id.in_(bindparam("ids", expanding=True)))
     .values(
         owner=bindparam("by"),
-        fence=tasks.c.fence + 1,
+        fence=TaskRow.fence + 1,
         lease_until=bindparam("until"),
-        state=case((tasks.c.state == UNDOING, UNDOING), else_=RUNNING),
+        state=case((TaskRow.state == UNDOING, UNDOING), else_=RUNNING),
         not_before=None,
-        started_at=func.coalesce(tasks.c.started_at, bindparam("now")),
+        started_at=func.coalesce(TaskRow.started_at, bindparam("now")),
     )
-    .returning(*tasks.c)
+    .returning(*TaskRow.table.c)
 )
-_next_due = select(func.min(tasks.c.not_before)).where(tasks.c.not_before > bindparam("now"), tasks.c.owner.is_(None))
+_next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
 
 
 def claim(
@@ -78,9 +79,9 @@ def next_due(conn: Connection, now: float) -> float | None:
 def oldest_due(conn: Connection, now: float) -> float | None:
     """Since when the oldest task that could run has been waiting for a slot, or None."""
     found = conn.execute(
-        select(tasks.c.not_before)
-        .where(tasks.c.not_before <= now, tasks.c.owner.is_(None), tasks.c.state.in_(OPEN), ~_blocked)
-        .order_by(tasks.c.not_before)
+        select(TaskRow.not_before)
+        .where(TaskRow.not_before <= now, TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
+        .order_by(TaskRow.not_before)
         .limit(1)
     ).scalar()
     return None if found is None else float(found)
@@ -89,29 +90,29 @@ def oldest_due(conn: Connection, now: float) -> float | None:
 def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease: float) -> set[int]:
     """Lengthen the leases of these tasks. The ids that were asked to cancel."""
     rows = conn.execute(
-        update(tasks)
-        .where(tasks.c.id.in_(ids), tasks.c.owner == owner)
+        update(TaskRow)
+        .where(TaskRow.id.in_(ids), TaskRow.owner == owner)
         .values(lease_until=now + lease)
-        .returning(tasks.c.id, tasks.c.cancel)
+        .returning(TaskRow.id, TaskRow.cancel)
     )
     return {row.id for row in rows if row.cancel}
 
 
 def release_all(conn: Connection, now: float) -> int:
     """Give up everybody's leases: for the start of the only process that uses this database."""
-    return _release(conn, tasks.c.owner.is_not(None), now)
+    return _release(conn, TaskRow.owner.is_not(None), now)
 
 
 def release(conn: Connection, owner: str, ids: Collection[int], now: float) -> int:
     """Give up the leases that `owner` has on these tasks."""
-    return _release(conn, (tasks.c.owner == owner) & tasks.c.id.in_(ids), now)
+    return _release(conn, (TaskRow.owner == owner) & TaskRow.id.in_(ids), now)
 
 
 def release_expired(conn: Connection, owner: str, now: float) -> int:
     """Give up the leases of processes other than `owner` that were not renewed in time."""
-    return _release(conn, tasks.c.owner.is_not(None) & (tasks.c.owner != owner) & (tasks.c.lease_until < now), now)
+    return _release(conn, TaskRow.owner.is_not(None) & (TaskRow.owner != owner) & (TaskRow.lease_until < now), now)
 
 
 def _release(conn: Connection, which: Any, now: float) -> int:
-    values = {"owner": None, "lease_until": None, "not_before": func.coalesce(tasks.c.not_before, now)}
-    return conn.execute(update(tasks).where(which).values(**values)).rowcount
+    values = {"owner": None, "lease_until": None, "not_before": func.coalesce(TaskRow.not_before, now)}
+    return conn.execute(update(TaskRow).where(which).values(**values)).rowcount

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import attrs
 from attrs import define, field, frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -24,7 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cloudctl import context
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
 from cloudctl.tasks.kind import Kind

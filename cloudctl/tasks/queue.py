@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Float, Row, and_, bindparam, extract, func, insert, select, update
+from sqlalchemy import ColumnElement, Float, Row, and_, bindparam, extract, func, insert, select, update
 
 from cloudctl import db
-from cloudctl.db import notify
+from cloudctl.db import Connection, notify
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks.kind import Kind, Origin
-from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, tasks
+from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, TaskRow
 from cloudctl.tasks.workflow import reason
 
 # Told at each commit after which a task may be due.
@@ -22,8 +22,8 @@ CANCELS = "tasks.cancel"
 # PostgreSQL's own time, written where it is needed without asking for it first. The same in all of a statement.
 _its_now = extract("epoch", func.statement_timestamp()).cast(Float)
 # Built once: building a statement costs more than running it.
-_new = insert(tasks)
-_new_by_its_clock = insert(tasks).values(
+_new = insert(TaskRow)
+_new_by_its_clock = insert(TaskRow).values(
     submitted_at=_its_now, not_before=_its_now, deadline=_its_now + bindparam("within", type_=Float())
 )
 _lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
@@ -84,13 +84,13 @@ def submit_once(
     """As `submit`, unless a task of this kind waits for its first claim already: it will see the newest wish."""
     lock_resource(conn, kind.resource, resource_id)
     waiting = conn.execute(
-        select(tasks.c.id).where(
-            tasks.c.resource_type == kind.resource,
-            tasks.c.resource_id == resource_id,
-            tasks.c.ended_at.is_(None),
-            tasks.c.kind == kind.name,
-            tasks.c.state == QUEUED,
-            tasks.c.cancel.is_(False),
+        select(TaskRow.id).where(
+            TaskRow.resource_type == kind.resource,
+            TaskRow.resource_id == resource_id,
+            TaskRow.ended_at.is_(None),
+            TaskRow.kind == kind.name,
+            TaskRow.state == QUEUED,
+            TaskRow.cancel.is_(False),
         )
     ).first()
     if waiting is not None:
@@ -110,16 +110,16 @@ def cancel_open(conn: Connection, resource: str, resource_id: str, keep: Sequenc
     Each is undone by the engine and ends CANCELLED, at once if it waits or never ran, after its present step if it
     runs; one whose last step ends first is DONE. What was submitted later goes after it.
     """
-    return _cancel(conn, and_(of_resource(resource, resource_id), tasks.c.kind.not_in(_names(keep))))
+    return _cancel(conn, and_(of_resource(resource, resource_id), TaskRow.kind.not_in(_names(keep))))
 
 
 def cancel(conn: Connection, task_id: int) -> bool:
     """Ask one task to stop; False if it is not open."""
-    return _cancel(conn, and_(tasks.c.id == task_id, tasks.c.state.in_(OPEN))) > 0
+    return _cancel(conn, and_(TaskRow.id == task_id, TaskRow.state.in_(OPEN))) > 0
 
 
 def _cancel(conn: Connection, which: ColumnElement[bool]) -> int:
-    result = conn.execute(update(tasks).where(which).values(cancel=True, not_before=_now(conn)))
+    result = conn.execute(update(TaskRow).where(which).values(cancel=True, not_before=_now(conn)))
     if result.rowcount:
         notify(conn, CHANNEL)
         notify(conn, CANCELS)
@@ -128,9 +128,9 @@ def _cancel(conn: Connection, which: ColumnElement[bool]) -> int:
 
 def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = ()) -> bool:
     """Whether a task of the resource is open: of one of these kinds, or any if there are none."""
-    query = select(tasks.c.id).where(of_resource(resource, resource_id))
+    query = select(TaskRow.id).where(of_resource(resource, resource_id))
     if kinds:
-        query = query.where(tasks.c.kind.in_(_names(kinds)))
+        query = query.where(TaskRow.kind.in_(_names(kinds)))
     return conn.execute(query.limit(1)).first() is not None
 
 
@@ -146,10 +146,10 @@ def _now(conn: Connection) -> float | ColumnElement[float]:
 def of_resource(resource: str, resource_id: str) -> ColumnElement[bool]:
     """The open tasks of one resource, as a condition."""
     return and_(
-        tasks.c.resource_type == resource,
-        tasks.c.resource_id == resource_id,
-        tasks.c.ended_at.is_(None),
-        tasks.c.state.in_(OPEN),
+        TaskRow.resource_type == resource,
+        TaskRow.resource_id == resource_id,
+        TaskRow.ended_at.is_(None),
+        TaskRow.state.in_(OPEN),
     )
 
 
@@ -166,7 +166,7 @@ def lock_resource(conn: Connection, resource: str, resource_id: str) -> None:
 
 
 def get(conn: Connection, task_id: int) -> Row[Any] | None:
-    return conn.execute(select(tasks).where(tasks.c.id == task_id)).first()
+    return conn.execute(select(TaskRow).where(TaskRow.id == task_id)).first()
 
 
 def listing(
@@ -183,17 +183,17 @@ def listing(
 
     `resource` is (type, id). With it this is the action log of a resource.
     """
-    query = select(tasks).order_by(tasks.c.id.desc()).limit(limit)
+    query = select(TaskRow).order_by(TaskRow.id.desc()).limit(limit)
     if states:
-        query = query.where(tasks.c.state.in_(states))
+        query = query.where(TaskRow.state.in_(states))
     if kinds:
-        query = query.where(tasks.c.kind.in_(_names(kinds)))
+        query = query.where(TaskRow.kind.in_(_names(kinds)))
     if resource is not None:
-        query = query.where(tasks.c.resource_type == resource[0], tasks.c.resource_id == resource[1])
+        query = query.where(TaskRow.resource_type == resource[0], TaskRow.resource_id == resource[1])
     if request_id is not None:
-        query = query.where(tasks.c.request_id == request_id)
+        query = query.where(TaskRow.request_id == request_id)
     if before is not None:
-        query = query.where(tasks.c.id < before)
+        query = query.where(TaskRow.id < before)
     return list(conn.execute(query).all())
 
 
@@ -211,8 +211,8 @@ def retry(conn: Connection, task_id: int) -> None:
         raise Conflict(f"{row.resource_type} {row.resource_id} has newer open tasks; wait for their end.")
     now = _now(conn)
     retried = conn.execute(
-        update(tasks)
-        .where(tasks.c.id == task_id, tasks.c.state == HELD)
+        update(TaskRow)
+        .where(TaskRow.id == task_id, TaskRow.state == HELD)
         .values(
             state=RUNNING if reason(row.memo) is None else UNDOING,
             attempts=0,

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.claimed import Claimed, Place, opened
 from cloudctl.tasks.kind import Kind

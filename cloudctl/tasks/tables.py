@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Float, Index, Integer, String, Table, Text, text
+from typing import Any
 
-from cloudctl.db.columns import flag, json, metadata
-from cloudctl.db.columns import text as text_column
+from sqlalchemy import BigInteger, CheckConstraint, Float, Index, Integer, String, Text
+from sqlalchemy import text as sql
+
+from cloudctl.db.columns import Field, column, flag, json, text
+from cloudctl.db.records import Record
 
 QUEUED, RUNNING, WAITING, UNDOING = "queued", "running", "waiting", "undoing"
 DONE, FAILED, CANCELLED, HELD = "done", "failed", "cancelled", "held"
@@ -16,74 +19,76 @@ DONE, FAILED, CANCELLED, HELD = "done", "failed", "cancelled", "held"
 OPEN = (QUEUED, RUNNING, WAITING, UNDOING)
 ENDED = (DONE, FAILED, CANCELLED)
 
-tasks = Table(
-    "tasks",
-    metadata,
+
+class TaskRow(Record, table="tasks"):
     # Order of submission within a resource: the older open task goes first.
-    Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
-    text_column("kind", 100),
-    text_column("resource_type", 40),
-    text_column("resource_id", 64),
-    text_column("request_id", 64),
-    text_column("user_id", 64),
-    text_column("project_id", 64),
-    text_column("queue", 128, default="any"),
-    json("args", dict),
-    json("memo", dict),
-    text_column("state", 16, default=QUEUED),
-    Column("step", String(64), nullable=True),  # the step to run or undo, by name; None: the first one
-    Column("attempts", Integer, nullable=False, default=0),  # of the present step
-    Column("restarts", Integer, nullable=False, default=0),
-    Column("submitted_at", Float, nullable=False),
-    Column("started_at", Float, nullable=True),
-    Column("ended_at", Float, nullable=True),
-    Column("not_before", Float, nullable=True),
-    Column("deadline", Float, nullable=True),
-    flag("cancel", False),
-    Column("progress", Integer, nullable=False, default=0),  # percent
-    Column("owner", String(64), nullable=True),
-    Column("fence", Integer, nullable=False, default=0),
-    Column("lease_until", Float, nullable=True),
-    Column("parent_id", BigInteger().with_variant(Integer(), "sqlite"), nullable=True),
-    Column("child_key", String(100), nullable=True),
-    Column("error", Text, nullable=True),
+    id: Field[int] = column(BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True)
+    kind: Field[str] = text(100)
+    resource_type: Field[str] = text(40)
+    resource_id: Field[str] = text(64)
+    request_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    project_id: Field[str] = text(64)
+    queue: Field[str] = text(128, default="any")
+    args: Field[dict[str, Any]] = json(dict)
+    memo: Field[dict[str, Any]] = json(dict)
+    state: Field[str] = text(16, default=QUEUED)
+    step: Field[str | None] = column(String(64), nullable=True)  # the step to run or undo, by name; None: the first one
+    attempts: Field[int] = column(Integer, nullable=False, default=0)  # of the present step
+    restarts: Field[int] = column(Integer, nullable=False, default=0)
+    submitted_at: Field[float] = column(Float, nullable=False)
+    started_at: Field[float | None] = column(Float, nullable=True)
+    ended_at: Field[float | None] = column(Float, nullable=True)
+    not_before: Field[float | None] = column(Float, nullable=True)
+    deadline: Field[float | None] = column(Float, nullable=True)
+    cancel: Field[bool] = flag(False)
+    progress: Field[int] = column(Integer, nullable=False, default=0)  # percent
+    owner: Field[str | None] = column(String(64), nullable=True)
+    fence: Field[int] = column(Integer, nullable=False, default=0)
+    lease_until: Field[float | None] = column(Float, nullable=True)
+    parent_id: Field[int | None] = column(BigInteger().with_variant(Integer(), "sqlite"), nullable=True)
+    child_key: Field[str | None] = column(String(100), nullable=True)
+    error: Field[str | None] = column(Text, nullable=True)
     # [{step, started_at, ended_at, result}]: seconds; result is None, "success", "error" or "undone".
-    json("log", list),
-    # No open task can be forgotten: somebody runs it, or it wants to run at some time.
+    log: Field[list[Any]] = json(list)
+
+
+# No open task can be forgotten: somebody runs it, or it wants to run at some time.
+TaskRow.table.append_constraint(
     CheckConstraint(
         "owner IS NOT NULL OR not_before IS NOT NULL OR ended_at IS NOT NULL OR state = 'held'", name="ck_tasks_wanted"
-    ),
-    # The conditions are such that both databases see that a claim's query implies them.
-    Index(
-        "ix_tasks_due",
-        "not_before",
-        "id",
-        sqlite_where=text("not_before IS NOT NULL"),
-        postgresql_where=text("not_before IS NOT NULL"),
-    ),
-    Index(
-        "ix_tasks_open",
-        "resource_type",
-        "resource_id",
-        "id",
-        sqlite_where=text("ended_at IS NULL"),
-        postgresql_where=text("ended_at IS NULL"),
-    ),
-    Index("ix_tasks_resource", "resource_type", "resource_id", "id"),
-    Index(
-        "uq_tasks_active",
-        "resource_type",
-        "resource_id",
-        unique=True,
-        sqlite_where=text("owner IS NOT NULL"),
-        postgresql_where=text("owner IS NOT NULL"),
-    ),
-    Index(
-        "uq_tasks_child",
-        "parent_id",
-        "child_key",
-        unique=True,
-        sqlite_where=text("parent_id IS NOT NULL"),
-        postgresql_where=text("parent_id IS NOT NULL"),
-    ),
+    )
+)
+# The conditions are such that both databases see that a claim's query implies them.
+Index(
+    "ix_tasks_due",
+    TaskRow.not_before,
+    TaskRow.id,
+    sqlite_where=sql("not_before IS NOT NULL"),
+    postgresql_where=sql("not_before IS NOT NULL"),
+)
+Index(
+    "ix_tasks_open",
+    TaskRow.resource_type,
+    TaskRow.resource_id,
+    TaskRow.id,
+    sqlite_where=sql("ended_at IS NULL"),
+    postgresql_where=sql("ended_at IS NULL"),
+)
+Index("ix_tasks_resource", TaskRow.resource_type, TaskRow.resource_id, TaskRow.id)
+Index(
+    "uq_tasks_active",
+    TaskRow.resource_type,
+    TaskRow.resource_id,
+    unique=True,
+    sqlite_where=sql("owner IS NOT NULL"),
+    postgresql_where=sql("owner IS NOT NULL"),
+)
+Index(
+    "uq_tasks_child",
+    TaskRow.parent_id,
+    TaskRow.child_key,
+    unique=True,
+    sqlite_where=sql("parent_id IS NOT NULL"),
+    postgresql_where=sql("parent_id IS NOT NULL"),
 )

@@ -22,8 +22,8 @@ from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
+from cloudctl.db import Connection
 from cloudctl.tasks.kind import Kind
 
 P = ParamSpec("P")

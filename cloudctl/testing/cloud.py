@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 from twisted.internet.task import Clock
 
 from cloudctl.app import SECTIONS, Cloud
 from cloudctl.config import build
-from cloudctl.db import Database
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.db import Connection, Database
+from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
 
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
@@ -183,9 +183,9 @@ def _dumps(value: Any) -> bytes:
 
 
 def _open_tasks(conn: Connection) -> int:
-    return int(conn.execute(select(func.count()).select_from(tasks).where(tasks.c.state.in_(OPEN))).scalar_one())
+    return int(conn.execute(select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))).scalar_one())
 
 
 def _open_kinds(conn: Connection) -> list[Any]:
-    query = select(tasks.c.kind, tasks.c.state, tasks.c.step, tasks.c.error).where(tasks.c.state.in_(OPEN))
+    query = select(TaskRow.kind, TaskRow.state, TaskRow.step, TaskRow.error).where(TaskRow.state.in_(OPEN))
     return [tuple(row) for row in conn.execute(query)]

@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.run import Crash
-from cloudctl.tasks.tables import CANCELLED, DONE, OPEN, tasks
+from cloudctl.tasks.tables import CANCELLED, DONE, OPEN, TaskRow
 from cloudctl.tasks.workflow import Task
 
 # Seconds of the Clock within which every task must end.
@@ -143,7 +143,7 @@ def _started(world: World, probers: list[Prober]) -> tuple[Engine, Prober]:
 
 
 def _open(conn: Connection) -> bool:
-    return conn.execute(select(tasks.c.id).where(tasks.c.state.in_(OPEN)).limit(1)).first() is not None
+    return conn.execute(select(TaskRow.id).where(TaskRow.state.in_(OPEN)).limit(1)).first() is not None
 
 
 def _outline(conn: Connection) -> list[tuple[Any, ...]]:
@@ -151,8 +151,8 @@ def _outline(conn: Connection) -> list[tuple[Any, ...]]:
 
     Of one that was asked to stop, the state is "stopped" unless it failed: its last step may have ended first.
     """
-    columns = (tasks.c.kind, tasks.c.resource_type, tasks.c.resource_id, tasks.c.state, tasks.c.error, tasks.c.cancel)
+    columns = (TaskRow.kind, TaskRow.resource_type, TaskRow.resource_id, TaskRow.state, TaskRow.error, TaskRow.cancel)
     return [
         (*row[:3], "stopped", None) if row.cancel and row.state in (DONE, CANCELLED) else tuple(row[:5])
-        for row in conn.execute(select(*columns).order_by(tasks.c.id))
+        for row in conn.execute(select(*columns).order_by(TaskRow.id))
     ]

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Transient
 from cloudctl.volume import kinds, states, volumes
-from cloudctl.volume.tables import volume_attachments
-from cloudctl.volume.tables import volumes as volume_table
+from cloudctl.volume.tables import Attachment, Volume
 
 RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
 ERROR_ATTACHING, ERROR_DETACHING = "error_attaching", "error_detaching"
@@ -44,7 +44,7 @@ def unknown(attachment_id: str) -> NotFound:
 
 
 def find(conn: Connection, attachment_id: str) -> Row[Any] | None:
-    return conn.execute(select(volume_attachments).where(volume_attachments.c.id == attachment_id)).first()
+    return conn.execute(select(Attachment).where(Attachment.id == attachment_id)).first()
 
 
 def get(conn: Connection, attachment_id: str) -> Row[Any]:
@@ -65,17 +65,17 @@ def visible(conn: Connection, caller: Caller, attachment_id: str) -> Row[Any]:
 
 def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
     """Server id → its attachments, the oldest first; servers without any are left out."""
-    return _grouped(conn, volume_attachments.c.server_id.in_(list(server_ids)), "server_id")
+    return _grouped(conn, Attachment.server_id.in_(list(server_ids)), "server_id")
 
 
 def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
     """Volume id → its attachments, the oldest first; volumes without any are left out."""
-    return _grouped(conn, volume_attachments.c.volume_id.in_(list(volume_ids)), "volume_id")
+    return _grouped(conn, Attachment.volume_id.in_(list(volume_ids)), "volume_id")
 
 
 def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]]:
     """Volume id → hosts to which it is attached; of all volumes if none is named, without those that are nowhere."""
-    columns = volume_attachments.c
+    columns = Attachment.table.c
     query = select(columns.volume_id, columns.host).where(columns.status == ATTACHED, columns.host.is_not(None))
     if volume_ids:
         query = query.where(columns.volume_id.in_(volume_ids))
@@ -87,7 +87,7 @@ def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]
 
 def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Row[Any]]]:
     found: dict[str, list[Row[Any]]] = defaultdict(list)
-    ordered = select(volume_attachments).where(which).order_by(volume_attachments.c.created_at, volume_attachments.c.id)
+    ordered = select(Attachment).where(which).order_by(Attachment.created_at, Attachment.id)
     for row in conn.execute(ordered):
         found[getattr(row, by)].append(row)
     return dict(found)
@@ -132,7 +132,7 @@ def _insert(
 ) -> str:
     made = id or new_id()
     row = {"id": made, "volume_id": volume.id, "project_id": volume.project_id, "server_id": server_id}
-    conn.execute(insert(volume_attachments).values(connection={}, created_at=at, **row, **values))
+    conn.execute(insert(Attachment).values(connection={}, created_at=at, **row, **values))
     return made
 
 
@@ -167,11 +167,11 @@ def connect(conn: Connection, attachment_id: str, host: str, now: datetime, devi
 
 def _demand_host(conn: Connection, volume_id: str, host: str) -> None:
     leaving = (
-        volume_attachments.c.volume_id == volume_id,
-        volume_attachments.c.host == host,
-        volume_attachments.c.status == DETACHING,
+        Attachment.volume_id == volume_id,
+        Attachment.host == host,
+        Attachment.status == DETACHING,
     )
-    if conn.execute(select(volume_attachments.c.id).where(*leaving).limit(1)).first() is not None:
+    if conn.execute(select(Attachment.id).where(*leaving).limit(1)).first() is not None:
         raise HostBusy(f"Resource conflict: volume {volume_id} is being disconnected from {host}.")
 
 
@@ -226,8 +226,8 @@ def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     attachment = find(conn, attachment_id)
     if attachment is not None:
         volumes.lock(conn, attachment.volume_id)
-        mine = (volume_attachments.c.id == attachment_id) & (volume_attachments.c.status == DETACHING)
-        conn.execute(update(volume_attachments).where(mine).values(status=ATTACHED))
+        mine = (Attachment.id == attachment_id) & (Attachment.status == DETACHING)
+        conn.execute(update(Attachment).where(mine).values(status=ATTACHED))
         follow(conn, attachment.volume_id, now)
 
 
@@ -240,7 +240,7 @@ def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     if attachment is None:
         return
     volumes.lock(conn, attachment.volume_id)
-    conn.execute(delete(volume_attachments).where(volume_attachments.c.id == attachment_id))
+    conn.execute(delete(Attachment).where(Attachment.id == attachment_id))
     follow(conn, attachment.volume_id, now)
 
 
@@ -282,7 +282,7 @@ def host_is_used(conn: Connection, volume_id: str, host: str, but: str) -> bool:
 
 def derived(conn: Connection, volume_id: str) -> tuple[str, str]:
     """(status, attach_status) that a volume's attachments give it."""
-    mine = select(volume_attachments.c.status).where(volume_attachments.c.volume_id == volume_id)
+    mine = select(Attachment.status).where(Attachment.volume_id == volume_id)
     present = set(conn.execute(mine.distinct()).scalars())
     strongest = next((word for word in STRENGTH if word in present), None)
     if strongest is None:
@@ -296,10 +296,10 @@ def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None 
     `leaving`: a status that ends now, and that the attachments follow.
     """
     status, attach_status = derived(conn, volume_id)
-    mine = volume_table.c.id == volume_id
-    conn.execute(update(volume_table).where(mine).values(attach_status=attach_status, updated_at=now))
+    mine = Volume.id == volume_id
+    conn.execute(update(Volume).where(mine).values(attach_status=attach_status, updated_at=now))
     following = states.FOLLOWING if leaving is None else {leaving}
-    conn.execute(update(volume_table).where(mine, volume_table.c.status.in_(following)).values(status=status))
+    conn.execute(update(Volume).where(mine, Volume.status.in_(following)).values(status=status))
 
 
 def _locked(conn: Connection, attachment_id: str) -> Row[Any]:
@@ -309,4 +309,4 @@ def _locked(conn: Connection, attachment_id: str) -> Row[Any]:
 
 
 def _set(conn: Connection, attachment_id: str, **values: Any) -> None:
-    conn.execute(update(volume_attachments).where(volume_attachments.c.id == attachment_id).values(**values))
+    conn.execute(update(Attachment).where(Attachment.id == attachment_id).values(**values))

@@ -11,17 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from cloudctl import db, tasks
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.drivers.specs import SnapshotState, VolumeState
 from cloudctl.tasks.audit import Finding
 from cloudctl.volume import attachments, kinds, states, volumes
-from cloudctl.volume.tables import volume_snapshots
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Snapshot, Volume
 
 # The statuses in which a volume and a snapshot are what they shall be, while nothing is done with them.
 SETTLED = (states.AVAILABLE, states.IN_USE)
@@ -58,7 +57,7 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
 
 
 def _before(conn: Connection) -> Before:
-    ids = (frozenset(conn.execute(select(each.c.id)).scalars()) for each in (table, volume_snapshots))
+    ids = (frozenset(conn.execute(select(each.c.id)).scalars()) for each in (Volume.table, Snapshot.table))
     return Before(utc(db.now(conn)), *ids)
 
 
@@ -79,7 +78,7 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
     present = {state.id: state for state in found}
     held = attachments.hosts_of_all(conn)
     known = set()
-    for row in conn.execute(select(table)).all():
+    for row in conn.execute(select(Volume)).all():
         known.add(row.id)
         if row.status in SETTLED and _is_old(row, before):
             yield from _one(conn, row, present.get(row.id), held.get(row.id, frozenset()))
@@ -131,7 +130,7 @@ def _is_old(row: Any, before: Before) -> bool:
 def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState]) -> Iterator[Finding]:
     present = {state.id: state for state in found}
     known = set()
-    for row in conn.execute(select(volume_snapshots)).all():
+    for row in conn.execute(select(Snapshot)).all():
         known.add(row.id)
         if row.status != states.AVAILABLE or not _is_old(row, before) or row.id in present:
             continue
@@ -146,5 +145,5 @@ def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState])
 
 def _is_copied(conn: Connection, volume_id: str) -> bool:
     """Whether a frozen copy of the volume may be there now."""
-    query = select(func.count()).select_from(table).where(table.c.id == volume_id, table.c.status.in_(COPIED))
+    query = select(func.count()).select_from(Volume).where(Volume.id == volume_id, Volume.status.in_(COPIED))
     return bool(conn.execute(query).scalar_one())

@@ -10,37 +10,38 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, exists, func, insert, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, Unavailable
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, services, snapshots, states, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_backups as table
+from cloudctl.volume.tables import Backup
 
 CONTAINER = "volumebackups"
 NO_SERVICE = "Service cinder-backup could not be found."
 
-_children = table.alias("children")
-has_dependents = exists(select(_children.c.id).where(_children.c.parent_id == table.c.id)).label("has_dependents")
-COLUMNS = (*table.c, has_dependents)
+_children = Backup.table.alias("children")
+has_dependents = exists(select(_children.c.id).where(_children.c.parent_id == Backup.id)).label("has_dependents")
+COLUMNS = (*Backup.table.c, has_dependents)
 
 LISTING = Listing(
-    table,
+    Backup.table,
     sort_keys={
-        "id": table.c.id,
-        "name": func.coalesce(table.c.name, ""),
-        "status": table.c.status,
-        "size": table.c.size,
-        "container": table.c.container,
-        "volume_id": table.c.volume_id,
-        "availability_zone": table.c.availability_zone,
-        "data_timestamp": table.c.data_timestamp,
-        "created_at": table.c.created_at,
-        "updated_at": func.coalesce(table.c.updated_at, table.c.created_at),
+        "id": Backup.id,
+        "name": func.coalesce(Backup.name, ""),
+        "status": Backup.status,
+        "size": Backup.size,
+        "container": Backup.container,
+        "volume_id": Backup.volume_id,
+        "availability_zone": Backup.availability_zone,
+        "data_timestamp": Backup.data_timestamp,
+        "created_at": Backup.created_at,
+        "updated_at": func.coalesce(Backup.updated_at, Backup.created_at),
     },
     columns=COLUMNS,
 )
@@ -66,7 +67,7 @@ class Wish:
 
 def find(conn: Connection, backup_id: str) -> Row[Any] | None:
     """A row of `volume_backups`, and whether it `has_dependents`; None if it does not exist."""
-    return conn.execute(select(*COLUMNS).where(table.c.id == backup_id)).first()
+    return conn.execute(select(*COLUMNS).where(Backup.id == backup_id)).first()
 
 
 def get(conn: Connection, backup_id: str) -> Row[Any]:
@@ -76,12 +77,12 @@ def get(conn: Connection, backup_id: str) -> Row[Any]:
 
 def visible(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if caller.may("volume:all_projects") else (table.c.project_id == caller.project_id,)
+    mine = () if caller.may("volume:all_projects") else (Backup.project_id == caller.project_id,)
     return _one(conn, backup_id, *mine)
 
 
 def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Row[Any]:
-    found = conn.execute(select(*COLUMNS).where(table.c.id == backup_id, *where)).first()
+    found = conn.execute(select(*COLUMNS).where(Backup.id == backup_id, *where)).first()
     if found is None:
         raise states.unknown_backup(backup_id)
     return found
@@ -89,7 +90,7 @@ def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Row[A
 
 def _lock(conn: Connection, backup_id: str) -> None:
     """Nobody builds on it, deletes it or restores it before this transaction ends."""
-    conn.execute(select(table.c.id).where(table.c.id == backup_id).with_for_update()).first()
+    conn.execute(select(Backup.id).where(Backup.id == backup_id).with_for_update()).first()
 
 
 # -- actions
@@ -117,7 +118,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
     parent = _parent(conn, volume, taken_at if wish.snapshot_id else None) if wish.incremental else None
     made = new_id()
     conn.execute(
-        insert(table).values(
+        insert(Backup).values(
             id=made,
             project_id=volume.project_id,
             user_id=caller.user_id,
@@ -163,12 +164,12 @@ def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
 
     Raises Conflict.
     """
-    query = select(table.c.id).where(
-        table.c.volume_id == volume.id, table.c.project_id == volume.project_id, table.c.status == states.AVAILABLE
+    query = select(Backup.id).where(
+        Backup.volume_id == volume.id, Backup.project_id == volume.project_id, Backup.status == states.AVAILABLE
     )
     if before is not None:
-        query = query.where(table.c.data_timestamp < before)
-    newest = query.order_by(table.c.data_timestamp.desc(), table.c.created_at.desc()).limit(1).with_for_update()
+        query = query.where(Backup.data_timestamp < before)
+    newest = query.order_by(Backup.data_timestamp.desc(), Backup.created_at.desc()).limit(1).with_for_update()
     found: str | None = conn.execute(newest).scalar()
     if found is None:
         raise Conflict("Invalid backup: No backups available to do an incremental backup.")
@@ -203,11 +204,11 @@ def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> Non
 
 def forget(conn: Connection, backup_id: str) -> None:
     """The record goes. An unknown id is no error."""
-    conn.execute(delete(table).where(table.c.id == backup_id))
+    conn.execute(delete(Backup).where(Backup.id == backup_id))
 
 
 def change(conn: Connection, caller: Caller, backup_id: str, **values: Any) -> Row[Any]:
     """Set columns that no state depends on. Raises NotFound."""
     visible(conn, caller, backup_id)
-    conn.execute(update(table).where(table.c.id == backup_id).values(updated_at=caller.now, **values))
+    conn.execute(update(Backup).where(Backup.id == backup_id).values(updated_at=caller.now, **values))
     return get(conn, backup_id)

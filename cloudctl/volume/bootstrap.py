@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
+from cloudctl.db import Connection
 from cloudctl.volume import types
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_types
+from cloudctl.volume.tables import VolumeType
 
 
 def bootstrap(conn: Connection, now: datetime, options: VolumeOptions | None = None) -> None:
     """Make the default type unless it is there. `now` is naive UTC."""
     name = (options or VolumeOptions()).default_type
-    if conn.execute(select(volume_types.c.id).where(volume_types.c.name == name)).first() is None:
+    if conn.execute(select(VolumeType.id).where(VolumeType.name == name)).first() is None:
         types.create(conn, now, name, "Default Volume Type")

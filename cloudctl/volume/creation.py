@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, insert
+from sqlalchemy import Row, insert
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Volume
 
 GIB = 1024**3
 INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
@@ -83,7 +84,7 @@ def create(
     quotas.take(conn, options, caller.project_id, type_.name, volumes=1, gigabytes=size, size=size)
     made = volume_id or new_id()
     conn.execute(
-        insert(table).values(
+        insert(Volume).values(
             id=made,
             project_id=caller.project_id,
             user_id=caller.user_id,

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Table, select, update
+from sqlalchemy import ColumnElement, Table, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, NotFound
 
 

@@ -6,26 +6,27 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Row, delete, insert, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
-from cloudctl.volume.tables import volume_messages
+from cloudctl.volume.tables import Message
 
 KEPT = timedelta(days=30)
 
 LISTING = Listing(
-    volume_messages,
+    Message.table,
     sort_keys={
-        "id": volume_messages.c.id,
-        "created_at": volume_messages.c.created_at,
-        "event_id": volume_messages.c.event_id,
-        "guaranteed_until": volume_messages.c.guaranteed_until,
-        "request_id": volume_messages.c.request_id,
-        "resource_type": volume_messages.c.resource_type,
-        "resource_uuid": volume_messages.c.resource_id,
+        "id": Message.id,
+        "created_at": Message.created_at,
+        "event_id": Message.event_id,
+        "guaranteed_until": Message.guaranteed_until,
+        "request_id": Message.request_id,
+        "resource_type": Message.resource_type,
+        "resource_uuid": Message.resource_id,
     },
 )
 
@@ -63,9 +64,9 @@ DETACH_FAILED = Trouble("018", "detach volume", "001", "The volume could not be 
 def record(
     conn: Connection, trouble: Trouble, project_id: str, request_id: str, resource_id: str, now: datetime
 ) -> None:
-    conn.execute(delete(volume_messages).where(volume_messages.c.guaranteed_until < now))
+    conn.execute(delete(Message).where(Message.guaranteed_until < now))
     conn.execute(
-        insert(volume_messages).values(
+        insert(Message).values(
             id=new_id(),
             project_id=project_id,
             request_id=request_id,
@@ -80,12 +81,12 @@ def record(
 
 
 def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
-    return () if caller.may("volume:all_projects") else (volume_messages.c.project_id == caller.project_id,)
+    return () if caller.may("volume:all_projects") else (Message.project_id == caller.project_id,)
 
 
 def visible(conn: Connection, caller: Caller, message_id: str) -> Row[Any]:
     """Raises NotFound."""
-    found = conn.execute(select(volume_messages).where(volume_messages.c.id == message_id, *mine(caller))).first()
+    found = conn.execute(select(Message).where(Message.id == message_id, *mine(caller))).first()
     if found is None:
         raise NotFound(f"Message {message_id[:64]} could not be found.")
     return found
@@ -94,4 +95,4 @@ def visible(conn: Connection, caller: Caller, message_id: str) -> Row[Any]:
 def remove(conn: Connection, caller: Caller, message_id: str) -> None:
     """Raises NotFound."""
     visible(conn, caller, message_id)
-    conn.execute(delete(volume_messages).where(volume_messages.c.id == message_id))
+    conn.execute(delete(Message).where(Message.id == message_id))

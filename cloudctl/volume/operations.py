@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_attachments
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Attachment, Volume
 
 
 def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options: VolumeOptions, in_use: bool) -> None:
@@ -31,14 +31,14 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
     type_ = types.get(conn, volume.volume_type_id)
     types.demand_size(type_, size)
     quotas.take(conn, options, volume.project_id, type_.name, volumes=0, gigabytes=size - volume.size, size=size)
-    same = table.c.size == volume.size
+    same = Volume.size == volume.size
     states.move(conn, volume_id, name, caller.now, states.not_migrating, same, reserved_size=size)
     tasks.submit(conn, kinds.EXTEND_VOLUME, volume_id, caller, args={"size": size})
 
 
 def set_bootable(conn: Connection, caller: Caller, volume_id: str, bootable: bool) -> None:
     volumes.visible(conn, caller, volume_id)
-    conn.execute(update(table).where(table.c.id == volume_id).values(bootable=bootable, updated_at=caller.now))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(bootable=bootable, updated_at=caller.now))
 
 
 def set_readonly(conn: Connection, caller: Caller, volume_id: str, readonly: bool) -> None:
@@ -61,7 +61,7 @@ def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> No
     volumes.lock(conn, volume_id)
     values: dict[str, Any] = {}
     if wanted.attach_status == "detached":
-        conn.execute(delete(volume_attachments).where(volume_attachments.c.volume_id == volume_id))
+        conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
     if wanted.attach_status is not None:
         values["attach_status"] = wanted.attach_status
     if wanted.status is not None:
@@ -70,11 +70,11 @@ def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> No
         values["status"] = wanted.status
     if wanted.migration_status is not None:
         values["migration_status"] = None if wanted.migration_status == "none" else wanted.migration_status
-    conn.execute(update(table).where(table.c.id == volume_id).values(updated_at=caller.now, **values))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(updated_at=caller.now, **values))
 
 
 def _has_attachments(conn: Connection, volume_id: str) -> bool:
-    query = select(func.count()).select_from(volume_attachments).where(volume_attachments.c.volume_id == volume_id)
+    query = select(func.count()).select_from(Attachment).where(Attachment.volume_id == volume_id)
     return int(conn.execute(query).scalar_one()) > 0
 
 
@@ -95,7 +95,7 @@ def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
 
 def begin_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
     volumes.visible(conn, caller, volume_id)
-    attached = table.c.attach_status == attachments.ATTACHED
+    attached = Volume.attach_status == attachments.ATTACHED
     states.move(conn, volume_id, "begin detaching", caller.now, attached, states.not_migrating)
 
 
@@ -122,7 +122,7 @@ def attach(
     if volume.readonly == "True" and mode != "ro":
         raise Invalid(f"Invalid attaching mode '{mode}' for volume {volume_id}.")
     attachments.insert_attached(conn, volume, server_id, host, device, mode, caller.now)
-    conn.execute(update(table).where(table.c.id == volume_id).values(attached_mode=mode))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(attached_mode=mode))
 
 
 def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None) -> None:
@@ -145,7 +145,7 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
         attachments.end(conn, caller, row)
     # One that was only begun, and of which there is no record, ends too.
     attachments.follow(conn, volume_id, caller.now)
-    conn.execute(update(table).where(table.c.id == volume_id).values(attached_mode=None))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(attached_mode=None))
 
 
 # -- image metadata

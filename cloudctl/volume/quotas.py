@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, exists, func, or_, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
-from cloudctl.rest.quota import UNLIMITED, Limited, Quotas, quota_limits
+from cloudctl.rest.quota import UNLIMITED, Limited, QuotaLimit, Quotas
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_backups, volume_snapshots, volume_types, volumes
+from cloudctl.volume.tables import Backup, Snapshot, Volume, VolumeType
 
 SERVICE = "volume"
 # The counters that each type has as well, as `volumes_TYPE` and so on.
@@ -23,7 +24,7 @@ TYPED = ("volumes", "gigabytes", "snapshots")
 
 Count = Callable[[Connection, str], int]
 
-size = func.coalesce(volumes.c.reserved_size, volumes.c.size)
+size = func.coalesce(Volume.reserved_size, Volume.size)
 
 
 def _counted(table: Table, *where: ColumnElement[bool]) -> Count:
@@ -47,26 +48,26 @@ def _both(one: Count, other: Count) -> Count:
 def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[ColumnElement[bool]] = ()) -> Count:
     """Of the volumes and the snapshots that meet these conditions."""
     return _both(
-        _summed(volumes, size, *volume),
-        _summed(volume_snapshots, volume_snapshots.c.size, *snapshot),
+        _summed(Volume.table, size, *volume),
+        _summed(Snapshot.table, Snapshot.size, *snapshot),
     )
 
 
 @lru_cache(maxsize=1000)
 def _of_type(name: str) -> tuple[Limited, ...]:
-    type_id = select(volume_types.c.id).where(volume_types.c.name == name).scalar_subquery()
-    mine = volumes.c.volume_type_id == type_id
+    type_id = select(VolumeType.id).where(VolumeType.name == name).scalar_subquery()
+    mine = Volume.volume_type_id == type_id
     # Looked up for each snapshot of the project: all volumes of a type are far more.
-    of_mine = exists(select(volumes.c.id).where(volumes.c.id == volume_snapshots.c.volume_id, mine))
+    of_mine = exists(select(Volume.id).where(Volume.id == Snapshot.volume_id, mine))
     return (
-        Limited(f"volumes_{name}", UNLIMITED, _counted(volumes, mine)),
+        Limited(f"volumes_{name}", UNLIMITED, _counted(Volume.table, mine)),
         Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes([mine], [of_mine])),
-        Limited(f"snapshots_{name}", UNLIMITED, _counted(volume_snapshots, of_mine)),
+        Limited(f"snapshots_{name}", UNLIMITED, _counted(Snapshot.table, of_mine)),
     )
 
 
-_volumes, _snapshots, _backups = _counted(volumes), _counted(volume_snapshots), _counted(volume_backups)
-_all_gigabytes, _backup_gigabytes = _gigabytes(), _summed(volume_backups, volume_backups.c.size)
+_volumes, _snapshots, _backups = _counted(Volume.table), _counted(Snapshot.table), _counted(Backup.table)
+_all_gigabytes, _backup_gigabytes = _gigabytes(), _summed(Backup.table, Backup.size)
 
 
 def told(resource: str, asked: int, used: int, limit: int) -> str:
@@ -111,7 +112,7 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
 
 
 def of_all_types(conn: Connection, options: VolumeOptions) -> Quotas:
-    ordered = select(volume_types.c.name).order_by(volume_types.c.created_at, volume_types.c.id)
+    ordered = select(VolumeType.name).order_by(VolumeType.created_at, VolumeType.id)
     return quotas(options, conn.execute(ordered).scalars().all())
 
 
@@ -169,13 +170,13 @@ def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted
 def rename_type(conn: Connection, old: str, new: str) -> None:
     """The limits that were set for a type go with its name."""
     for name in TYPED:
-        conn.execute(delete(quota_limits).where(_is(f"{name}_{new}")))
-        conn.execute(update(quota_limits).where(_is(f"{name}_{old}")).values(resource=f"{name}_{new}"))
+        conn.execute(delete(QuotaLimit).where(_is(f"{name}_{new}")))
+        conn.execute(update(QuotaLimit).where(_is(f"{name}_{old}")).values(resource=f"{name}_{new}"))
 
 
 def forget_type(conn: Connection, name: str) -> None:
-    conn.execute(delete(quota_limits).where(or_(*(_is(f"{counter}_{name}") for counter in TYPED))))
+    conn.execute(delete(QuotaLimit).where(or_(*(_is(f"{counter}_{name}") for counter in TYPED))))
 
 
 def _is(resource: str) -> ColumnElement[bool]:
-    return (quota_limits.c.service == SERVICE) & (quota_limits.c.resource == resource)
+    return (QuotaLimit.service == SERVICE) & (QuotaLimit.resource == resource)

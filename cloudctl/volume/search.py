@@ -8,41 +8,42 @@ from datetime import datetime
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, false, func, select, true
+from sqlalchemy import Column, ColumnElement, false, func, select, true
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import truth
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Filter, Listing
-from cloudctl.volume.tables import volume_attachments, volume_types, volumes
+from cloudctl.volume.tables import Attachment, Volume, VolumeType
 from cloudctl.volume.volumes import COLUMNS
 
 Condition = ColumnElement[bool]
 
 LISTING = Listing(
-    volumes,
+    Volume.table,
     sort_keys={
-        "id": volumes.c.id,
-        "name": func.coalesce(volumes.c.name, ""),
-        "status": volumes.c.status,
-        "size": volumes.c.size,
-        "created_at": volumes.c.created_at,
-        "updated_at": func.coalesce(volumes.c.updated_at, volumes.c.created_at),
-        "availability_zone": volumes.c.availability_zone,
-        "bootable": volumes.c.bootable,
-        "volume_type_id": volumes.c.volume_type_id,
-        "host": func.coalesce(volumes.c.host, ""),
+        "id": Volume.id,
+        "name": func.coalesce(Volume.name, ""),
+        "status": Volume.status,
+        "size": Volume.size,
+        "created_at": Volume.created_at,
+        "updated_at": func.coalesce(Volume.updated_at, Volume.created_at),
+        "availability_zone": Volume.availability_zone,
+        "bootable": Volume.bootable,
+        "volume_type_id": Volume.volume_type_id,
+        "host": func.coalesce(Volume.host, ""),
     },
     columns=COLUMNS,
 )
 
 ATTACHMENTS = Listing(
-    volume_attachments,
+    Attachment.table,
     sort_keys={
-        "id": volume_attachments.c.id,
-        "volume_id": volume_attachments.c.volume_id,
-        "status": volume_attachments.c.status,
-        "created_at": volume_attachments.c.created_at,
+        "id": Attachment.id,
+        "volume_id": Attachment.volume_id,
+        "status": Attachment.status,
+        "created_at": Attachment.created_at,
     },
 )
 
@@ -115,7 +116,7 @@ def constant(value: bool) -> Filter:
 
 
 def migration_status(values: Sequence[str]) -> Condition:
-    column = volumes.c.migration_status
+    column = Volume.migration_status
     return column.is_(None) if values[-1].lower() in ("", "none", "null") else column == values[-1]
 
 
@@ -125,13 +126,13 @@ def absent(values: Sequence[str]) -> Condition:
 
 
 def of_type_named(values: Sequence[str]) -> Condition:
-    named = select(volume_types.c.id).where((volume_types.c.name == values[-1]) | (volume_types.c.id == values[-1]))
-    return volumes.c.volume_type_id.in_(named)
+    named = select(VolumeType.id).where((VolumeType.name == values[-1]) | (VolumeType.id == values[-1]))
+    return Volume.volume_type_id.in_(named)
 
 
 def totals(conn: Connection, *where: Condition) -> tuple[int, int]:
     """(number, GiB) of the volumes that meet `where`."""
-    query = select(func.count(), func.coalesce(func.sum(volumes.c.size), 0)).where(*where)
+    query = select(func.count(), func.coalesce(func.sum(Volume.size), 0)).where(*where)
     count, size = conn.execute(query).one()
     return int(count), int(size)
 
@@ -139,7 +140,7 @@ def totals(conn: Connection, *where: Condition) -> tuple[int, int]:
 def metadata_values(conn: Connection, *where: Condition) -> dict[str, list[str]]:
     """Key → the values that the volumes which meet `where` have for it, in the order of the volumes."""
     found: dict[str, list[str]] = {}
-    ordered = select(volumes.c.metadata).where(*where).order_by(volumes.c.created_at, volumes.c.id)
+    ordered = select(Volume.metadata).where(*where).order_by(Volume.created_at, Volume.id)
     for metadata in conn.execute(ordered).scalars():
         for key, value in metadata.items():
             if value not in found.setdefault(key, []):

@@ -7,11 +7,12 @@ volumes, a disabled `cinder-backup` no new backups.
 from __future__ import annotations
 
 from attrs import frozen
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import insert, select, update
 
+from cloudctl.db import Connection
 from cloudctl.errors import NotFound
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_services
+from cloudctl.volume.tables import VolumeService
 
 SCHEDULER, VOLUME, BACKUP = "cinder-scheduler", "cinder-volume", "cinder-backup"
 
@@ -29,7 +30,7 @@ def _present(options: VolumeOptions) -> tuple[tuple[str, str], ...]:
 
 
 def listing(conn: Connection, options: VolumeOptions) -> list[Service]:
-    said = {(row.binary, row.host): row for row in conn.execute(select(volume_services))}
+    said = {(row.binary, row.host): row for row in conn.execute(select(VolumeService))}
     return [
         Service(binary, host)
         if (row := said.get((binary, host))) is None
@@ -45,9 +46,9 @@ def switch(
     if (binary, host) not in _present(options):
         raise NotFound(f"Service {binary[:64]} on host {host[:255]} could not be found.")
     values = {"disabled": disabled, "disabled_reason": reason}
-    key = (volume_services.c.host == host, volume_services.c.binary == binary)
-    if conn.execute(update(volume_services).where(*key).values(**values)).rowcount == 0:
-        conn.execute(insert(volume_services).values(host=host, binary=binary, **values))
+    key = (VolumeService.host == host, VolumeService.binary == binary)
+    if conn.execute(update(VolumeService).where(*key).values(**values)).rowcount == 0:
+        conn.execute(insert(VolumeService).values(host=host, binary=binary, **values))
     return Service(binary, host, disabled, reason)
 
 
@@ -61,5 +62,5 @@ def takes_backups(conn: Connection, options: VolumeOptions) -> bool:
 
 
 def _is_enabled(conn: Connection, host: str, binary: str) -> bool:
-    key = (volume_services.c.host == host, volume_services.c.binary == binary)
-    return not conn.execute(select(volume_services.c.disabled).where(*key)).scalar()
+    key = (VolumeService.host == host, VolumeService.binary == binary)
+    return not conn.execute(select(VolumeService.disabled).where(*key)).scalar()

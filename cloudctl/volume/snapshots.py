@@ -6,27 +6,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_snapshots as table
+from cloudctl.volume.tables import Snapshot
 
 LISTING = Listing(
-    table,
+    Snapshot.table,
     sort_keys={
-        "id": table.c.id,
-        "name": func.coalesce(table.c.name, ""),
-        "status": table.c.status,
-        "volume_id": table.c.volume_id,
-        "volume_size": table.c.size,
-        "created_at": table.c.created_at,
-        "updated_at": func.coalesce(table.c.updated_at, table.c.created_at),
+        "id": Snapshot.id,
+        "name": func.coalesce(Snapshot.name, ""),
+        "status": Snapshot.status,
+        "volume_id": Snapshot.volume_id,
+        "volume_size": Snapshot.size,
+        "created_at": Snapshot.created_at,
+        "updated_at": func.coalesce(Snapshot.updated_at, Snapshot.created_at),
     },
 )
 
@@ -46,7 +47,7 @@ class Wish:
 
 
 def find(conn: Connection, snapshot_id: str) -> Row[Any] | None:
-    return conn.execute(select(table).where(table.c.id == snapshot_id)).first()
+    return conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id)).first()
 
 
 def get(conn: Connection, snapshot_id: str) -> Row[Any]:
@@ -56,20 +57,20 @@ def get(conn: Connection, snapshot_id: str) -> Row[Any]:
 
 def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Row[Any]:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if caller.may("volume:all_projects") else (table.c.project_id == caller.project_id,)
+    mine = () if caller.may("volume:all_projects") else (Snapshot.project_id == caller.project_id,)
     return _one(conn, snapshot_id, *mine)
 
 
 def lock(conn: Connection, snapshot_id: str) -> Row[Any]:
     """As `get`; nobody else changes it before this transaction ends."""
-    found = conn.execute(select(table).where(table.c.id == snapshot_id).with_for_update()).first()
+    found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update()).first()
     if found is None:
         raise states.unknown_snapshot(snapshot_id)
     return found
 
 
 def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Row[Any]:
-    found = conn.execute(select(table).where(table.c.id == snapshot_id, *where)).first()
+    found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id, *where)).first()
     if found is None:
         raise states.unknown_snapshot(snapshot_id)
     return found
@@ -77,8 +78,8 @@ def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Row
 
 def of_volume(conn: Connection, volume_id: str) -> list[Row[Any]]:
     """The newest first."""
-    mine = select(table).where(table.c.volume_id == volume_id)
-    return list(conn.execute(mine.order_by(table.c.created_at.desc(), table.c.id.desc())).all())
+    mine = select(Snapshot).where(Snapshot.volume_id == volume_id)
+    return list(conn.execute(mine.order_by(Snapshot.created_at.desc(), Snapshot.id.desc())).all())
 
 
 # -- actions
@@ -95,7 +96,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
     quotas.take_snapshot(conn, options, volume.project_id, type_.name, volume.size)
     made = new_id()
     conn.execute(
-        insert(table).values(
+        insert(Snapshot).values(
             id=made,
             project_id=volume.project_id,
             user_id=caller.user_id,
@@ -134,13 +135,13 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
 
 def forget(conn: Connection, snapshot_id: str) -> None:
     """The record goes. An unknown id is no error."""
-    conn.execute(delete(table).where(table.c.id == snapshot_id))
+    conn.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
 def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Row[Any]:
     """Set columns that no state depends on. Raises NotFound."""
     visible(conn, caller, snapshot_id)
-    conn.execute(update(table).where(table.c.id == snapshot_id).values(updated_at=caller.now, **values))
+    conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(updated_at=caller.now, **values))
     return get(conn, snapshot_id)
 
 
@@ -150,7 +151,7 @@ def change_metadata(
     """Replace the metadata by what `edit` makes of it. Raises NotFound."""
     visible(conn, caller, snapshot_id)
     wanted = dict(edit(dict(lock(conn, snapshot_id).metadata)))
-    conn.execute(update(table).where(table.c.id == snapshot_id).values(metadata=wanted, updated_at=caller.now))
+    conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
 
 
@@ -170,8 +171,8 @@ def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, prog
         raise Invalid(f"Provided snapshot status {status} not allowed for snapshot with status {before}.")
     values = {} if progress is None else {"progress": progress}
     conn.execute(
-        update(table)
-        .where(table.c.id == snapshot_id, table.c.status == before)
+        update(Snapshot)
+        .where(Snapshot.id == snapshot_id, Snapshot.status == before)
         .values(status=status, updated_at=caller.now, **values)
     )
 

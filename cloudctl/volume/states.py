@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, or_
 from cloudctl.errors import NotFound
 from cloudctl.volume.machine import Machine, Move
 from cloudctl.volume.machine import sources as _from
-from cloudctl.volume.tables import volume_backups, volume_snapshots, volumes
+from cloudctl.volume.tables import Backup, Snapshot, Volume
 
 CREATING, DOWNLOADING, AVAILABLE, IN_USE, ERROR = "creating", "downloading", "available", "in-use", "error"
 RESERVED, ATTACHING, DETACHING = "reserved", "attaching", "detaching"
@@ -205,12 +205,12 @@ def unknown_backup(backup_id: str) -> NotFound:
     return NotFound(f"Backup {backup_id[:64]} could not be found.")
 
 
-VOLUME = Machine(volumes, MOVES, unknown)
-SNAPSHOT = Machine(volume_snapshots, SNAPSHOT_MOVES, unknown_snapshot)
-BACKUP = Machine(volume_backups, BACKUP_MOVES, unknown_backup)
+VOLUME = Machine(Volume.table, MOVES, unknown)
+SNAPSHOT = Machine(Snapshot.table, SNAPSHOT_MOVES, unknown_snapshot)
+BACKUP = Machine(Backup.table, BACKUP_MOVES, unknown_backup)
 
 move, try_move, refusal = VOLUME.move, VOLUME.try_move, VOLUME.refusal
 
 not_migrating: ColumnElement[bool] = or_(
-    volumes.c.migration_status.is_(None), volumes.c.migration_status.in_(("deleting", "error", "success"))
+    Volume.migration_status.is_(None), Volume.migration_status.in_(("deleting", "error", "success"))
 )

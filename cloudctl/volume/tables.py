@@ -2,171 +2,175 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ForeignKey, Index, Integer, String, Table, UniqueConstraint
+from datetime import datetime
+from typing import Any
 
-from cloudctl.db.columns import flag, identifier, json, metadata, optional_text, text, time
+from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
 
-volume_types = Table(
-    "volume_types",
-    metadata,
-    identifier(),
-    text("name", unique=True),
-    optional_text("description"),
-    flag("is_public", True),
-    json("extra_specs", dict),
-    time("created_at", nullable=False),
-    time("updated_at"),
-    Index("ix_volume_types_order", "created_at", "id"),
-)
+from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.records import Record
 
-# Which projects may use a type that is not public.
-volume_type_access = Table(
-    "volume_type_access",
-    metadata,
-    Column("volume_type_id", String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), primary_key=True),
-    Column("project_id", String(64), primary_key=True),
-)
 
-volume_default_types = Table(
-    "volume_default_types",
-    metadata,
-    Column("project_id", String(64), primary_key=True),
-    Column("volume_type_id", String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), nullable=False, index=True),
-)
+class VolumeType(Record, table="volume_types"):
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text(unique=True)
+    description: Field[str | None] = optional_text()
+    is_public: Field[bool] = flag(True)
+    extra_specs: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
 
-volumes = Table(
-    "volumes",
-    metadata,
-    identifier(),
-    text("project_id", 64),
-    text("user_id", 64),
-    optional_text("name"),
-    optional_text("description"),
-    text("status", 32),
+
+Index("ix_volume_types_order", VolumeType.created_at, VolumeType.id)
+
+
+class VolumeTypeAccess(Record, table="volume_type_access"):
+    """Which projects may use a type that is not public."""
+
+    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), primary_key=True)
+    project_id: Field[str] = column(String(64), primary_key=True)
+
+
+class VolumeDefaultType(Record, table="volume_default_types"):
+    project_id: Field[str] = column(String(64), primary_key=True)
+    volume_type_id: Field[str] = column(
+        String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), nullable=False, index=True
+    )
+
+
+class Volume(Record, table="volumes"):
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    name: Field[str | None] = optional_text()
+    description: Field[str | None] = optional_text()
+    status: Field[str] = text(32)
     # That of the strongest attachment: attached, attaching, detaching, reserved; detached if there is none.
-    text("attach_status", 32, default="detached"),
-    optional_text("migration_status", 64),
-    Column("size", Integer, nullable=False),  # GiB
-    Column("reserved_size", Integer, nullable=True),  # GiB; while it is extended: what it will have
-    Column("volume_type_id", String(64), ForeignKey("volume_types.id"), nullable=False),
-    text("availability_zone"),
-    optional_text("host"),  # of the pool that it is in, or will be in
-    optional_text("snapshot_id", 64),
-    optional_text("source_volid", 64),
-    optional_text("backup_id", 64),
-    optional_text("image_id", 64),
-    optional_text("image_format", 32),
-    flag("bootable", False),
-    flag("multiattach", False),
-    Column("readonly", String(5), nullable=True),  # "True", "False", or never said
-    optional_text("attached_mode", 2),  # rw, ro: what os-attach said
-    json("metadata", dict),
-    json("image_metadata", dict),
-    time("created_at", nullable=False),
-    time("updated_at"),
-    Index("ix_volumes_project", "project_id", "created_at", "id"),
-    Index("ix_volumes_order", "created_at", "id"),
-    Index("ix_volumes_project_name", "project_id", "name"),
-    Index("ix_volumes_type", "volume_type_id"),
-)
+    attach_status: Field[str] = text(32, default="detached")
+    migration_status: Field[str | None] = optional_text(64)
+    size: Field[int] = column(Integer, nullable=False)  # GiB
+    reserved_size: Field[int | None] = column(Integer, nullable=True)  # GiB; while it is extended: what it will have
+    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id"), nullable=False)
+    availability_zone: Field[str] = text()
+    host: Field[str | None] = optional_text()  # of the pool that it is in, or will be in
+    snapshot_id: Field[str | None] = optional_text(64)
+    source_volid: Field[str | None] = optional_text(64)
+    backup_id: Field[str | None] = optional_text(64)
+    image_id: Field[str | None] = optional_text(64)
+    image_format: Field[str | None] = optional_text(32)
+    bootable: Field[bool] = flag(False)
+    multiattach: Field[bool] = flag(False)
+    readonly: Field[str | None] = column(String(5), nullable=True)  # "True", "False", or never said
+    attached_mode: Field[str | None] = optional_text(2)  # rw, ro: what os-attach said
+    metadata: Field[dict[str, Any]] = json(dict)
+    image_metadata: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
 
-volume_attachments = Table(
-    "volume_attachments",
-    metadata,
-    identifier(),
-    Column("volume_id", String(64), ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False),
-    text("project_id", 64),  # the volume's
-    optional_text("server_id", 64),
-    text("status", 32),
-    optional_text("mode", 2),  # rw, ro
-    optional_text("device"),
-    optional_text("host"),  # that the backend was asked to connect
-    flag("managed", False),  # made by the compute service, which alone may end it
-    json("connection", dict),  # {"driver_volume_type", "data"}: the backend's answer
-    time("created_at", nullable=False),
-    time("attached_at"),
-    UniqueConstraint("volume_id", "id", name="uq_volume_attachments_volume"),
-    Index("ix_volume_attachments_server", "server_id"),
-    Index("ix_volume_attachments_project", "project_id", "created_at", "id"),
-    Index("ix_volume_attachments_order", "created_at", "id"),
-)
 
-volume_snapshots = Table(
-    "volume_snapshots",
-    metadata,
-    identifier(),
-    text("project_id", 64),
-    text("user_id", 64),
+Index("ix_volumes_project", Volume.project_id, Volume.created_at, Volume.id)
+Index("ix_volumes_order", Volume.created_at, Volume.id)
+Index("ix_volumes_project_name", Volume.project_id, Volume.name)
+Index("ix_volumes_type", Volume.volume_type_id)
+
+
+class Attachment(Record, table="volume_attachments"):
+    id: Field[str] = identifier(primary_key=True)
+    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False)
+    project_id: Field[str] = text(64)  # the volume's
+    server_id: Field[str | None] = optional_text(64)
+    status: Field[str] = text(32)
+    mode: Field[str | None] = optional_text(2)  # rw, ro
+    device: Field[str | None] = optional_text()
+    host: Field[str | None] = optional_text()  # that the backend was asked to connect
+    managed: Field[bool] = flag(False)  # made by the compute service, which alone may end it
+    connection: Field[dict[str, Any]] = json(dict)  # {"driver_volume_type", "data"}: the backend's answer
+    created_at: Field[datetime] = time(nullable=False)
+    attached_at: Field[datetime | None] = time()
+
+
+UniqueConstraint(Attachment.volume_id, Attachment.id, name="uq_volume_attachments_volume")
+Index("ix_volume_attachments_server", Attachment.server_id)
+Index("ix_volume_attachments_project", Attachment.project_id, Attachment.created_at, Attachment.id)
+Index("ix_volume_attachments_order", Attachment.created_at, Attachment.id)
+
+
+class Snapshot(Record, table="volume_snapshots"):
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
     # A volume goes after its snapshots.
-    Column("volume_id", String(64), ForeignKey("volumes.id"), nullable=False),
-    optional_text("name"),
-    optional_text("description"),
-    text("status", 32),
-    text("progress", 8, default="0%"),
-    Column("size", Integer, nullable=False),  # GiB
-    json("metadata", dict),
-    time("created_at", nullable=False),
-    time("updated_at"),
-    Index("ix_volume_snapshots_project", "project_id", "created_at", "id"),
-    Index("ix_volume_snapshots_order", "created_at", "id"),
-    Index("ix_volume_snapshots_project_name", "project_id", "name"),
-    Index("ix_volume_snapshots_volume", "volume_id", "created_at"),
-)
+    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id"), nullable=False)
+    name: Field[str | None] = optional_text()
+    description: Field[str | None] = optional_text()
+    status: Field[str] = text(32)
+    progress: Field[str] = text(8, default="0%")
+    size: Field[int] = column(Integer, nullable=False)  # GiB
+    metadata: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
 
-# They outlive what they were made of.
-volume_backups = Table(
-    "volume_backups",
-    metadata,
-    identifier(),
-    text("project_id", 64),
-    text("user_id", 64),
-    text("volume_id", 64),
-    optional_text("snapshot_id", 64),
-    optional_text("parent_id", 64),  # of an incremental one: what it is the difference to
-    optional_text("name"),
-    optional_text("description"),
-    text("container"),
-    text("availability_zone"),
-    text("status", 32),
-    optional_text("fail_reason"),
-    Column("size", Integer, nullable=False),  # GiB
-    Column("object_count", Integer, nullable=False, default=0),
-    flag("bootable", False),  # was the volume
-    json("image_metadata", dict),  # of the volume
-    json("metadata", dict),
-    time("data_timestamp", nullable=False),  # when the volume had this content
-    time("created_at", nullable=False),
-    time("updated_at"),
-    Index("ix_volume_backups_project", "project_id", "created_at", "id"),
-    Index("ix_volume_backups_order", "created_at", "id"),
-    Index("ix_volume_backups_project_name", "project_id", "name"),
-    Index("ix_volume_backups_volume", "volume_id", "data_timestamp"),
-    Index("ix_volume_backups_parent", "parent_id"),
-)
 
-# Only services that an administrator has said something about have a row.
-volume_services = Table(
-    "volume_services",
-    metadata,
-    Column("host", String(255), primary_key=True),
-    Column("binary", String(64), primary_key=True),
-    flag("disabled", False),
-    optional_text("disabled_reason"),
-)
+Index("ix_volume_snapshots_project", Snapshot.project_id, Snapshot.created_at, Snapshot.id)
+Index("ix_volume_snapshots_order", Snapshot.created_at, Snapshot.id)
+Index("ix_volume_snapshots_project_name", Snapshot.project_id, Snapshot.name)
+Index("ix_volume_snapshots_volume", Snapshot.volume_id, Snapshot.created_at)
 
-# Why work that was accepted failed later.
-volume_messages = Table(
-    "volume_messages",
-    metadata,
-    identifier(),
-    text("project_id", 64),
-    text("request_id", 64),
-    text("event_id"),
-    text("user_message", 1024),
-    text("resource_type", 64),
-    text("resource_id", 64),
-    time("created_at", nullable=False),
-    time("guaranteed_until", nullable=False),
-    Index("ix_volume_messages_project", "project_id", "created_at", "id"),
-    Index("ix_volume_messages_order", "created_at", "id"),
-)
+
+class Backup(Record, table="volume_backups"):
+    """They outlive what they were made of."""
+
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    volume_id: Field[str] = text(64)
+    snapshot_id: Field[str | None] = optional_text(64)
+    parent_id: Field[str | None] = optional_text(64)  # of an incremental one: what it is the difference to
+    name: Field[str | None] = optional_text()
+    description: Field[str | None] = optional_text()
+    container: Field[str] = text()
+    availability_zone: Field[str] = text()
+    status: Field[str] = text(32)
+    fail_reason: Field[str | None] = optional_text()
+    size: Field[int] = column(Integer, nullable=False)  # GiB
+    object_count: Field[int] = column(Integer, nullable=False, default=0)
+    bootable: Field[bool] = flag(False)  # was the volume
+    image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
+    metadata: Field[dict[str, Any]] = json(dict)
+    data_timestamp: Field[datetime] = time(nullable=False)  # when the volume had this content
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+Index("ix_volume_backups_project", Backup.project_id, Backup.created_at, Backup.id)
+Index("ix_volume_backups_order", Backup.created_at, Backup.id)
+Index("ix_volume_backups_project_name", Backup.project_id, Backup.name)
+Index("ix_volume_backups_volume", Backup.volume_id, Backup.data_timestamp)
+Index("ix_volume_backups_parent", Backup.parent_id)
+
+
+class VolumeService(Record, table="volume_services"):
+    """Only services that an administrator has said something about have a row."""
+
+    host: Field[str] = column(String(255), primary_key=True)
+    binary: Field[str] = column(String(64), primary_key=True)
+    disabled: Field[bool] = flag(False)
+    disabled_reason: Field[str | None] = optional_text()
+
+
+class Message(Record, table="volume_messages"):
+    """Why work that was accepted failed later."""
+
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    request_id: Field[str] = text(64)
+    event_id: Field[str] = text()
+    user_message: Field[str] = text(1024)
+    resource_type: Field[str] = text(64)
+    resource_id: Field[str] = text(64)
+    created_at: Field[datetime] = time(nullable=False)
+    guaranteed_until: Field[datetime] = time(nullable=False)
+
+
+Index("ix_volume_messages_project", Message.project_id, Message.created_at, Message.id)
+Index("ix_volume_messages_order", Message.created_at, Message.id)

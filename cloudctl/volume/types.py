@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import quotas
-from cloudctl.volume.tables import volume_default_types, volume_type_access, volume_types, volumes
+from cloudctl.volume.tables import Volume, VolumeDefaultType, VolumeType, VolumeTypeAccess
 
 MULTIATTACH = "multiattach"
 ZONES = "RESKEY:availability_zones"
@@ -22,13 +23,13 @@ SMALLEST, LARGEST = "provisioning:min_vol_size", "provisioning:max_vol_size"
 OPEN_SPECS = frozenset({ZONES, MULTIATTACH, "replication_enabled"})
 
 LISTING = Listing(
-    volume_types,
+    VolumeType.table,
     sort_keys={
-        "id": volume_types.c.id,
-        "name": volume_types.c.name,
-        "created_at": volume_types.c.created_at,
-        "updated_at": func.coalesce(volume_types.c.updated_at, volume_types.c.created_at),
-        "is_public": volume_types.c.is_public,
+        "id": VolumeType.id,
+        "name": VolumeType.name,
+        "created_at": VolumeType.created_at,
+        "updated_at": func.coalesce(VolumeType.updated_at, VolumeType.created_at),
+        "is_public": VolumeType.is_public,
     },
 )
 
@@ -65,13 +66,13 @@ def seen_by(caller: Caller) -> tuple[ColumnElement[bool], ...]:
 
 
 def _usable_in(project_id: str) -> ColumnElement[bool]:
-    granted = select(volume_type_access.c.volume_type_id).where(volume_type_access.c.project_id == project_id)
-    return or_(volume_types.c.is_public, volume_types.c.id.in_(granted))
+    granted = select(VolumeTypeAccess.volume_type_id).where(VolumeTypeAccess.project_id == project_id)
+    return or_(VolumeType.is_public, VolumeType.id.in_(granted))
 
 
 def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> Row[Any]:
     """Raises NotFound."""
-    found = conn.execute(select(volume_types).where(volume_types.c.id == type_id, *where)).first()
+    found = conn.execute(select(VolumeType).where(VolumeType.id == type_id, *where)).first()
     if found is None:
         raise unknown(type_id)
     return found
@@ -84,8 +85,8 @@ def visible(conn: Connection, caller: Caller, type_id: str) -> Row[Any]:
 
 def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]:
     """As `visible`, by id or else by name. Raises NotFound."""
-    where = (or_(volume_types.c.id == name_or_id, volume_types.c.name == name_or_id), *seen_by(caller))
-    found = conn.execute(select(volume_types).where(*where).order_by(volume_types.c.id != name_or_id)).first()
+    where = (or_(VolumeType.id == name_or_id, VolumeType.name == name_or_id), *seen_by(caller))
+    found = conn.execute(select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)).first()
     if found is None:
         raise NotFound(f"Volume type with name {name_or_id[:255]} could not be found.")
     return found
@@ -93,17 +94,17 @@ def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]
 
 def default(conn: Connection, project_id: str, configured: str) -> Row[Any]:
     """That of the project, else the configured one (by name). Raises NotFound."""
-    own = select(volume_default_types.c.volume_type_id).where(volume_default_types.c.project_id == project_id)
-    found = conn.execute(select(volume_types).where(volume_types.c.id.in_(own))).first()
+    own = select(VolumeDefaultType.volume_type_id).where(VolumeDefaultType.project_id == project_id)
+    found = conn.execute(select(VolumeType).where(VolumeType.id.in_(own))).first()
     if found is None:
-        found = conn.execute(select(volume_types).where(volume_types.c.name == configured)).first()
+        found = conn.execute(select(VolumeType).where(VolumeType.name == configured)).first()
     if found is None:
         raise NotFound("Default volume type can not be found.")
     return found
 
 
 def is_used(conn: Connection, type_id: str) -> bool:
-    query = select(volumes.c.id).where(volumes.c.volume_type_id == type_id).limit(1)
+    query = select(Volume.id).where(Volume.volume_type_id == type_id).limit(1)
     return conn.execute(query).first() is not None
 
 
@@ -123,7 +124,7 @@ def create(
     values = {"id": type_id, "name": name, "description": description, "is_public": is_public, "created_at": now}
     try:
         with conn.begin_nested():
-            conn.execute(insert(volume_types).values(extra_specs=extra_specs or {}, **values))
+            conn.execute(insert(VolumeType).values(extra_specs=extra_specs or {}, **values))
     except IntegrityError:
         raise _taken(name) from None
     return get(conn, type_id)
@@ -134,7 +135,7 @@ def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> Row[
     before = get(conn, type_id)
     try:
         with conn.begin_nested():
-            conn.execute(update(volume_types).where(volume_types.c.id == type_id).values(updated_at=now, **values))
+            conn.execute(update(VolumeType).where(VolumeType.id == type_id).values(updated_at=now, **values))
     except IntegrityError:
         raise _taken(values["name"]) from None
     after = get(conn, type_id)
@@ -146,14 +147,14 @@ def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> Row[
 def remove(conn: Connection, type_id: str, configured: str) -> None:
     """Raises NotFound; Conflict while volumes have it; Invalid for a default type and for the only one."""
     type_ = get(conn, type_id)
-    is_default = conn.execute(select(volume_default_types).where(volume_default_types.c.volume_type_id == type_id))
+    is_default = conn.execute(select(VolumeDefaultType).where(VolumeDefaultType.volume_type_id == type_id))
     if type_.name == configured or is_default.first() is not None:
         raise Invalid(f"Invalid volume_type: {type_.name} is a default type and cannot be deleted.")
-    if conn.execute(select(func.count()).select_from(volume_types)).scalar_one() == 1:
+    if conn.execute(select(func.count()).select_from(VolumeType)).scalar_one() == 1:
         raise Invalid(f"Invalid volume_type: {type_.name} is the only type and cannot be deleted.")
     _demand_unused(conn, type_id, "Target volume type is still in use.")
-    conn.execute(delete(volume_type_access).where(volume_type_access.c.volume_type_id == type_id))
-    conn.execute(delete(volume_types).where(volume_types.c.id == type_id))
+    conn.execute(delete(VolumeTypeAccess).where(VolumeTypeAccess.volume_type_id == type_id))
+    conn.execute(delete(VolumeType).where(VolumeType.id == type_id))
     quotas.forget_type(conn, type_.name)
 
 
@@ -161,7 +162,7 @@ def change_extra_specs(
     conn: Connection, type_id: str, now: datetime, wanted: dict[str, str | None], gone: tuple[str, ...] = ()
 ) -> None:
     """Merge `wanted` into the extra specs and drop `gone`. Raises NotFound; Conflict while volumes have the type."""
-    locked = select(volume_types.c.extra_specs).where(volume_types.c.id == type_id).with_for_update()
+    locked = select(VolumeType.extra_specs).where(VolumeType.id == type_id).with_for_update()
     specs = conn.execute(locked).scalar()
     if specs is None:
         raise unknown(type_id)
@@ -170,7 +171,7 @@ def change_extra_specs(
             raise no_spec(type_id, key)
     _demand_unused(conn, type_id, f"Volume Type {type_id} is currently in use.")
     kept = {key: value for key, value in {**specs, **wanted}.items() if key not in gone}
-    conn.execute(update(volume_types).where(volume_types.c.id == type_id).values(extra_specs=kept, updated_at=now))
+    conn.execute(update(VolumeType).where(VolumeType.id == type_id).values(extra_specs=kept, updated_at=now))
 
 
 def no_spec(type_id: str, key: str) -> NotFound:
@@ -193,8 +194,8 @@ def projects_with_access(conn: Connection, type_id: str) -> list[str]:
     """Raises NotFound, for a public type too: it has no list of projects."""
     if get(conn, type_id).is_public:
         raise NotFound("Access list not available for public volume types.")
-    query = select(volume_type_access.c.project_id).where(volume_type_access.c.volume_type_id == type_id)
-    return list(conn.execute(query.order_by(volume_type_access.c.project_id)).scalars())
+    query = select(VolumeTypeAccess.project_id).where(VolumeTypeAccess.volume_type_id == type_id)
+    return list(conn.execute(query.order_by(VolumeTypeAccess.project_id)).scalars())
 
 
 def grant(conn: Connection, type_id: str, project_id: str) -> None:
@@ -202,7 +203,7 @@ def grant(conn: Connection, type_id: str, project_id: str) -> None:
     _demand_private(conn, type_id)
     try:
         with conn.begin_nested():
-            conn.execute(insert(volume_type_access).values(volume_type_id=type_id, project_id=project_id))
+            conn.execute(insert(VolumeTypeAccess).values(volume_type_id=type_id, project_id=project_id))
     except IntegrityError:
         raise Conflict(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
 
@@ -210,8 +211,8 @@ def grant(conn: Connection, type_id: str, project_id: str) -> None:
 def revoke(conn: Connection, type_id: str, project_id: str) -> None:
     """Raises NotFound if the project has no access, Invalid for a public type."""
     _demand_private(conn, type_id)
-    granted = (volume_type_access.c.volume_type_id == type_id) & (volume_type_access.c.project_id == project_id)
-    if conn.execute(delete(volume_type_access).where(granted)).rowcount == 0:
+    granted = (VolumeTypeAccess.volume_type_id == type_id) & (VolumeTypeAccess.project_id == project_id)
+    if conn.execute(delete(VolumeTypeAccess).where(granted)).rowcount == 0:
         raise NotFound(f"Volume type access not found for {type_id} / {project_id} combination.")
 
 
@@ -224,20 +225,20 @@ def _demand_private(conn: Connection, type_id: str) -> None:
 
 
 def set_default(conn: Connection, project_id: str, type_id: str) -> None:
-    mine = volume_default_types.c.project_id == project_id
-    if conn.execute(update(volume_default_types).where(mine).values(volume_type_id=type_id)).rowcount == 0:
-        conn.execute(insert(volume_default_types).values(project_id=project_id, volume_type_id=type_id))
+    mine = VolumeDefaultType.project_id == project_id
+    if conn.execute(update(VolumeDefaultType).where(mine).values(volume_type_id=type_id)).rowcount == 0:
+        conn.execute(insert(VolumeDefaultType).values(project_id=project_id, volume_type_id=type_id))
 
 
 def unset_default(conn: Connection, project_id: str) -> None:
-    conn.execute(delete(volume_default_types).where(volume_default_types.c.project_id == project_id))
+    conn.execute(delete(VolumeDefaultType).where(VolumeDefaultType.project_id == project_id))
 
 
 def defaults(conn: Connection, project_id: str | None = None) -> list[Row[Any]]:
     """Rows (project_id, volume_type_id) of one project or of all, by project."""
-    query = select(volume_default_types).order_by(volume_default_types.c.project_id)
+    query = select(VolumeDefaultType).order_by(VolumeDefaultType.project_id)
     return list(conn.execute(query if project_id is None else query.where(_project(project_id))).all())
 
 
 def _project(project_id: str) -> ColumnElement[bool]:
-    return volume_default_types.c.project_id == project_id
+    return VolumeDefaultType.project_id == project_id

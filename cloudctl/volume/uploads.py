@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images, patching
 from cloudctl.image.images import SAVING, NewImage

@@ -7,21 +7,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
+from sqlalchemy import ColumnElement, Row, delete, select, update
 
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
-from cloudctl.volume.tables import volume_attachments, volume_snapshots, volume_types, volumes
+from cloudctl.volume.tables import Attachment, Snapshot, Volume, VolumeType
 
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
 
-type_name = (
-    select(volume_types.c.name).where(volume_types.c.id == volumes.c.volume_type_id).scalar_subquery().label("type")
-)
-COLUMNS = (*volumes.c, type_name)
+type_name = select(VolumeType.name).where(VolumeType.id == Volume.volume_type_id).scalar_subquery().label("type")
+COLUMNS = (*Volume.table.c, type_name)
 
 
 def get(conn: Connection, volume_id: str) -> Row[Any]:
@@ -31,7 +30,7 @@ def get(conn: Connection, volume_id: str) -> Row[Any]:
 
 def find(conn: Connection, volume_id: str) -> Row[Any] | None:
     """As `get`; None if it does not exist."""
-    return conn.execute(select(*COLUMNS).where(volumes.c.id == volume_id)).first()
+    return conn.execute(select(*COLUMNS).where(Volume.id == volume_id)).first()
 
 
 def visible(conn: Connection, caller: Caller, volume_id: str) -> Row[Any]:
@@ -41,7 +40,7 @@ def visible(conn: Connection, caller: Caller, volume_id: str) -> Row[Any]:
 
 def lock(conn: Connection, volume_id: str) -> Row[Any]:
     """As `get`; nobody else changes it before this transaction ends. Raises NotFound."""
-    found = conn.execute(select(volumes).where(volumes.c.id == volume_id).with_for_update()).first()
+    found = conn.execute(select(Volume).where(Volume.id == volume_id).with_for_update()).first()
     if found is None:
         raise states.unknown(volume_id)
     return found
@@ -49,11 +48,11 @@ def lock(conn: Connection, volume_id: str) -> Row[Any]:
 
 def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     """What every query for one volume of this caller holds."""
-    return () if caller.may("volume:all_projects") else (volumes.c.project_id == caller.project_id,)
+    return () if caller.may("volume:all_projects") else (Volume.project_id == caller.project_id,)
 
 
 def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Row[Any]:
-    found = conn.execute(select(*COLUMNS).where(volumes.c.id == volume_id, *where)).first()
+    found = conn.execute(select(*COLUMNS).where(Volume.id == volume_id, *where)).first()
     if found is None:
         raise states.unknown(volume_id)
     return found
@@ -63,7 +62,7 @@ def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Pa
     """What the backend shall make. `image_path`: of the drivers, the file of an image. Raises NotFound."""
     volume = get(conn, volume_id)
     extra_specs = conn.execute(
-        select(volume_types.c.extra_specs).where(volume_types.c.id == volume.volume_type_id)
+        select(VolumeType.extra_specs).where(VolumeType.id == volume.volume_type_id)
     ).scalar_one()
     image = None
     if volume.image_id is not None:
@@ -82,13 +81,13 @@ def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Pa
 
 def is_held(conn: Connection, volume_id: str) -> bool:
     """Whether somebody is attached to it, or about to be."""
-    holds = volume_attachments.c.status.not_in(BROKEN)
-    query = select(volume_attachments.c.id).where(volume_attachments.c.volume_id == volume_id, holds)
+    holds = Attachment.status.not_in(BROKEN)
+    query = select(Attachment.id).where(Attachment.volume_id == volume_id, holds)
     return conn.execute(query.limit(1)).first() is not None
 
 
 def has_snapshots(conn: Connection, volume_id: str) -> bool:
-    query = select(volume_snapshots.c.id).where(volume_snapshots.c.volume_id == volume_id)
+    query = select(Snapshot.id).where(Snapshot.volume_id == volume_id)
     return conn.execute(query.limit(1)).first() is not None
 
 
@@ -105,13 +104,13 @@ def begin_delete(
 
 def forget(conn: Connection, volume_id: str) -> None:
     """The record goes, and with it its attachments. An unknown id is no error."""
-    conn.execute(delete(volume_attachments).where(volume_attachments.c.volume_id == volume_id))
-    conn.execute(delete(volumes).where(volumes.c.id == volume_id))
+    conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
+    conn.execute(delete(Volume).where(Volume.id == volume_id))
 
 
 def change(conn: Connection, volume_id: str, now: datetime, **values: Any) -> None:
     """Set columns that no state depends on. Raises NotFound; Conflict while the volume is in maintenance."""
-    changed = update(volumes).where(volumes.c.id == volume_id, volumes.c.status != states.MAINTENANCE)
+    changed = update(Volume).where(Volume.id == volume_id, Volume.status != states.MAINTENANCE)
     if conn.execute(changed.values(updated_at=now, **values)).rowcount == 0:
         get(conn, volume_id)
         raise Conflict("Invalid volume: The volume cannot be updated during maintenance.")
@@ -128,7 +127,7 @@ def change_metadata(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
         )
     wanted = dict(edit(dict(volume.metadata)))
-    conn.execute(update(volumes).where(volumes.c.id == volume_id).values(metadata=wanted, updated_at=caller.now))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
 
 

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from cloudctl.compute.states import ACTIONS, STATUS, STATUSES, check, status
 from cloudctl.compute.status import showing
-from cloudctl.compute.tables import servers
+from cloudctl.compute.tables import Server
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.errors import Conflict
@@ -62,10 +62,10 @@ def test_a_status_filter_shows_exactly_the_rows_with_that_status() -> None:
         }
         for number, (vm_state, task) in enumerate(PAIRS)
     ]
-    db.transact(False, lambda conn: conn.execute(insert(servers), rows) and None)
+    db.transact(False, lambda conn: conn.execute(insert(Server), rows) and None)
     for word in STATUSES:
         found = db.transact(
-            True, lambda conn, word=word: conn.execute(select(servers.c.id).where(showing([word]))).scalars().all()
+            True, lambda conn, word=word: conn.execute(select(Server.id).where(showing([word]))).scalars().all()
         )
         assert {PAIRS[int(number)] for number in found} == {pair for pair in PAIRS if status(*pair) == word}
 

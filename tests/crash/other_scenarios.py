@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import tasks
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.image.images import SAVING, NewImage
 from cloudctl.image.images import create as create_image

@@ -12,7 +12,7 @@ from cloudctl.db.columns import metadata
 from cloudctl.image.recovery import recover
 from cloudctl.placement import hosts
 from cloudctl.tasks.engine import Engine
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.crash import World
 
@@ -180,7 +180,7 @@ def _compared() -> dict[str, str]:
             for column in table.columns
             if not isinstance(column.type, DateTime) and (table.name, column.name) not in CHANCE
         ]
-        if table is not tasks:
+        if table is not TaskRow.table:
             found[table.name] = ", ".join(columns)
     return found
 

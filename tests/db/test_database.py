@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, insert, select, text, update
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select, text, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 from twisted.internet.defer import gatherResults
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database, notify
+from cloudctl.db import Connection, Database, notify
 
 things = Table(
     "things", MetaData(), Column("name", String(20), primary_key=True), Column("count", Integer, nullable=False)

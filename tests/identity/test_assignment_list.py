@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Table, insert
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.identity.tables import assignments, projects
+from cloudctl.identity.tables import Assignment, Project
 
 MANY = 3000
 
@@ -42,7 +43,7 @@ def store(keystone: Any, table: Table, rows: list[dict[str, Any]]) -> None:
 def give(keystone: Any, actor: str, ids: list[str], role: str, *inherited: int) -> None:
     """A role to a user on projects."""
     key = {"actor_id": actor, "actor_kind": "user", "target_kind": "project", "role_id": role}
-    store(keystone, assignments, [{**key, "target_id": id, "inherited": each} for id in ids for each in inherited])
+    store(keystone, Assignment.table, [{**key, "target_id": id, "inherited": each} for id in ids for each in inherited])
 
 
 def grow(keystone: Any, count: int, parent_id: str = "default", prefix: str = "p") -> list[str]:
@@ -58,7 +59,7 @@ def grow(keystone: Any, count: int, parent_id: str = "default", prefix: str = "p
         }
         for id in ids
     ]
-    store(keystone, projects, rows)
+    store(keystone, Project.table, rows)
     return ids
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from cloudctl.identity.tables import domain_options
+from cloudctl.identity.tables import DomainOption
 
 PATH = "/domains/default/config"
 LDAP = {"url": "ldap://directory.example.com", "user_tree_dn": "ou=users,dc=example,dc=com", "use_tls": True}
@@ -108,7 +108,7 @@ def test_a_password_is_kept_sealed_and_never_shown(keystone: Any, admin: str) ->
     changed = keystone.ask("PATCH", f"{PATH}/ldap/password", {"config": {"password": "another secret"}}, admin)
     assert (changed.status, b"secret" in changed.body) == (200, False)
     assert b"password" not in keystone.ask("GET", "/domains/config/default/ldap", token=admin).body
-    stored = keystone.db.transact(False, lambda conn: conn.execute(select(domain_options.c.value)).scalars().all())
+    stored = keystone.db.transact(False, lambda conn: conn.execute(select(DomainOption.value)).scalars().all())
     assert len(stored) == 2 and not any(b"secret" in value or b"ldap" in value for value in stored)
     assert keystone.ask("DELETE", f"{PATH}/ldap/password", token=admin).status == 204
 
@@ -145,7 +145,7 @@ def test_the_configuration_goes_with_its_domain(keystone: Any, admin: str) -> No
     assert keystone.ask("PUT", path, {"config": CONFIG}, admin).status == 201
     assert keystone.ask("DELETE", f"/domains/{domain}", token=admin).status == 204
     assert keystone.ask("PUT", path, {"config": CONFIG}, admin).status == 404
-    count = keystone.db.transact(False, lambda conn: len(conn.execute(select(domain_options)).all()))
+    count = keystone.db.transact(False, lambda conn: len(conn.execute(select(DomainOption)).all()))
     assert count == 0
 
 

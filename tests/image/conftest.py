@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import insert, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
-from cloudctl.identity.tables import assignments, projects, roles, users
+from cloudctl.identity.tables import Assignment, Project, Role, User
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
 
 
@@ -57,17 +58,17 @@ def reader(persona: Persona) -> Client:
 
 
 def _join(conn: Connection, user: str, project: str, role: str) -> None:
-    demo = conn.execute(select(users).where(users.c.name == "demo")).one()._mapping
+    demo = conn.execute(select(User).where(User.name == "demo")).one()._mapping
     made = {**demo, "id": new_hex_id(), "name": user, "name_key": user}
-    conn.execute(insert(users).values(made))
-    model = conn.execute(select(projects).where(projects.c.name == "demo")).one()._mapping
-    project_id = conn.execute(select(projects.c.id).where(projects.c.name == project)).scalar()
+    conn.execute(insert(User).values(made))
+    model = conn.execute(select(Project).where(Project.name == "demo")).one()._mapping
+    project_id = conn.execute(select(Project.id).where(Project.name == project)).scalar()
     if project_id is None:
         project_id = new_hex_id()
-        conn.execute(insert(projects).values({**model, "id": project_id, "name": project, "name_key": project}))
-    role_id = conn.execute(select(roles.c.id).where(roles.c.name == role)).scalar_one()
+        conn.execute(insert(Project).values({**model, "id": project_id, "name": project, "name_key": project}))
+    role_id = conn.execute(select(Role.id).where(Role.name == role)).scalar_one()
     conn.execute(
-        insert(assignments).values(
+        insert(Assignment).values(
             actor_kind="user",
             actor_id=made["id"],
             target_kind="project",

@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import insert
 
+from cloudctl.db import Connection
 from cloudctl.image.api.data import ONE_RANGE, byte_range
-from cloudctl.rest.quota import quota_limits
+from cloudctl.rest.quota import QuotaLimit
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import encode, exchange
 from tests.image.asking import DATA, IMAGES, create, patch, project_of, show, stored, upload
@@ -204,7 +205,7 @@ def test_a_quota_of_images_is_413(cloud: MemoryCloud, demo: Client) -> None:
 
 
 def _limit(conn: Connection, project_id: str, resource: str, limit: int) -> None:
-    conn.execute(insert(quota_limits).values(service="image", project_id=project_id, resource=resource, limit=limit))
+    conn.execute(insert(QuotaLimit).values(service="image", project_id=project_id, resource=resource, limit=limit))
 
 
 # -- download

@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from twisted.internet.task import Clock, deferLater
 
 from cloudctl import tasks
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.database import Inline
 from cloudctl.image import images as domain
@@ -22,7 +22,7 @@ from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
-from cloudctl.image.tables import image_tasks, images
+from cloudctl.image.tables import Image, ImageTask
 from cloudctl.image.web import FetchError
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
@@ -76,8 +76,8 @@ class Scene:
 
     def state(self) -> Any:
         def rows(conn: Connection) -> Any:
-            columns = (images.c.status, images.c.size, images.c.checksum, images.c.staged_size)
-            told = (image_tasks.c.status, image_tasks.c.message, image_tasks.c.result)
+            columns = (Image.status, Image.size, Image.checksum, Image.staged_size)
+            told = (ImageTask.status, ImageTask.message, ImageTask.result)
             return [tuple(row) for row in (*conn.execute(select(*columns)), *conn.execute(select(*told)))]
 
         files = {name: (self.store.directory / name).read_bytes() for name in self.store.names()}

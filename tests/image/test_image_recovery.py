@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.image.recovery import recover
 from cloudctl.image.store import ImageStore, held, is_held
-from cloudctl.image.tables import images
+from cloudctl.image.tables import Image
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 
@@ -26,7 +27,7 @@ def under_way(cloud: MemoryCloud, image_id: str, status: str) -> Path:
     path.write_bytes(b"arrived")
 
     def change(conn: Connection) -> None:
-        conn.execute(update(images).where(images.c.id == image_id).values(status=status, upload_id=upload_id))
+        conn.execute(update(Image).where(Image.id == image_id).values(status=status, upload_id=upload_id))
 
     cloud.transact(change)
     return path
@@ -92,7 +93,7 @@ def test_what_a_driver_is_writing_is_kept(cloud: MemoryCloud, demo: Client) -> N
     path.write_bytes(b"half a snapshot")
 
     def saving(conn: Connection) -> None:
-        conn.execute(update(images).where(images.c.id == image_id).values(status="saving"))
+        conn.execute(update(Image).where(Image.id == image_id).values(status="saving"))
 
     cloud.transact(saving)
     restart(cloud)

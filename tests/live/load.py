@@ -12,14 +12,15 @@ from random import Random
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy import create_engine, func, select
 
-from cloudctl.compute.tables import block_devices, server_interfaces, servers
-from cloudctl.network.tables import allocations as addresses
-from cloudctl.network.tables import ports
-from cloudctl.placement.tables import allocations, hosts
-from cloudctl.tasks.tables import DONE, OPEN, tasks
-from cloudctl.volume.tables import volume_attachments, volumes
+from cloudctl.compute.tables import BlockDevice, ServerInterface
+from cloudctl.compute.tables import Server as ServerRecord
+from cloudctl.db import Connection
+from cloudctl.network.tables import IpAllocation, Port
+from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.tasks.tables import DONE, OPEN, TaskRow
+from cloudctl.volume.tables import Attachment, Volume
 from tests.live.process import LiveCloud
 
 SERVERS = "/compute/v2.1/servers"
@@ -218,14 +219,14 @@ def read(url: str, fn: Callable[[Connection], Any]) -> Any:
 
 def open_tasks(conn: Connection) -> list[Any]:
     """What is being done, and what an operator would have to look at."""
-    unfinished = tasks.c.state.in_((*OPEN, "held"))
-    return list(conn.execute(select(tasks.c.kind, tasks.c.state, tasks.c.error).where(unfinished)))
+    unfinished = TaskRow.state.in_((*OPEN, "held"))
+    return list(conn.execute(select(TaskRow.kind, TaskRow.state, TaskRow.error).where(unfinished)))
 
 
 def interrupted(conn: Connection, kind: str) -> int:
     """How many tasks of this kind were claimed more than once, though nothing in them waits or failed."""
-    again = (tasks.c.kind == kind) & (tasks.c.fence > 1) & (tasks.c.state == DONE)
-    return int(conn.execute(select(func.count()).select_from(tasks).where(again)).scalar_one())
+    again = (TaskRow.kind == kind) & (TaskRow.fence > 1) & (TaskRow.state == DONE)
+    return int(conn.execute(select(func.count()).select_from(TaskRow).where(again)).scalar_one())
 
 
 def rows_of_servers(conn: Connection) -> dict[str, Any]:
@@ -235,17 +236,17 @@ def rows_of_servers(conn: Connection) -> dict[str, Any]:
         return set(conn.execute(select(column).where(*where)).scalars())
 
     # The first start makes a router.
-    not_routers = ~ports.c.device_owner.startswith("network:router")
+    not_routers = ~Port.device_owner.startswith("network:router")
     return {
-        "servers": ids(servers.c.id, servers.c.deleted_at.is_(None)),
-        "consumers": ids(allocations.c.consumer_id),
-        "claimed": conn.execute(select(func.coalesce(func.sum(allocations.c.vcpus), 0))).scalar_one(),
-        "used": conn.execute(select(func.sum(hosts.c.used_vcpus))).scalar_one(),
-        "ports": ids(ports.c.id, not_routers),
-        "interfaces": ids(server_interfaces.c.port_id),
-        "addresses": ids(addresses.c.port_id, addresses.c.port_id.in_(select(ports.c.id).where(not_routers))),
-        "volumes": ids(volumes.c.id),
-        "devices": ids(block_devices.c.volume_id),
-        "attachments": ids(volume_attachments.c.volume_id),
-        "leases": conn.execute(select(func.count()).where(tasks.c.owner.is_not(None))).scalar_one(),
+        "servers": ids(ServerRecord.id, ServerRecord.deleted_at.is_(None)),
+        "consumers": ids(HostAllocation.consumer_id),
+        "claimed": conn.execute(select(func.coalesce(func.sum(HostAllocation.vcpus), 0))).scalar_one(),
+        "used": conn.execute(select(func.sum(Host.used_vcpus))).scalar_one(),
+        "ports": ids(Port.id, not_routers),
+        "interfaces": ids(ServerInterface.port_id),
+        "addresses": ids(IpAllocation.port_id, IpAllocation.port_id.in_(select(Port.id).where(not_routers))),
+        "volumes": ids(Volume.id),
+        "devices": ids(BlockDevice.volume_id),
+        "attachments": ids(Attachment.volume_id),
+        "leases": conn.execute(select(func.count()).where(TaskRow.owner.is_not(None))).scalar_one(),
     }

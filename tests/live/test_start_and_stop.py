@@ -10,11 +10,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
-from cloudctl.placement.tables import hosts
-from cloudctl.tasks.tables import tasks
+from cloudctl.placement.tables import Host
+from cloudctl.tasks.tables import TaskRow
 from tests.live.load import TOML, Load, open_tasks, read
 from tests.live.process import LiveCloud
 
@@ -52,7 +53,7 @@ def everything(cloud: LiveCloud) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def rows(conn: Connection) -> dict[str, Any]:
     """Of all tables but `hosts`, where it is noted when they were seen."""
-    ours = [table for table in metadata.sorted_tables if table is not hosts and not table.name.startswith("test_")]
+    ours = [table for table in metadata.sorted_tables if table is not Host.table and not table.name.startswith("test_")]
     return {table.name: sorted(map(repr, conn.execute(select(table)))) for table in ours}
 
 
@@ -93,7 +94,7 @@ def test_a_process_that_is_told_to_stop_in_the_middle_of_boots_lets_go_of_them(c
     assert time.monotonic() - began < 5.0
     assert status in (0, -15)
     assert (
-        read(url_of(cloud), lambda conn: conn.execute(select(tasks.c.id).where(tasks.c.owner.is_not(None))).all()) == []
+        read(url_of(cloud), lambda conn: conn.execute(select(TaskRow.id).where(TaskRow.owner.is_not(None))).all()) == []
     )
     assert read(url_of(cloud), open_tasks), "it was not in the middle of anything"
     assert "Traceback" not in cloud.log.read_text()

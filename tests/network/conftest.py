@@ -28,7 +28,7 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
 from cloudctl.rest.site import CloudSite
 from cloudctl.tasks.engine import Engine
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
 
 START = 1_800_000_000.0
@@ -157,7 +157,7 @@ class Neutron:
 
 
 def _open(conn: Any) -> int:
-    return int(conn.execute(select(func.count()).select_from(tasks).where(tasks.c.state.in_(OPEN))).scalar_one())
+    return int(conn.execute(select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))).scalar_one())
 
 
 def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron:

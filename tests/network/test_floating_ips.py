@@ -325,9 +325,9 @@ class TestEnds:
 
 
 def _give_away(conn: Any, id: str) -> None:
-    from cloudctl.network.tables import floating_ips
+    from cloudctl.network.tables import FloatingIp
 
-    conn.execute(floating_ips.update().where(floating_ips.c.id == id).values(project_id="admin"))
+    conn.execute(FloatingIp.table.update().where(FloatingIp.id == id).values(project_id="admin"))
 
 
 def test_a_devices_addresses_are_followed_by_floating_ones(neutron, external, router, port) -> None:

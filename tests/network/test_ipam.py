@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import insert, select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.db.database import Inline
 from cloudctl.errors import Conflict
 from cloudctl.network import ipam
 from cloudctl.network.addresses import Range, number, written
-from cloudctl.network.tables import allocations, free_ranges, networks, ports, subnets
+from cloudctl.network.tables import FreeRange, IpAllocation, Network, Port, Subnet
 
 WHEN = datetime(2026, 1, 1)
 STANDARD = {"project_id": "p", "description": "", "created_at": WHEN, "updated_at": WHEN}
@@ -31,20 +31,20 @@ def lay(conn: Connection, cidr: str, pools: list[Range]) -> Any:
     """A subnet with these pools on a network with one port; its row."""
     version = ip_network(cidr).version
     shown = [{"start": written(p.first, version), "end": written(p.last, version)} for p in pools]
-    conn.execute(insert(networks).values(**STANDARD, id="n", name="", status="ACTIVE", mtu=1450, network_type="vxlan"))
+    conn.execute(insert(Network).values(**STANDARD, id="n", name="", status="ACTIVE", mtu=1450, network_type="vxlan"))
     conn.execute(
-        insert(subnets).values(
+        insert(Subnet).values(
             **STANDARD, id="s", network_id="n", name="", ip_version=version, cidr=cidr, allocation_pools=shown
         )
     )
     mac = "fa:16:3e:00:00:01"
-    conn.execute(insert(ports).values(**STANDARD, id="port", network_id="n", name="", mac_address=mac))
+    conn.execute(insert(Port).values(**STANDARD, id="port", network_id="n", name="", mac_address=mac))
     ipam.lay_out(conn, "s", pools)
-    return conn.execute(select(subnets)).one()
+    return conn.execute(select(Subnet)).one()
 
 
 def free(conn: Connection) -> list[int]:
-    rows = conn.execute(select(free_ranges).order_by(free_ranges.c.pool, free_ranges.c.first)).all()
+    rows = conn.execute(select(FreeRange).order_by(FreeRange.pool, FreeRange.first)).all()
     return [address for row in rows for address in range(int(row.first), int(row.last) + 1)]
 
 
@@ -94,9 +94,9 @@ def test_ranges_say_what_a_set_says(moves: list[tuple[str, int]]) -> None:
                 ipam.give_back(conn, subnet, address)
                 taken.discard(address)
             assert free(conn) == [each for each in order if each not in taken]
-            assert {int(each) for each in conn.scalars(select(allocations.c.address))} == taken
+            assert {int(each) for each in conn.scalars(select(IpAllocation.address))} == taken
         # Neighbouring ranges are one: the table does not grow with use.
-        rows = conn.execute(select(free_ranges).order_by(free_ranges.c.pool, free_ranges.c.first)).all()
+        rows = conn.execute(select(FreeRange).order_by(FreeRange.pool, FreeRange.first)).all()
         assert all(one.pool != two.pool or int(one.last) + 1 < int(two.first) for one, two in pairwise(rows))
 
     db.transact(False, play)

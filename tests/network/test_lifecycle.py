@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
@@ -21,10 +21,10 @@ from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import Port
 from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, submit
 from cloudctl.tasks.engine import Engine
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.crash import World, crash_everywhere
 from tests.network.conftest import Driving
 
@@ -58,7 +58,7 @@ def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
 
     id = neutron.transact(start)
     neutron.settle()
-    return str(neutron.transact(lambda conn: conn.scalar(select(tasks.c.state).where(tasks.c.id == id))))
+    return str(neutron.transact(lambda conn: conn.scalar(select(TaskRow.state).where(TaskRow.id == id))))
 
 
 def bind(neutron, port: Any, host: str) -> None:
@@ -261,7 +261,7 @@ def world() -> World:
 
     def state() -> Any:
         def rows(conn: Connection) -> Any:
-            c = ports_table.c
+            c = Port.table.c
             query = select(c.name, c.host, c.status, c.vif_type, c.realised).order_by(c.name, c.host)
             return [tuple(row) for row in conn.execute(query)]
 
@@ -315,5 +315,5 @@ def test_groups_that_no_driver_filters_by_are_left_alone(neutron, port) -> None:
     neutron.expect(204, "DELETE", f"/security-groups/{port['security_groups'][0]}", user="admin")
     neutron.settle()
     assert neutron.transact(security_groups.default_of, "demo") is None
-    states = neutron.transact(lambda conn: set(conn.scalars(select(tasks.c.state))))
+    states = neutron.transact(lambda conn: set(conn.scalars(select(TaskRow.state))))
     assert states <= {"done", "cancelled"}

@@ -6,18 +6,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import insert, text
 
+from cloudctl.db import Connection
 from cloudctl.network import ports as ports_of_cloud
 from cloudctl.network.addresses import key
 from cloudctl.network.tables import (
-    allocations,
-    networks,
-    port_groups,
-    ports,
-    security_group_rules,
-    security_groups,
-    subnets,
+    IpAllocation,
+    Network,
+    Port,
+    PortSecurityGroup,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
 )
 
 FEW = 600
@@ -34,7 +35,15 @@ def fill(conn: Connection, first: int, most: int) -> None:
     """Networks, each with a subnet, a port, a group and a rule: half of project demo, half of other ones."""
     rows: dict[Any, list[dict[str, Any]]] = {
         table: []
-        for table in (networks, subnets, ports, allocations, security_groups, security_group_rules, port_groups)
+        for table in (
+            Network.table,
+            Subnet.table,
+            Port.table,
+            IpAllocation.table,
+            SecurityGroup.table,
+            SecurityGroupRule.table,
+            PortSecurityGroup.table,
+        )
     }
     for number in range(first, most):
         id = identifier(number)
@@ -43,16 +52,20 @@ def fill(conn: Connection, first: int, most: int) -> None:
         standard = {"id": id, "project_id": project, "description": "", "created_at": when, "updated_at": when}
         # Of networks a project sees its own and everybody's; others must not matter to it.
         own = {**standard, "project_id": project if number < FEW else "p"}
-        rows[networks].append({**own, "name": f"n{number}", "status": "ACTIVE", "mtu": 1450, "network_type": "vxlan"})
-        rows[subnets].append({**standard, "network_id": id, "name": "", "ip_version": 4, "cidr": "10.0.0.0/24"})
+        rows[Network.table].append(
+            {**own, "name": f"n{number}", "status": "ACTIVE", "mtu": 1450, "network_type": "vxlan"}
+        )
+        rows[Subnet.table].append({**standard, "network_id": id, "name": "", "ip_version": 4, "cidr": "10.0.0.0/24"})
         mac = f"fa:16:3e:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
-        rows[ports].append({**standard, "network_id": id, "mac_address": mac, "device_id": f"d{number}"})
-        rows[allocations].append(
+        rows[Port.table].append({**standard, "network_id": id, "mac_address": mac, "device_id": f"d{number}"})
+        rows[IpAllocation.table].append(
             {"subnet_id": id, "address": key(9), "ip_address": "10.0.0.9", "port_id": id, "network_id": id}
         )
-        rows[security_groups].append({**standard, "name": "g"})
-        rows[security_group_rules].append({**standard, "security_group_id": id, "meaning": "m", "direction": "egress"})
-        rows[port_groups].append({"port_id": id, "security_group_id": id})
+        rows[SecurityGroup.table].append({**standard, "name": "g"})
+        rows[SecurityGroupRule.table].append(
+            {**standard, "security_group_id": id, "meaning": "m", "direction": "egress"}
+        )
+        rows[PortSecurityGroup.table].append({"port_id": id, "security_group_id": id})
     for table, values in rows.items():
         conn.execute(insert(table), values)
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.db.database import Inline, create
 from cloudctl.errors import CloudError
@@ -36,8 +36,7 @@ from cloudctl.network.ports import NewPort
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import allocations
-from cloudctl.network.tables import ports as ports_table
+from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.rest import quota
 from cloudctl.tasks import Unasked
 
@@ -97,7 +96,7 @@ def test_ports_get_different_addresses_until_none_is_left(db: Database) -> None:
     id = db.transact(False, network, "10.0.0.0/28")
     found = Counter(at_once(db, *[new_port(id)] * 16))
     assert found["IpAddressGenerationFailure"] == 3 and len(found) == 14
-    taken = db.transact(True, lambda conn: list(conn.scalars(select(allocations.c.ip_address))))
+    taken = db.transact(True, lambda conn: list(conn.scalars(select(IpAllocation.ip_address))))
     assert len(set(taken)) == 13
 
 
@@ -145,7 +144,7 @@ def test_a_network_goes_or_gets_a_port(db: Database, round: int) -> None:
         return "removed"
 
     found = at_once(db, *[new_port(id), remove] * 3)
-    left = db.transact(True, lambda conn: list(conn.scalars(select(ports_table.c.id))))
+    left = db.transact(True, lambda conn: list(conn.scalars(select(Port.id))))
     if db.transact(True, networks.find, id) is None:
         assert set(found) == {"removed", "NetworkNotFound"} and not left
     else:
@@ -166,7 +165,7 @@ def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
         return "removed"
 
     found = at_once(db, *[new_port(id, security_groups=(group,)), remove] * 3)
-    left = db.transact(True, lambda conn: list(conn.scalars(select(ports_table.c.id))))
+    left = db.transact(True, lambda conn: list(conn.scalars(select(Port.id))))
     if "removed" in found:
         assert set(found) == {"removed", "SecurityGroupNotFound"} and not left
     else:
@@ -202,7 +201,7 @@ class TestRouters:
 
     @staticmethod
     def locked(conn: Connection, router_id: str) -> Any:
-        query = select(tables.routers).where(tables.routers.c.id == router_id)
+        query = select(tables.Router).where(tables.Router.id == router_id)
         row = conn.execute(query.with_for_update()).first()
         if row is None:
             raise routers.not_found(router_id)
@@ -212,7 +211,7 @@ class TestRouters:
         def act(conn: Connection) -> str:
             (subnet_id,) = networks.subnets_of(conn, [network_id])[network_id]
             row = self.locked(conn, router_id)
-            subnet = conn.execute(select(tables.subnets).where(tables.subnets.c.id == subnet_id)).one()
+            subnet = conn.execute(select(tables.Subnet).where(tables.Subnet.id == subnet_id)).one()
             return router_interfaces.add_subnet(conn, row, subnet, NOW, BY).port_id
 
         return act
@@ -225,7 +224,7 @@ class TestRouters:
             if port is None:
                 raise ports.not_found(port_id)
             to = associations.target(conn, port, "p", outside, None)
-            query = select(ports_table).where(ports_table.c.id == port_id).with_for_update()
+            query = select(Port).where(Port.id == port_id).with_for_update()
             if conn.execute(query).first() is None:
                 raise ports.not_found(port_id)
             return str(floating_ips.create(conn, "p", NewFloatingIp(outside), to, NOW, BY).id)
@@ -274,11 +273,9 @@ class TestRouters:
         at_once(db, *(self.lead(id, outside) for id in some), *deletions, part)
 
         def check(conn: Connection) -> None:
-            joined = conn.execute(
-                select(tables.router_ports.c.port_id).where(tables.router_ports.c.network_id == inside)
-            )
+            joined = conn.execute(select(tables.RouterPort.port_id).where(tables.RouterPort.network_id == inside))
             joins = joined.first() is not None
-            for row in conn.execute(select(tables.floating_ips)):
+            for row in conn.execute(select(tables.FloatingIp)):
                 assert row.port_id is None or (joins and ports.find(conn, row.port_id) is not None)
 
         db.transact(True, check)

@@ -133,6 +133,6 @@ class TestTags:
 
     def test_they_go_with_their_record(self, neutron, path: str) -> None:
         neutron.expect(204, "DELETE", path.removesuffix("/tags"))
-        from cloudctl.network.tables import tags
+        from cloudctl.network.tables import NetworkTag
 
-        assert neutron.transact(lambda conn: conn.execute(tags.select()).all()) == []
+        assert neutron.transact(lambda conn: conn.execute(NetworkTag.table.select()).all()) == []

@@ -18,8 +18,7 @@ from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.placement.hosts import Promises
-from cloudctl.placement.tables import allocations
-from cloudctl.placement.tables import hosts as table
+from cloudctl.placement.tables import Host, HostAllocation
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 
@@ -144,7 +143,7 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
         thread.join()
     assert len(won) == 3
     assert used(first)["a"] == (3, 300, 3)
-    held = first.transact(True, lambda conn: conn.execute(select(allocations.c.consumer_id)).scalars().all())
+    held = first.transact(True, lambda conn: conn.execute(select(HostAllocation.consumer_id)).scalars().all())
     assert sorted(held) == sorted(won)
     first.engine.dispose()
 
@@ -191,7 +190,7 @@ def test_zones_are_usable_while_a_host_of_theirs_is_enabled(db: Database) -> Non
 )
 def test_the_status_of_a_host(db: Database, values: dict[str, bool], status: str) -> None:
     filled(db, machine("a"))
-    db.transact(False, lambda conn: conn.execute(table.update().values(**{"enabled": True, **values})) and None)
+    db.transact(False, lambda conn: conn.execute(Host.table.update().values(**{"enabled": True, **values})) and None)
     assert hosts.status(db.transact(True, hosts.named, "a")) == status
 
 

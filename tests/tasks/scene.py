@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Row, update
 from sqlalchemy.exc import OperationalError
 from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.tasks import Context, Kind, Step, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.kind import Origin, Unasked
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 
 ANYBODY = Unasked()
 
@@ -111,7 +111,7 @@ class Scene:
         def later(conn: Connection) -> int:
             task_id = submit(conn, self.kind(kind), resource_id, ANYBODY)
             due = self.clock.seconds() + seconds
-            conn.execute(update(tasks).where(tasks.c.id == task_id).values(not_before=due))
+            conn.execute(update(TaskRow).where(TaskRow.id == task_id).values(not_before=due))
             return task_id
 
         return int(self.transact(later))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
 from twisted.internet.defer import CancelledError, Deferred
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Transient, Wait, queue
 from cloudctl.tasks.workflow import Cancelled

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cloudctl.tasks import Context, Transient, Wait, queue
 from cloudctl.tasks.run import Crash
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 from tests.conftest import LoggedFailures
 from tests.tasks.scene import ANYBODY, Scene
 from tests.tasks.test_task_cancel import Gate, commits
@@ -192,7 +192,7 @@ def test_no_stale_run_can_write_in_any_way(bare: Scene, call: str) -> None:
     bare.workflow("build", bare.step("one", one, Wait(1000.0)), deadline=None)
     engine = bare.start()
     task_id = bare.done("build")
-    bare.transact(lambda conn: conn.execute(update(tasks).values(fence=tasks.c.fence + 1)).rowcount)
+    bare.transact(lambda conn: conn.execute(update(TaskRow).values(fence=TaskRow.fence + 1)).rowcount)
     gate.opened.callback(None)
     bare.pump()
     assert [row.id for row in bare.transact(queue.listing)] == [task_id]
@@ -212,15 +212,15 @@ def test_the_only_process_takes_over_at_once_what_a_dead_one_had(bare: Scene) ->
 
 def test_the_database_allows_one_active_task_a_resource(bare: Scene) -> None:
     values = {"resource_type": "thing", "resource_id": "one", "submitted_at": 0.0, "owner": "me"}
-    bare.transact(lambda conn: conn.execute(insert(tasks).values(**values)).rowcount)
+    bare.transact(lambda conn: conn.execute(insert(TaskRow).values(**values)).rowcount)
     with pytest.raises(IntegrityError):
-        bare.transact(lambda conn: conn.execute(insert(tasks).values(**values)).rowcount)
+        bare.transact(lambda conn: conn.execute(insert(TaskRow).values(**values)).rowcount)
 
 
 def test_the_database_allows_no_forgotten_task(bare: Scene) -> None:
     values = {"resource_type": "thing", "resource_id": "one", "submitted_at": 0.0}
     with pytest.raises(IntegrityError):
-        bare.transact(lambda conn: conn.execute(insert(tasks).values(**values)).rowcount)
+        bare.transact(lambda conn: conn.execute(insert(TaskRow).values(**values)).rowcount)
 
 
 # -- deaths, stops, a lost database

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from sqlalchemy import Column, Connection, Integer, String, Table, insert, select, update
+from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue

@@ -11,16 +11,16 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from sqlalchemy import Column, Connection, Integer, String, Table, insert, select, update
+from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.task import Clock, deferLater
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.run import Crash
-from cloudctl.tasks.tables import ENDED, HELD, OPEN, tasks
+from cloudctl.tasks.tables import ENDED, HELD, OPEN, TaskRow
 
 objects = Table(
     "test_objects",
@@ -239,13 +239,13 @@ class Cloud(RuleBasedStateMachine):
                 raise Crash
 
     def open_kinds(self, conn: Connection) -> set[str]:
-        return {row.kind for row in conn.execute(select(tasks.c.kind).where(tasks.c.state.in_(OPEN)))}
+        return {row.kind for row in conn.execute(select(TaskRow.kind).where(TaskRow.state.in_(OPEN)))}
 
     def transact(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         return self.db.transact(False, fn, *args, **kwargs)
 
 
-_active = select(tasks.c.resource_id).where(tasks.c.owner.is_not(None), tasks.c.resource_type == "object")
+_active = select(TaskRow.resource_id).where(TaskRow.owner.is_not(None), TaskRow.resource_type == "object")
 
 TestInterleavings = Cloud.TestCase
 TestInterleavings.settings = settings(

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy import create_engine, func, select
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
 from cloudctl.tasks import Unasked, submit
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 from tests.tasks.worker import FOUR, commits
 
 ROOT = Path(__file__).parents[2]
@@ -61,8 +62,8 @@ def test_killed_again_and_again_all_work_is_done_once(
             break
     assert worker.returncode == 0
     with engine.connect() as conn:
-        states = conn.execute(select(tasks.c.state, func.count()).group_by(tasks.c.state)).all()
-        repeated = conn.execute(select(func.count()).where(tasks.c.fence > 1)).scalar_one()
+        states = conn.execute(select(TaskRow.state, func.count()).group_by(TaskRow.state)).all()
+        repeated = conn.execute(select(func.count()).where(TaskRow.fence > 1)).scalar_one()
         done = conn.execute(select(func.count()).select_from(commits)).scalar_one()
     engine.dispose()
     assert [tuple(row) for row in states] == [("done", TASKS)]

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, String, Table, event, insert, select, text
+from sqlalchemy import Column, String, Table, event, insert, select, text
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.tasks import Context, Kind, Step, Transient, Unasked, Wait, Workflow, claims, queue, submit
 from cloudctl.tasks.engine import Engine
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.tables import OPEN, TaskRow
 
 effects = Table(
     "test_effects",
@@ -71,7 +71,7 @@ def databases(url: str, reactor: Any) -> Iterator[Callable[[], Database]]:
 
 async def ended(db: Database, within: float = 20.0) -> None:
     give_up = time.monotonic() + within
-    while await db.read(lambda conn: conn.execute(select(tasks.c.id).where(tasks.c.state.in_(OPEN))).first()):
+    while await db.read(lambda conn: conn.execute(select(TaskRow.id).where(TaskRow.state.in_(OPEN))).first()):
         assert time.monotonic() < give_up, await db.read(queue.listing)
         await sleep(0.02)
 
@@ -292,8 +292,8 @@ async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: 
         common = {"resource_type": "thing", "submitted_at": 0.0}
         ended = [{**common, "resource_id": f"r{n % 50}", "state": "done", "ended_at": 1.0} for n in range(20_000)]
         waiting = [{**common, "resource_id": f"r{n}", "not_before": 1.0} for n in range(5_000)]
-        conn.execute(insert(tasks), ended)
-        conn.execute(insert(tasks), waiting)
+        conn.execute(insert(TaskRow), ended)
+        conn.execute(insert(TaskRow), waiting)
         if not db.is_sqlite:
             conn.execute(text("ANALYZE tasks"))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import Connection
 
 from cloudctl import context
+from cloudctl.db import Connection
 from cloudctl.tasks import Kind, queue
 from tests.tasks.scene import ANYBODY, Scene, Somebody
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from cloudctl import context
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, Wait, Workflow
 from cloudctl.tasks.run import backoff
-from cloudctl.tasks.tables import tasks
+from cloudctl.tasks.tables import TaskRow
 from tests.conftest import LoggedFailures
 from tests.tasks.scene import Scene
 
@@ -262,7 +263,7 @@ def test_a_task_at_an_unknown_step_is_held(bare: Scene) -> None:
     bare.workflow("build", bare.step("old", Wait(1.0)))
     bare.start()
     task_id = bare.done("build")
-    bare.transact(lambda conn: conn.execute(update(tasks).values(step="older")).rowcount)
+    bare.transact(lambda conn: conn.execute(update(TaskRow).values(step="older")).rowcount)
     bare.advance(1.0)
     assert (bare.state(task_id), bare.row(task_id).error) == ("held", "this version knows no step older of build")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
+from cloudctl.db import Connection
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks import Context, Transient, TryElsewhere, Wait, queue
 from cloudctl.tasks.workflow import Cancelled, Reason, Task

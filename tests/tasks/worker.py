@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, Connection, String, Table, insert, select
+from sqlalchemy import Column, String, Table, insert, select
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import deferLater, react
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.engine import Engine
-from cloudctl.tasks.tables import OPEN, tasks
+from cloudctl.tasks.tables import OPEN, TaskRow
 
 commits = Table(
     "test_commits",
@@ -44,7 +44,7 @@ FOUR = Workflow(Kind("four", "thing"), [Step(name, work) for name in ("one", "tw
 
 
 def any_open(conn: Connection) -> bool:
-    return conn.execute(select(tasks.c.id).where(tasks.c.state.in_(OPEN)).limit(1)).first() is not None
+    return conn.execute(select(TaskRow.id).where(TaskRow.state.in_(OPEN)).limit(1)).first() is not None
 
 
 async def run(reactor: Any, url: str, folder: str) -> None:

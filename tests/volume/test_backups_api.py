@@ -11,8 +11,7 @@ from attrs import evolve
 
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.testing.cloud import MemoryCloud
-from cloudctl.volume.tables import volume_backups as table
-from cloudctl.volume.tables import volumes as volumes_table
+from cloudctl.volume.tables import Backup, Volume
 from tests.volume.asking import LATEST, V3, act, at, volume
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
@@ -171,7 +170,7 @@ def test_an_incremental_backup_builds_on_the_newest_that_is_available(
 ) -> None:
     id = make()["id"]
     older, newer = back_up(id), back_up(id)
-    set_status(cloud, table, newer["id"], "error")
+    set_status(cloud, Backup.table, newer["id"], "error")
     back_up(id, incremental=True)
     assert [shown(demo, each["id"])["has_dependent_backups"] for each in (older, newer)] == [True, False]
 
@@ -215,7 +214,7 @@ def test_a_volume_in_use_needs_force_and_is_frozen_first(make: Any, demo: Any, c
 @pytest.mark.parametrize("status", ["error", "creating", "maintenance", "extending", "backing-up"])
 def test_a_volume_that_is_not_ready_is_not_backed_up(make: Any, demo: Any, cloud: Any, status: str) -> None:
     id = make()["id"]
-    set_status(cloud, volumes_table, id, status)
+    set_status(cloud, Volume.table, id, status)
     answer = demo.post(f"{V3}/backups", {"backup": {"volume_id": id, "force": True}})
     assert (answer.status, f'"{status}"' in answer.json()["conflictingRequest"]["message"]) == (409, True)
 
@@ -412,7 +411,7 @@ def test_an_administrator_sets_statuses_and_deletes_by_force(
     assert admin.post(url, {"os-reset_status": {"status": "creating"}}).status == 400
     assert admin.post(url, {"os-reset_status": {"status": "error"}}).status == 202
     assert restore(demo, id).status == 409
-    set_status(cloud, table, id, "error_deleting")
+    set_status(cloud, Backup.table, id, "error_deleting")
     assert demo.delete(f"{V3}/backups/{id}").status == 409
     assert demo.post(url, {"os-force_delete": None}).status == 403
     assert admin.post(url, {"os-force_delete": None}).status == 202

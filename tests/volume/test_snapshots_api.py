@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.errors import DriverError, InUse
-from cloudctl.volume.tables import volume_snapshots as table
+from cloudctl.volume.tables import Snapshot
 from tests.volume.asking import LATEST, V3, act, at, volume
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
@@ -46,7 +46,7 @@ def attach(cloud: Any, demo: Any, volume_id: str) -> None:
 
 
 def set_status(cloud: Any, snapshot_id: str, status: str) -> None:
-    changed = table.update().where(table.c.id == snapshot_id).values(status=status)
+    changed = Snapshot.table.update().where(Snapshot.id == snapshot_id).values(status=status)
     cloud.transact(lambda conn: conn.execute(changed).rowcount)
 
 

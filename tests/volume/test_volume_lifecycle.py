@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from attrs import define
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import insert, select
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError, Unreachable
@@ -24,8 +24,7 @@ from cloudctl.tasks.engine import Engine
 from cloudctl.testing.crash import World, crash_everywhere
 from cloudctl.volume import attachments, kinds, types, volumes
 from cloudctl.volume.lifecycle import WORKFLOWS
-from cloudctl.volume.tables import volume_attachments, volume_messages
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Attachment, Message, Volume
 from tests.volume.asking import act
 from tests.volume.asking import volume as found
 
@@ -65,7 +64,7 @@ class Store:
         type_ = types.create(conn, NOW, "any")
         row = {"id": ID, "project_id": "p", "status": "creating", "size": 1, "availability_zone": "nova"}
         row |= {"volume_type_id": type_.id, "created_at": NOW, "host": "h@b#b", "metadata": {}, "image_metadata": {}}
-        conn.execute(insert(table).values(**{**row, **fields}))
+        conn.execute(insert(Volume).values(**{**row, **fields}))
 
     @property
     def backend(self) -> Any:
@@ -79,8 +78,8 @@ class Store:
         def attached(conn: Connection) -> None:
             attachment_id = attachments.reserve(conn, ID, SERVER, project_id=None, now=NOW, attachment_id=OTHER)
             values = {"status": status, "host": host}
-            mine = volume_attachments.c.id == attachment_id
-            conn.execute(volume_attachments.update().where(mine).values(**values))
+            mine = Attachment.id == attachment_id
+            conn.execute(Attachment.table.update().where(mine).values(**values))
             attachments.follow(conn, ID, NOW)
 
         self.db.transact(False, attached)
@@ -97,9 +96,9 @@ class Store:
         return self.last
 
     def _state(self, conn: Connection) -> Any:
-        columns = (table.c.id, table.c.status, table.c.attach_status, table.c.size, table.c.reserved_size)
-        held = (volume_attachments.c.id, volume_attachments.c.status, volume_attachments.c.host)
-        queries = (select(*columns), select(*held), select(volume_messages.c.event_id))
+        columns = (Volume.id, Volume.status, Volume.attach_status, Volume.size, Volume.reserved_size)
+        held = (Attachment.id, Attachment.status, Attachment.host)
+        queries = (select(*columns), select(*held), select(Message.event_id))
         rows = [[tuple(row) for row in conn.execute(query)] for query in queries]
         return rows, [found.state for found in self.backend.volumes.values()]
 

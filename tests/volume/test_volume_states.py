@@ -9,7 +9,7 @@ import pytest
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.volume import states
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Volume
 from tests.volume.asking import volume
 
 # Move → (where it may start, where it leads), as the reference has it.
@@ -64,7 +64,9 @@ BACKUPS = {
 
 
 def set_status(cloud: Any, id: str, status: str) -> None:
-    cloud.transact(lambda conn: conn.execute(table.update().where(table.c.id == id).values(status=status)).rowcount)
+    cloud.transact(
+        lambda conn: conn.execute(Volume.table.update().where(Volume.id == id).values(status=status)).rowcount
+    )
 
 
 def test_the_table_names_statuses_that_exist() -> None:

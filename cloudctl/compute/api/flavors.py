@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import ColumnElement
 
 from cloudctl.compute import extra_specs, flavors
 from cloudctl.compute.api import query, since
@@ -13,8 +13,8 @@ from cloudctl.compute.api.server_bodies import ServerName
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.flavors import LISTING, MANAGE, NewFlavor
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.tables import flavors as table
-from cloudctl.db import Database
+from cloudctl.compute.tables import Flavor
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import projects
 from cloudctl.rest import listing
@@ -251,7 +251,7 @@ class Flavors:
 
 def _conditions(call: Call) -> list[ColumnElement[bool]]:
     found = []
-    for name, column in (("minRam", table.c.memory_mib), ("minDisk", table.c.disk_gib)):
+    for name, column in (("minRam", Flavor.memory_mib), ("minDisk", Flavor.disk_gib)):
         least = call.query.integer(name)
         if least is not None:
             found.append(column >= least)
@@ -261,12 +261,12 @@ def _conditions(call: Call) -> list[ColumnElement[bool]]:
     wanted = call.query.get("is_public")
     if wanted is None:
         # An administrator sees private flavors once he asks.
-        found.append(table.c.is_public.is_(True))
+        found.append(Flavor.is_public.is_(True))
     elif wanted.strip().lower() != "none":
         public = truth(wanted)
         if public is None:
             raise Invalid(f"Invalid is_public filter [{wanted[:64]}]")
-        found.append(table.c.is_public.is_(public))
+        found.append(Flavor.is_public.is_(public))
     return found
 
 

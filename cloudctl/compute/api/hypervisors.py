@@ -8,12 +8,12 @@ from uuid import UUID
 
 import orjson
 from attrs import field, frozen
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from cloudctl.compute.api import query
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.tables import servers
-from cloudctl.db import Database
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
@@ -182,16 +182,16 @@ def _surrounded(conn: Connection, call: Call, rows: Sequence[Any], more: bool = 
 
 
 def _running(conn: Connection) -> dict[str, int]:
-    live = servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
-    rows = conn.execute(select(servers.c.host, func.count()).where(*live).group_by(servers.c.host))
+    live = Server.deleted_at.is_(None), Server.host.is_not(None)
+    rows = conn.execute(select(Server.host, func.count()).where(*live).group_by(Server.host))
     return {row[0]: row[1] for row in rows}
 
 
 def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
     found: dict[str, list[dict[str, str]]] = {}
-    live = servers.c.deleted_at.is_(None), servers.c.host.is_not(None)
+    live = Server.deleted_at.is_(None), Server.host.is_not(None)
     for host, server_id, name in conn.execute(
-        select(servers.c.host, servers.c.id, servers.c.name).where(*live).order_by(servers.c.number)
+        select(Server.host, Server.id, Server.name).where(*live).order_by(Server.number)
     ):
         found.setdefault(host, []).append({"uuid": server_id, "name": name})
     return found

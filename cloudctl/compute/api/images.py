@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import time
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image import listing as image_listing

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import kinds, servers
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.servers import host_id
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.call import Call

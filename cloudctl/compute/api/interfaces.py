@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import attaching
 from cloudctl.compute.api import query, since
@@ -13,7 +12,7 @@ from cloudctl.compute.api.server_bodies import Address, DeviceTag
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.attaching import Interface
 from cloudctl.compute.networking import NetworkWish
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import ports
 from cloudctl.rest.body import MISSING, Body, Items, Missing, Uuid

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 from twisted.internet.threads import deferToThreadPool
 
 from cloudctl.compute import keypairs, keys
@@ -13,8 +12,8 @@ from cloudctl.compute.api import query, since
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.keys import Pair
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.tables import keypairs as table
-from cloudctl.db import Database
+from cloudctl.compute.tables import Keypair
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem
@@ -76,7 +75,7 @@ class Keypairs:
     def _page(self, conn: Connection, call: Call, user_id: str) -> Page:
         asked = paging(call, query.limits(self.options), ()) if call.version >= (2, 35) else Paging(None)
         unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
-        return listing.page(conn, keypairs.LISTING, asked, table.c.user_id == user_id, unknown_marker=unknown)
+        return listing.page(conn, keypairs.LISTING, asked, Keypair.user_id == user_id, unknown_marker=unknown)
 
     @routes.post(
         "/os-keypairs",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import server_metadata, servers
 from cloudctl.compute.api.server_bodies import Metadata
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import migrations
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import quotas
 from cloudctl.compute.api import query
 from cloudctl.compute.quotas import QUOTAS
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.identity import projects
 from cloudctl.rest import quota

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from attrs import frozen
-from sqlalchemy import Connection
 from zope.interface import Interface
 
 from cloudctl.compute import locks, power, servers
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, Unreachable
 from cloudctl.drivers.interfaces import IHypervisor, IPause, ISuspend

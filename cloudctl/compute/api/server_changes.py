@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
 from cloudctl.compute.api import query, server_views, since
@@ -25,7 +25,7 @@ from cloudctl.compute.api.server_bodies import (
 from cloudctl.compute.api.server_create import checked_hostname
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.rebuilding import Rebuild
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
 from cloudctl.errors import Forbidden
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, wire

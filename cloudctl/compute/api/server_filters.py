@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, ColumnElement, Connection, and_, case, false, func, not_, or_, select, true
+from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
 
 from cloudctl.compute import patterns
 from cloudctl.compute.servers import ALL_PROJECTS
 from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
 from cloudctl.compute.status import showing
-from cloudctl.compute.tables import servers
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.network import devices
 from cloudctl.rest.body import truth
@@ -58,7 +59,7 @@ def _at(column: Column[Any]) -> Filter:
 
 def has_tag(tag: str) -> Condition:
     # Not LIKE: SQLite's ignores case. A text differs from itself without the tag if the tag is in it.
-    return func.replace(servers.c.tags, f",{tag},", "") != servers.c.tags
+    return func.replace(Server.tags, f",{tag},", "") != Server.tags
 
 
 def _tags(values: Sequence[str]) -> list[Condition]:
@@ -68,7 +69,7 @@ def _tags(values: Sequence[str]) -> list[Condition]:
     return [has_tag(tag) for tag in wanted]
 
 
-is_locked = servers.c.locked_by.is_not(None)
+is_locked = Server.locked_by.is_not(None)
 
 
 @frozen
@@ -80,41 +81,41 @@ class Known:
 
 
 FILTERS: dict[str, Known] = {
-    "name": Known(matching(servers.c.name)),
-    "display_name": Known(matching(servers.c.name)),
-    "flavor": Known(equals(servers.c.flavor_id)),
-    "image": Known(equals(servers.c.image_id)),
-    "image_ref": Known(equals(servers.c.image_id)),
-    "reservation_id": Known(equals(servers.c.reservation_id)),
+    "name": Known(matching(Server.name)),
+    "display_name": Known(matching(Server.name)),
+    "flavor": Known(equals(Server.flavor_id)),
+    "image": Known(equals(Server.image_id)),
+    "image_ref": Known(equals(Server.image_id)),
+    "reservation_id": Known(equals(Server.reservation_id)),
     "tags": Known(lambda values: and_(true(), *_tags(values)), (2, 26)),
     "tags-any": Known(lambda values: or_(false(), *_tags(values)), (2, 26)),
     "not-tags": Known(lambda values: not_(and_(true(), *_tags(values))), (2, 26)),
     "not-tags-any": Known(lambda values: not_(or_(false(), *_tags(values))), (2, 26)),
     "locked": Known(_flag("locked", is_locked), (2, 73)),
-    "availability_zone": Known(matching(servers.c.zone), (2, 83)),
-    "config_drive": Known(_flag("config_drive", servers.c.config_drive.is_(True)), (2, 83)),
-    "key_name": Known(matching(servers.c.key_name), (2, 83)),
-    "created_at": Known(_at(servers.c.created_at), (2, 83)),
-    "launched_at": Known(_at(servers.c.launched_at), (2, 83)),
-    "terminated_at": Known(_at(servers.c.terminated_at), (2, 83)),
-    "power_state": Known(number(servers.c.power_state), (2, 83)),
-    "task_state": Known(any_word(servers.c.task_state), (2, 83)),
-    "vm_state": Known(any_word(servers.c.vm_state), (2, 83)),
-    "progress": Known(number(servers.c.progress), (2, 83)),
-    "user_id": Known(equals(servers.c.user_id), (2, 83)),
-    "hostname": Known(matching(servers.c.hostname), (2, 90)),
-    "host": Known(equals(servers.c.host), None),
-    "node": Known(equals(servers.c.host), None),
-    "uuid": Known(equals(servers.c.id), None),
-    "description": Known(matching(servers.c.description), None),
+    "availability_zone": Known(matching(Server.zone), (2, 83)),
+    "config_drive": Known(_flag("config_drive", Server.config_drive.is_(True)), (2, 83)),
+    "key_name": Known(matching(Server.key_name), (2, 83)),
+    "created_at": Known(_at(Server.created_at), (2, 83)),
+    "launched_at": Known(_at(Server.launched_at), (2, 83)),
+    "terminated_at": Known(_at(Server.terminated_at), (2, 83)),
+    "power_state": Known(number(Server.power_state), (2, 83)),
+    "task_state": Known(any_word(Server.task_state), (2, 83)),
+    "vm_state": Known(any_word(Server.vm_state), (2, 83)),
+    "progress": Known(number(Server.progress), (2, 83)),
+    "user_id": Known(equals(Server.user_id), (2, 83)),
+    "hostname": Known(matching(Server.hostname), (2, 90)),
+    "host": Known(equals(Server.host), None),
+    "node": Known(equals(Server.host), None),
+    "uuid": Known(equals(Server.id), None),
+    "description": Known(matching(Server.description), None),
     "kernel_id": Known(lambda values: true() if values[-1] == "" else false(), None),
     "ramdisk_id": Known(lambda values: true() if values[-1] == "" else false(), None),
-    "root_device_name": Known(equals(servers.c.root_device_name), None),
-    "locked_by": Known(equals(servers.c.locked_by), None),
-    "access_ip_v4": Known(matching(servers.c.access_ip_v4), None),
-    "access_ip_v6": Known(matching(servers.c.access_ip_v6), None),
-    "auto_disk_config": Known(_flag("auto_disk_config", servers.c.disk_config == "AUTO"), None),
-    "launch_index": Known(number(servers.c.launch_index), None),
+    "root_device_name": Known(equals(Server.root_device_name), None),
+    "locked_by": Known(equals(Server.locked_by), None),
+    "access_ip_v4": Known(matching(Server.access_ip_v4), None),
+    "access_ip_v6": Known(matching(Server.access_ip_v6), None),
+    "auto_disk_config": Known(_flag("auto_disk_config", Server.disk_config == "AUTO"), None),
+    "launch_index": Known(number(Server.launch_index), None),
 }
 # Those that need more than the values, and the parameters of every list.
 OTHERS = frozenset(
@@ -152,32 +153,32 @@ def conditions(conn: Connection, call: Call) -> list[Condition]:
 
 def _scope(call: Call) -> Iterator[Condition]:
     if not call.query.flag("all_tenants"):
-        yield servers.c.project_id == call.project_id
+        yield Server.project_id == call.project_id
         return
     if not call.may(LIST_ALL):
         raise forbidden(LIST_ALL)
     for name in ("project_id", "tenant_id"):
         if name in call.query:
-            yield servers.c.project_id == call.query.get(name)
+            yield Server.project_id == call.query.get(name)
 
 
 def _alive(call: Call) -> Iterator[Condition]:
     """Servers that are gone are listed by when they went, and for administrators who ask."""
     since, before = changed(call)
     if since is not None:
-        yield servers.c.updated_at >= since
+        yield Server.updated_at >= since
     if before is not None:
-        yield servers.c.updated_at <= before
+        yield Server.updated_at <= before
     words = {word.lower() for word in call.query.all("status")}
     if "deleted" in words and not call.may(EVERY_FILTER):
         raise Forbidden("Only administrators may list deleted instances")
     wants_deleted = call.may(EVERY_FILTER) and ("deleted" in words or call.query.flag("deleted"))
     if wants_deleted:
-        yield servers.c.deleted_at.is_not(None)
+        yield Server.deleted_at.is_not(None)
     elif since is None and before is None:
-        yield servers.c.deleted_at.is_(None)
+        yield Server.deleted_at.is_(None)
     if call.may(EVERY_FILTER) and call.query.flag("soft_deleted"):
-        yield servers.c.vm_state == SOFT_DELETED
+        yield Server.vm_state == SOFT_DELETED
 
 
 def changed(call: Call) -> tuple[datetime | None, datetime | None]:
@@ -208,7 +209,7 @@ def _status(call: Call) -> Iterator[Condition]:
         return
     if call.version >= (2, 38) and any(word not in STATUSES for word in words):
         raise Invalid("Invalid status value")
-    gone = servers.c.vm_state == DELETED
+    gone = Server.vm_state == DELETED
     yield or_(showing(words), gone) if "DELETED" in words else showing(words)
 
 
@@ -220,9 +221,9 @@ def _addresses(conn: Connection, call: Call, others: list[Condition], every: boo
         if text is None:
             continue
         pattern = patterns.compile(patterns.checked(name, text))
-        candidates = list(conn.execute(select(servers.c.id).where(*others)).scalars())
+        candidates = list(conn.execute(select(Server.id).where(*others)).scalars())
         found = devices.addresses(conn, candidates)
-        yield servers.c.id.in_(
+        yield Server.id.in_(
             [
                 server_id
                 for server_id, addresses in found.items()
@@ -242,47 +243,49 @@ def _text(column: Column[Any]) -> ColumnElement[Any]:
 
 
 SORT_KEYS: dict[str, ColumnElement[Any]] = {
-    "access_ip_v4": servers.c.access_ip_v4,
-    "access_ip_v6": servers.c.access_ip_v6,
-    "auto_disk_config": servers.c.disk_config,
-    "availability_zone": _text(servers.c.zone),
-    "config_drive": servers.c.config_drive,
-    "created_at": servers.c.created_at,
-    "display_description": _text(servers.c.description),
-    "display_name": servers.c.name,
-    "host": _text(servers.c.host),
-    "hostname": servers.c.hostname,
-    "image_ref": servers.c.image_id,
-    "instance_type_id": servers.c.flavor_id,
+    "access_ip_v4": Server.access_ip_v4,
+    "access_ip_v6": Server.access_ip_v6,
+    "auto_disk_config": Server.disk_config,
+    "availability_zone": _text(Server.zone),
+    "config_drive": Server.config_drive,
+    "created_at": Server.created_at,
+    "display_description": _text(Server.description),
+    "display_name": Server.name,
+    "host": _text(Server.host),
+    "hostname": Server.hostname,
+    "image_ref": Server.image_id,
+    "instance_type_id": Server.flavor_id,
     # A guest's kernel and ramdisk are never shown as anything but "".
-    "kernel_id": func.coalesce(servers.c.root_device_name, ""),
-    "ramdisk_id": func.coalesce(servers.c.root_device_name, ""),
-    "key_name": _text(servers.c.key_name),
-    "launch_index": servers.c.launch_index,
-    "launched_at": func.coalesce(servers.c.launched_at, LONG_AGO),
+    "kernel_id": func.coalesce(Server.root_device_name, ""),
+    "ramdisk_id": func.coalesce(Server.root_device_name, ""),
+    "key_name": _text(Server.key_name),
+    "launch_index": Server.launch_index,
+    "launched_at": func.coalesce(Server.launched_at, LONG_AGO),
     "locked": case((is_locked, 1), else_=0),
-    "locked_by": _text(servers.c.locked_by),
-    "node": _text(servers.c.host),
-    "power_state": servers.c.power_state,
-    "progress": servers.c.progress,
-    "project_id": servers.c.project_id,
-    "root_device_name": servers.c.root_device_name,
-    "task_state": _text(servers.c.task_state),
-    "terminated_at": func.coalesce(servers.c.terminated_at, LONG_AGO),
-    "updated_at": servers.c.updated_at,
-    "user_id": servers.c.user_id,
-    "uuid": servers.c.id,
-    "vm_state": servers.c.vm_state,
+    "locked_by": _text(Server.locked_by),
+    "node": _text(Server.host),
+    "power_state": Server.power_state,
+    "progress": Server.progress,
+    "project_id": Server.project_id,
+    "root_device_name": Server.root_device_name,
+    "task_state": _text(Server.task_state),
+    "terminated_at": func.coalesce(Server.terminated_at, LONG_AGO),
+    "updated_at": Server.updated_at,
+    "user_id": Server.user_id,
+    "uuid": Server.id,
+    "vm_state": Server.vm_state,
 }
 ADMIN_SORT_KEYS = frozenset({"host", "node"})
 
 _secret = {"admin_password", "public_key"}
-BRIEF = Listing(servers, SORT_KEYS, columns=(servers.c.id, servers.c.name))
+BRIEF = Listing(Server.table, SORT_KEYS, columns=(Server.id, Server.name))
 DETAIL = Listing(
-    servers, SORT_KEYS, columns=tuple(c for c in servers.c if c.name not in {*_secret, "user_data", "scheduling"})
+    Server.table,
+    SORT_KEYS,
+    columns=tuple(c for c in Server.table.c if c.name not in {*_secret, "user_data", "scheduling"}),
 )
 DETAIL_FOR_ADMINS = Listing(
-    servers, SORT_KEYS, columns=tuple(c for c in servers.c if c.name not in {*_secret, "scheduling"})
+    Server.table, SORT_KEYS, columns=tuple(c for c in Server.table.c if c.name not in {*_secret, "scheduling"})
 )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl.compute import groups, servers
 from cloudctl.compute.api import query, since
 from cloudctl.compute.api.server_bodies import ServerName
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.placement.wishes import ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
 from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, shown

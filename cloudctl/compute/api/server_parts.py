@@ -7,13 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import server_metadata, servers
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import Tags, tag
 from cloudctl.compute.states import BUILDING
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import devices
 from cloudctl.rest.body import Body

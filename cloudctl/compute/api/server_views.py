@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import Connection
 
 from cloudctl.compute import block_devices
 from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
 from cloudctl.compute.servers import host_id, instance_name
 from cloudctl.compute.states import BUILDING, WITH_PROGRESS, status
+from cloudctl.db import Connection
 from cloudctl.network import devices
 from cloudctl.network.devices import PortAddress
 from cloudctl.placement import hosts

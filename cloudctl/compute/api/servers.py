@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import creation, deletion, servers
 from cloudctl.compute.api import query, server_views, since
@@ -14,7 +13,7 @@ from cloudctl.compute.api.server_create import checked_hostname, wanted
 from cloudctl.compute.api.server_filters import BRIEF, DETAIL, DETAIL_FOR_ADMINS, QUERY, check_order, conditions
 from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, given

@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute.api import query
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import hosts
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing

@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import usage
 from cloudctl.compute.api import query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.usage import Used
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl.compute import attaching, block_devices, servers
 from cloudctl.compute.api import query, since
 from cloudctl.compute.api.server_bodies import DeviceTag
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid
 from cloudctl.rest.call import Call

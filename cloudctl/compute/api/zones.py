@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros

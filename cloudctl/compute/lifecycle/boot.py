@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
 from cloudctl.compute.kinds import BOOT, BOOT_WITH_VOLUMES
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict

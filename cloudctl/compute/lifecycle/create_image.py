@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import kinds, servers, snapshots
 from cloudctl.compute.states import SNAPSHOT, SNAPSHOT_PENDING, SNAPSHOTTING, UPLOAD
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.image import images

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Connection
 
 from cloudctl.compute import guests, networking
+from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, PortBinding
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging, ports

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, kinds
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown
 from cloudctl.network import plugging

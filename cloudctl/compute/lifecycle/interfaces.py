@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import kinds, networking, servers
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.network import plugging
 from cloudctl.tasks import Context, Origin, Step, Workflow

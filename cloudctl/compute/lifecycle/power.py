@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import kinds, servers
 from cloudctl.compute.options import ComputeOptions
@@ -30,6 +28,7 @@ from cloudctl.compute.states import (
     SUSPENDING,
     UNPAUSING,
 )
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task

@@ -5,12 +5,11 @@ Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import kinds, placing, servers
 from cloudctl.compute.lifecycle import defining
 from cloudctl.compute.states import ACTIVE, ERROR, REBUILDING, RUNNING, SHUTDOWN, STOPPED
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict
 from cloudctl.placement import claims

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl import db
 from cloudctl.compute import guests, kinds, servers
 from cloudctl.compute.states import ACTIVE, ERROR, RESCUED, RESCUING, RUNNING, UNRESCUING, UPDATING_PASSWORD
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Kind, Step, Workflow

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection
 
 from cloudctl import db
 from cloudctl.compute import guests, kinds, migrations, placing, resizing, servers
@@ -30,6 +29,7 @@ from cloudctl.compute.states import (
     SHUTDOWN,
     STOPPED,
 )
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging

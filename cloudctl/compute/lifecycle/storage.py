@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection
-
 from cloudctl.compute import block_devices, servers
 from cloudctl.compute.states import BLOCK_DEVICES, BUILDING, SPAWNING
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Context, Wait

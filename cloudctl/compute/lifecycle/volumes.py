@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
 from cloudctl import db
 from cloudctl.compute import block_devices, guests, kinds, servers
-from cloudctl.compute.tables import block_devices as table
+from cloudctl.compute.tables import BlockDevice
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
@@ -29,7 +30,7 @@ class Use:
 
 
 def find(conn: Connection, device_id: str) -> Row[Any] | None:
-    return conn.execute(select(table).where(table.c.id == device_id)).first()
+    return conn.execute(select(BlockDevice).where(BlockDevice.id == device_id)).first()
 
 
 def use(conn: Connection, server_id: str, device_id: str) -> Use | None:

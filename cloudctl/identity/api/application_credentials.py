@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import application_credentials as domain
 from cloudctl.identity import subject, users
@@ -17,7 +17,7 @@ from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
-from cloudctl.identity.tables import access_rules, application_credentials
+from cloudctl.identity.tables import AccessRule, ApplicationCredential
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, Pattern, extra
 from cloudctl.rest.call import Call
@@ -91,7 +91,7 @@ class ApplicationCredentials:
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
-        found = page(conn, call, domain.LISTING, application_credentials.c.user_id == user_id)
+        found = page(conn, call, domain.LISTING, ApplicationCredential.user_id == user_id)
         roles = domain.roles_of(conn, [row.id for row in found.rows])
         return paged(call, "application_credentials", found, lambda call, row: view(conn, call, row, roles[row.id]))
 
@@ -177,7 +177,7 @@ class AccessRules:
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Page:
         users.get(conn, user_id)
-        return page(conn, call, domain.RULE_LISTING, access_rules.c.user_id == user_id)
+        return page(conn, call, domain.RULE_LISTING, AccessRule.user_id == user_id)
 
     @routes.get("/users/<user_id>/access_rules/<rule_id>", policy="identity:get_access_rule")
     async def show(self, call: Call, user_id: str, rule_id: str) -> dict[str, Any]:

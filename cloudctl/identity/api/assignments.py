@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import assignment_list, records
 from cloudctl.identity.api.collection import listed
 from cloudctl.identity.assignment_list import Assignment, Wanted
-from cloudctl.identity.tables import groups, projects, roles, users
+from cloudctl.identity.tables import Group, Project, Role, User
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.route import Routes
 
@@ -114,12 +114,12 @@ def look_up(conn: Connection, found: Iterable[Assignment]) -> Names:
         return {row.id: (row.name, row.domain_id) for row in conn.execute(query)}
 
     rows = [*found]
-    by_user = named(users, {one.user_id for one in rows})
-    by_group = named(groups, {one.group_id for one in rows})
-    by_role = named(roles, {one.role_id for one in rows})
-    by_project = named(projects, {one.target_id for one in rows})
+    by_user = named(User.table, {one.user_id for one in rows})
+    by_group = named(Group.table, {one.group_id for one in rows})
+    by_role = named(Role.table, {one.role_id for one in rows})
+    by_project = named(Project.table, {one.target_id for one in rows})
     domain_ids = {domain for kind in (by_user, by_group, by_role, by_project) for _, domain in kind.values()}
-    return Names(by_user, by_group, by_role, by_project | named(projects, domain_ids))
+    return Names(by_user, by_group, by_role, by_project | named(Project.table, domain_ids))
 
 
 def view(call: Call, one: Assignment, names: Names) -> dict[str, Any]:

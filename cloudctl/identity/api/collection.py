@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.errors import NotFound
 from cloudctl.identity.records import LIMITS
 from cloudctl.rest import listing

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
 from cloudctl.identity import tables, totp, users
@@ -57,7 +57,7 @@ class Credentials:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        own = [] if call.may("identity:list_all_credentials") else [tables.credentials.c.user_id == call.user_id]
+        own = [] if call.may("identity:list_all_credentials") else [tables.Credential.user_id == call.user_id]
         return paged(call, "credentials", page(conn, call, domain.LISTING, *own), self.view)
 
     @routes.post(
@@ -155,7 +155,7 @@ class Ec2Credentials:
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Any:
         users.get(conn, user_id)
-        table = tables.credentials.c
+        table = tables.Credential.table.c
         found = page(conn, call, domain.LISTING, table.user_id == user_id, table.type == domain.EC2)
         return [self.view(call, row) for row in found.rows]
 

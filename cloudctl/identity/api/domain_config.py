@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
 from cloudctl.identity import domain_config as domain
 from cloudctl.identity import domains

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.identity import domains, projects, records, tables
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Immutable, ProjectTitle, changes
@@ -54,7 +54,7 @@ class Domains:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table = tables.projects.c
+        table = tables.Project.table.c
         where: Any = [table.is_domain.is_(True)]
         if call.identity.domain_id:
             where.append(table.id == call.identity.domain_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.identity import endpoint_filters as domain
 from cloudctl.identity import projects, records, services, tables
 from cloudctl.identity.api.collection import link, listed, page, paged
@@ -118,7 +118,7 @@ class EndpointGroups:
 
     def _add(self, conn: Connection, group_id: str, project_id: str) -> None:
         self._both(conn, group_id, project_id)
-        domain.associate(conn, tables.project_endpoint_groups, group_id=group_id, project_id=project_id)
+        domain.associate(conn, tables.ProjectEndpointGroup.table, group_id=group_id, project_id=project_id)
 
     @routes.get(f"{GROUP}/projects/<project_id>", policy="identity:get_endpoint_group_in_project")
     async def check(self, call: Call, group_id: str, project_id: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class EndpointGroups:
     def _check(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
         group = self._both(conn, group_id, project_id)
         key = {"group_id": group_id, "project_id": project_id}
-        if not domain.is_associated(conn, tables.project_endpoint_groups, **key):
+        if not domain.is_associated(conn, tables.ProjectEndpointGroup.table, **key):
             raise records.not_found("endpoint group in project", group_id)
         return group
 
@@ -139,7 +139,7 @@ class EndpointGroups:
 
     def _remove(self, conn: Connection, group_id: str, project_id: str) -> None:
         self._both(conn, group_id, project_id)
-        if not domain.dissociate(conn, tables.project_endpoint_groups, group_id=group_id, project_id=project_id):
+        if not domain.dissociate(conn, tables.ProjectEndpointGroup.table, group_id=group_id, project_id=project_id):
             raise records.not_found("endpoint group in project", group_id)
 
     def _both(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
@@ -190,7 +190,7 @@ class ProjectEndpoints:
 
     def _add(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
-        domain.associate(conn, tables.project_endpoints, project_id=project_id, endpoint_id=endpoint_id)
+        domain.associate(conn, tables.ProjectEndpoint.table, project_id=project_id, endpoint_id=endpoint_id)
 
     @routes.get(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:check_endpoint_in_project", status=204)
     async def check(self, call: Call, project_id: str, endpoint_id: str) -> None:
@@ -200,7 +200,7 @@ class ProjectEndpoints:
     def _check(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
         key = {"project_id": project_id, "endpoint_id": endpoint_id}
-        if not domain.is_associated(conn, tables.project_endpoints, **key):
+        if not domain.is_associated(conn, tables.ProjectEndpoint.table, **key):
             raise records.not_found("endpoint in project", endpoint_id)
 
     @routes.delete(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:remove_endpoint_from_project")
@@ -210,7 +210,7 @@ class ProjectEndpoints:
 
     def _remove(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
-        if not domain.dissociate(conn, tables.project_endpoints, project_id=project_id, endpoint_id=endpoint_id):
+        if not domain.dissociate(conn, tables.ProjectEndpoint.table, project_id=project_id, endpoint_id=endpoint_id):
             raise records.not_found("endpoint in project", endpoint_id)
 
     def _both(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
@@ -219,7 +219,7 @@ class ProjectEndpoints:
 
 
 def associated_projects(conn: Connection, call: Call, where: Any) -> Any:
-    table = tables.projects
+    table = tables.Project.table
     return project_views(conn, call, conn.execute(select(table).where(where).order_by(table.c.name, table.c.id)))
 
 

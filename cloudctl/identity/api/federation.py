@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import federation, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.fields import changes as sent
-from cloudctl.identity.federation_tables import identity_providers, mappings, protocols, service_providers
+from cloudctl.identity.federation_tables import FederationProtocol, IdentityProvider, Mapping_, ServiceProvider
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -170,7 +170,7 @@ class IdentityProviders:
         return {"identity_provider": await self.db.read(self._show, call, idp_id)}
 
     def _show(self, conn: Connection, call: Call, idp_id: str) -> dict[str, Any]:
-        return self._shown(conn, call, federation.get(conn, identity_providers, idp_id, "identity provider"))
+        return self._shown(conn, call, federation.get(conn, IdentityProvider.table, idp_id, "identity provider"))
 
     def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
         return provider_view(call, row, federation.remote_ids_of(conn, [row.id])[row.id])
@@ -204,8 +204,8 @@ class Protocols:
         return await self.db.read(self._list, call, idp_id)
 
     def _list(self, conn: Connection, call: Call, idp_id: str) -> dict[str, Any]:
-        federation.get(conn, identity_providers, idp_id, "identity provider")
-        found = page(conn, call, federation.PROTOCOLS, protocols.c.provider_id == idp_id)
+        federation.get(conn, IdentityProvider.table, idp_id, "identity provider")
+        found = page(conn, call, federation.PROTOCOLS, FederationProtocol.provider_id == idp_id)
         return paged(call, "protocols", found, protocol_view)
 
     @routes.put(PROTOCOL, policy="identity:create_protocol", status=201, body=Body(ProtocolBody, key="protocol"))
@@ -247,24 +247,26 @@ class Mappings:
     async def create(self, call: Call, mapping_id: str, body: PutMapping) -> dict[str, Any]:
         """Keep a mapping; nothing applies it"""
         values = {"id": named(mapping_id), **mapping_values(body, mapping_id)}
-        row = await self.db.run(federation.create, mappings, "mapping", values, call.now)
+        row = await self.db.run(federation.create, Mapping_.table, "mapping", values, call.now)
         return {"mapping": mapping_view(call, row)}
 
     @routes.get(MAPPING, policy="identity:get_mapping")
     async def show(self, call: Call, mapping_id: str) -> dict[str, Any]:
         """Show a mapping"""
-        return {"mapping": mapping_view(call, await self.db.read(federation.get, mappings, mapping_id, "mapping"))}
+        return {
+            "mapping": mapping_view(call, await self.db.read(federation.get, Mapping_.table, mapping_id, "mapping"))
+        }
 
     @routes.patch(MAPPING, policy="identity:update_mapping", body=Body(UpdateMapping, key="mapping"))
     async def update(self, call: Call, mapping_id: str, body: UpdateMapping) -> dict[str, Any]:
         """Change a mapping"""
-        arguments = (mappings, "mapping", mapping_id, mapping_values(body, mapping_id))
+        arguments = (Mapping_.table, "mapping", mapping_id, mapping_values(body, mapping_id))
         return {"mapping": mapping_view(call, await self.db.run(federation.change, *arguments))}
 
     @routes.delete(MAPPING, policy="identity:delete_mapping")
     async def delete(self, call: Call, mapping_id: str) -> None:
         """Delete a mapping"""
-        await self.db.run(federation.remove, mappings, "mapping", mapping_id)
+        await self.db.run(federation.remove, Mapping_.table, "mapping", mapping_id)
 
 
 class ServiceProviders:
@@ -288,13 +290,13 @@ class ServiceProviders:
     async def create(self, call: Call, sp_id: str, body: PutServiceProvider) -> dict[str, Any]:
         """Describe another cloud; no assertions are made for it"""
         values = {"id": named(sp_id), **changes(body, sp_id)}
-        row = await self.db.run(federation.create, service_providers, "service provider", values, call.now)
+        row = await self.db.run(federation.create, ServiceProvider.table, "service provider", values, call.now)
         return {"service_provider": service_provider_view(call, row)}
 
     @routes.get(SERVICE_PROVIDER, policy="identity:get_service_provider")
     async def show(self, call: Call, sp_id: str) -> dict[str, Any]:
         """Show a service provider"""
-        row = await self.db.read(federation.get, service_providers, sp_id, "service provider")
+        row = await self.db.read(federation.get, ServiceProvider.table, sp_id, "service provider")
         return {"service_provider": service_provider_view(call, row)}
 
     @routes.patch(
@@ -304,13 +306,13 @@ class ServiceProviders:
     )
     async def update(self, call: Call, sp_id: str, body: UpdateServiceProvider) -> dict[str, Any]:
         """Change a service provider"""
-        arguments = (service_providers, "service provider", sp_id, changes(body, sp_id))
+        arguments = (ServiceProvider.table, "service provider", sp_id, changes(body, sp_id))
         return {"service_provider": service_provider_view(call, await self.db.run(federation.change, *arguments))}
 
     @routes.delete(SERVICE_PROVIDER, policy="identity:delete_service_provider")
     async def delete(self, call: Call, sp_id: str) -> None:
         """Delete a service provider"""
-        await self.db.run(federation.remove, service_providers, "service provider", sp_id)
+        await self.db.run(federation.remove, ServiceProvider.table, "service provider", sp_id)
 
 
 def mapping_values(body: PutMapping | UpdateMapping, id: str) -> dict[str, Any]:

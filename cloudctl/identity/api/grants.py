@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.identity import assignments, records, roles
 from cloudctl.identity.api.collection import listed
 from cloudctl.identity.api.roles import check_manageable, view

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.identity import groups, records, tables, users
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, domain_of
@@ -48,7 +48,7 @@ class Groups:
         return paged(call, "groups", await self.db.read(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        own = [tables.groups.c.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+        own = [tables.Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
         return page(conn, call, groups.LISTING, *own)
 
     @routes.post("/groups", policy="identity:create_group", status=201, body=Body(CreateGroup, key="group"))

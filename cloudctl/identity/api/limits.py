@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import limits, tables
 from cloudctl.identity.api.collection import link, listed, page, paged
@@ -143,7 +143,7 @@ class Limits:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table, identity, own = tables.limits.c, call.identity, []
+        table, identity, own = tables.ProjectLimit.table.c, call.identity, []
         if not call.may("identity:list_all_limits"):
             mine = (table.project_id == identity.project_id) & (table.project_id != "")
             own = [mine | (table.domain_id == identity.domain_id) & (table.domain_id != "")]

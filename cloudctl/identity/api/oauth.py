@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, TooLarge
 from cloudctl.identity import oauth, oauth_signatures, records, tables, users
 from cloudctl.identity.api.application_credentials import check_may_manage
@@ -178,7 +178,7 @@ class AccessTokens:
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
-        mine = tables.oauth_access_tokens.c.user_id == user_id
+        mine = tables.OAuthAccessToken.user_id == user_id
         return paged(call, "access_tokens", page(conn, call, oauth.ACCESS_TOKENS, mine), access_token_view)
 
     @routes.get("/users/<user_id>/OS-OAUTH1/access_tokens/<access_token_id>", policy="identity:get_access_token")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import projects, records
 from cloudctl.identity.api.collection import listed

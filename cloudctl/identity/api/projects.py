@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import domains, projects, reachable, records, tables
 from cloudctl.identity.api.collection import link, page, paged
@@ -62,9 +62,9 @@ class Projects:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        where: Any = [] if "is_domain" in call.query else [tables.projects.c.is_domain.is_(False)]
+        where: Any = [] if "is_domain" in call.query else [tables.Project.is_domain.is_(False)]
         if call.identity.domain_id:
-            where.append(tables.projects.c.domain_id == call.identity.domain_id)
+            where.append(tables.Project.domain_id == call.identity.domain_id)
         found = page(conn, call, projects.LISTING, *where)
         shown = {one["id"]: one for one in views(conn, call, found.rows)}
         return paged(call, "projects", found, lambda _, row: shown[row.id])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
 from cloudctl.identity import records, roles, tables
 from cloudctl.identity.api.collection import link, page, paged
@@ -49,9 +49,9 @@ class Roles:
         return paged(call, "roles", await self.db.read(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        where: Any = [tables.roles.c.domain_id == (call.query.get("domain_id") or "")]
+        where: Any = [tables.Role.domain_id == (call.query.get("domain_id") or "")]
         if not call.may("identity:use_all_roles"):
-            where.append(tables.roles.c.name.in_(roles.MANAGEABLE))
+            where.append(tables.Role.name.in_(roles.MANAGEABLE))
         return page(conn, call, roles.LISTING, *where)
 
     @routes.post("/roles", policy="identity:create_role", status=201, body=Body(CreateRole, key="role"))

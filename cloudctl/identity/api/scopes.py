@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
 from cloudctl.identity import catalog, projects, reachable
 from cloudctl.identity.api.collection import listed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import catalog, services
 from cloudctl.identity.api.collection import link, page, paged

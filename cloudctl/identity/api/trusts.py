@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
 from cloudctl.identity import records, tables, trusts
 from cloudctl.identity.api.application_credentials import Moment
@@ -92,7 +92,7 @@ class Trusts:
         return await self.db.read(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table = tables.trusts.c
+        table = tables.Trust.table.c
         alive = table.expires_at.is_(None) | (table.expires_at > call.now)
         left = table.remaining_uses.is_(None) | (table.remaining_uses > 0)
         return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left), view)
@@ -120,7 +120,7 @@ class Trusts:
         await self.db.run(self._delete, call, trust_id)
 
     def _delete(self, conn: Connection, call: Call, trust_id: str) -> None:
-        row = records.get(conn, tables.trusts, trust_id, "trust")
+        row = records.get(conn, tables.Trust.table, trust_id, "trust")
         if call.user_id != row.trustor_user_id:
             call.require("identity:delete_all_trusts")
         trusts.remove(conn, trust_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import groups, lockout, password_rules, reachable, tables, users
 from cloudctl.identity.api.collection import link, listed, page, paged
@@ -91,7 +91,7 @@ class Users:
         return paged(call, "users", found, self.view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        own = [tables.users.c.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+        own = [tables.User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
         return page(conn, call, users.LISTING, *own)
 
     @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))

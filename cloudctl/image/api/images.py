@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, UnsupportedMediaType
 from cloudctl.image import images as domain
 from cloudctl.image import patching, properties

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, NotFound
 from cloudctl.image import images as domain
 from cloudctl.image.imports import METHODS, STORE

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.image import images as domain
 from cloudctl.image.images import Image
 from cloudctl.image.listing import FILTERS, LISTING, OTHERS, having, shown
-from cloudctl.image.tables import images
+from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Limits
@@ -21,7 +20,7 @@ def conditions(call: Call) -> list[Condition]:
     visible = shown(call.caller, call.query.get("visibility"), call.query.get("member_status"))
     found = [visible, *listing.conditions(LISTING, call)]
     if "os_hidden" not in call.query:
-        found.append(images.c.os_hidden.is_(False))
+        found.append(ImageRecord.os_hidden.is_(False))
     known = {*FILTERS, *OTHERS}
     found += [having(name, call.query.get(name) or "") for name in call.query if name not in known]
     return found

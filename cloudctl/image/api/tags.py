@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound, OverQuota
 from cloudctl.image import images as domain
 from cloudctl.image import properties

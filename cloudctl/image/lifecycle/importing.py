@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.image import imports, kinds
 from cloudctl.image.data import ImageData

@@ -9,37 +9,36 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
 from cloudctl.network import bandwidth_limits, qos_policies
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json
 from cloudctl.network.bandwidth_limits import NewLimit
-from cloudctl.network.tables import bandwidth_limits as table
+from cloudctl.network.tables import BandwidthLimit
 from cloudctl.rest.body import MISSING, Body, Loose, Missing, Range, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Listing, any_of, number
 from cloudctl.rest.route import Routes
 
 COLUMNS = {
-    "id": table.c.id,
-    "direction": table.c.direction,
-    "max_kbps": table.c.max_kbps,
-    "max_burst_kbps": table.c.max_burst_kbps,
+    "id": BandwidthLimit.id,
+    "direction": BandwidthLimit.direction,
+    "max_kbps": BandwidthLimit.max_kbps,
+    "max_burst_kbps": BandwidthLimit.max_burst_kbps,
 }
 COLLECTION = lists.Collection(
     "bandwidth_limit_rules",
     Listing(
-        table,
+        BandwidthLimit.table,
         sort_keys=COLUMNS,
         order=(("id", "asc"),),
         filters={
-            "id": any_of(table.c.id),
-            "direction": any_of(table.c.direction),
-            "max_kbps": number(table.c.max_kbps),
-            "max_burst_kbps": number(table.c.max_burst_kbps),
+            "id": any_of(BandwidthLimit.id),
+            "direction": any_of(BandwidthLimit.direction),
+            "max_kbps": number(BandwidthLimit.max_kbps),
+            "max_burst_kbps": number(BandwidthLimit.max_burst_kbps),
         },
     ),
     bandwidth_limits.not_found,
@@ -84,7 +83,7 @@ class BandwidthLimits:
 
     def _list(self, conn: Connection, call: Call, policy_id: str) -> Json:
         policy = qos_policies.visible(conn, call.caller, policy_id)
-        page = lists.fetch(conn, call, COLLECTION, table.c.policy_id == policy.id)
+        page = lists.fetch(conn, call, COLLECTION, BandwidthLimit.policy_id == policy.id)
         return lists.answer(call, COLLECTION, page, [view(row) for row in page.rows])
 
     @routes.post(ALL, policy="network:qos_rules:change", status=201, body=CREATE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, func
+from sqlalchemy import func
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, floating_ips, networks, ports, standard, subnets, tags
 from cloudctl.network.api import lists
@@ -29,7 +29,7 @@ from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
-from cloudctl.network.tables import floating_ips as table
+from cloudctl.network.tables import FloatingIp
 from cloudctl.rest.body import MISSING, Body, Missing, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
@@ -37,23 +37,23 @@ from cloudctl.rest.route import Routes
 
 COLLECTION = lists.collection(
     "floatingips",
-    table,
+    FloatingIp.table,
     floating_ips.not_found,
     filters={
-        "status": any_of(table.c.status),
-        "floating_network_id": any_of(table.c.floating_network_id),
-        "floating_ip_address": any_of(table.c.floating_ip_address),
-        "fixed_ip_address": any_of(table.c.fixed_ip_address),
-        "port_id": any_of(table.c.port_id),
-        "router_id": any_of(table.c.router_id),
+        "status": any_of(FloatingIp.status),
+        "floating_network_id": any_of(FloatingIp.floating_network_id),
+        "floating_ip_address": any_of(FloatingIp.floating_ip_address),
+        "fixed_ip_address": any_of(FloatingIp.fixed_ip_address),
+        "port_id": any_of(FloatingIp.port_id),
+        "router_id": any_of(FloatingIp.router_id),
     },
     sort_keys={
-        "status": table.c.status,
-        "floating_network_id": table.c.floating_network_id,
-        "floating_ip_address": table.c.floating_ip_address,
-        "fixed_ip_address": func.coalesce(table.c.fixed_ip_address, ""),
-        "port_id": func.coalesce(table.c.port_id, ""),
-        "router_id": func.coalesce(table.c.router_id, ""),
+        "status": FloatingIp.status,
+        "floating_network_id": FloatingIp.floating_network_id,
+        "floating_ip_address": FloatingIp.floating_ip_address,
+        "fixed_ip_address": func.coalesce(FloatingIp.fixed_ip_address, ""),
+        "port_id": func.coalesce(FloatingIp.port_id, ""),
+        "router_id": func.coalesce(FloatingIp.router_id, ""),
     },
 )
 

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, ColumnElement, Connection, Table, or_
+from sqlalchemy import Column, ColumnElement, Table, or_
 
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import tags
 from cloudctl.rest import listing

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.network import networks, qos_policies, standard, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
@@ -30,7 +29,7 @@ from cloudctl.network.api.matching import check_match
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import networks as table
+from cloudctl.network.tables import Network
 from cloudctl.rest.body import MISSING, Body, Items, Length, Loose, Missing, Range, given, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
@@ -40,27 +39,27 @@ PhysicalName = Annotated[str, Length(1, 64)]
 
 COLLECTION = lists.collection(
     "networks",
-    table,
+    Network.table,
     networks.not_found,
     filters={
-        "name": any_of(table.c.name),
-        "status": any_of(table.c.status),
-        "admin_state_up": lists.truths(table.c.admin_state_up),
-        "shared": lists.truths(table.c.shared),
-        "router:external": lists.truths(table.c.external),
-        "is_default": lists.truths(table.c.is_default),
-        "port_security_enabled": lists.truths(table.c.port_security_enabled),
-        "mtu": number(table.c.mtu),
-        "qos_policy_id": any_of(table.c.qos_policy_id),
-        "provider:network_type": any_of(table.c.network_type),
-        "provider:physical_network": any_of(table.c.physical_network),
-        "provider:segmentation_id": number(table.c.segmentation_id),
+        "name": any_of(Network.name),
+        "status": any_of(Network.status),
+        "admin_state_up": lists.truths(Network.admin_state_up),
+        "shared": lists.truths(Network.shared),
+        "router:external": lists.truths(Network.external),
+        "is_default": lists.truths(Network.is_default),
+        "port_security_enabled": lists.truths(Network.port_security_enabled),
+        "mtu": number(Network.mtu),
+        "qos_policy_id": any_of(Network.qos_policy_id),
+        "provider:network_type": any_of(Network.network_type),
+        "provider:physical_network": any_of(Network.physical_network),
+        "provider:segmentation_id": number(Network.segmentation_id),
     },
     sort_keys={
-        "name": table.c.name,
-        "status": table.c.status,
-        "admin_state_up": table.c.admin_state_up,
-        "mtu": table.c.mtu,
+        "name": Network.name,
+        "status": Network.status,
+        "admin_state_up": Network.admin_state_up,
+        "mtu": Network.mtu,
     },
 )
 

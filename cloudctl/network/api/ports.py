@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from attrs import frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import macs, networks, port_security, ports, qos_policies, router_ports, standard, tags
 from cloudctl.network.addresses import parse_address
@@ -34,8 +34,7 @@ from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.network.tables import allocations, port_groups
-from cloudctl.network.tables import ports as table
+from cloudctl.network.tables import IpAllocation, Port, PortSecurityGroup
 from cloudctl.rest.body import MISSING, Body, Check, Items, Missing, ValueProblem, given, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, any_of
@@ -52,7 +51,7 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         if name not in wanted or not rest:
             raise lists.bad(f"Invalid input for fixed_ips. Reason: {value[:64]!r} is not of the form ip_address=VALUE.")
         wanted[name].append(_canonical(rest) if name == "ip_address" else rest)
-    a = allocations.c
+    a = IpAllocation.table.c
     found = select(a.port_id)
     if wanted["ip_address"]:
         found = found.where(a.ip_address.in_(wanted["ip_address"]))
@@ -60,7 +59,7 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         found = found.where(a.ip_address.contains(part, autoescape=True))
     if wanted["subnet_id"]:
         found = found.where(a.subnet_id.in_(wanted["subnet_id"]))
-    return table.c.id.in_(found)
+    return Port.id.in_(found)
 
 
 def _canonical(text: str) -> str:
@@ -78,39 +77,39 @@ def _with_mac(values: Sequence[str]) -> Condition:
             found.append(macs.parse(value))
         except Invalid:
             found.append(value)
-    return table.c.mac_address.in_(found)
+    return Port.mac_address.in_(found)
 
 
 def _with_groups(values: Sequence[str]) -> Condition:
-    return table.c.id.in_(select(port_groups.c.port_id).where(port_groups.c.security_group_id.in_(values)))
+    return Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id.in_(values)))
 
 
 COLLECTION = lists.collection(
     "ports",
-    table,
+    Port.table,
     ports.not_found,
     filters={
-        "name": any_of(table.c.name),
-        "network_id": any_of(table.c.network_id),
-        "status": any_of(table.c.status),
-        "admin_state_up": lists.truths(table.c.admin_state_up),
+        "name": any_of(Port.name),
+        "network_id": any_of(Port.network_id),
+        "status": any_of(Port.status),
+        "admin_state_up": lists.truths(Port.admin_state_up),
         "mac_address": _with_mac,
-        "device_id": any_of(table.c.device_id),
-        "device_owner": any_of(table.c.device_owner),
-        "port_security_enabled": lists.truths(table.c.port_security_enabled),
+        "device_id": any_of(Port.device_id),
+        "device_owner": any_of(Port.device_owner),
+        "port_security_enabled": lists.truths(Port.port_security_enabled),
         "fixed_ips": _with_fixed_ips,
         "security_groups": _with_groups,
-        "binding:host_id": any_of(table.c.host),
-        "qos_policy_id": any_of(table.c.qos_policy_id),
+        "binding:host_id": any_of(Port.host),
+        "qos_policy_id": any_of(Port.qos_policy_id),
     },
     sort_keys={
-        "name": table.c.name,
-        "network_id": table.c.network_id,
-        "status": table.c.status,
-        "admin_state_up": table.c.admin_state_up,
-        "mac_address": table.c.mac_address,
-        "device_id": table.c.device_id,
-        "device_owner": table.c.device_owner,
+        "name": Port.name,
+        "network_id": Port.network_id,
+        "status": Port.status,
+        "admin_state_up": Port.admin_state_up,
+        "mac_address": Port.mac_address,
+        "device_id": Port.device_id,
+        "device_owner": Port.device_owner,
     },
 )
 

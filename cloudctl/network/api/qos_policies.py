@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.network import bandwidth_limits, qos_policies, standard, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
@@ -27,7 +26,7 @@ from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.bandwidth_limits import view_in_policy
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.qos_policies import NewPolicy
-from cloudctl.network.tables import qos_policies as table
+from cloudctl.network.tables import QosPolicy
 from cloudctl.rest.body import MISSING, Body, Missing, Name, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
@@ -35,14 +34,14 @@ from cloudctl.rest.route import Routes
 
 COLLECTION = lists.collection(
     "policies",
-    table,
+    QosPolicy.table,
     qos_policies.not_found,
     filters={
-        "name": any_of(table.c.name),
-        "shared": lists.truths(table.c.shared),
-        "is_default": lists.truths(table.c.is_default),
+        "name": any_of(QosPolicy.name),
+        "shared": lists.truths(QosPolicy.shared),
+        "is_default": lists.truths(QosPolicy.is_default),
     },
-    sort_keys={"name": table.c.name, "shared": table.c.shared, "is_default": table.c.is_default},
+    sort_keys={"name": QosPolicy.name, "shared": QosPolicy.shared, "is_default": QosPolicy.is_default},
 )
 
 

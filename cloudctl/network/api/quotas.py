@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import standard
 from cloudctl.network.api.attributes import Flag, Json
@@ -15,7 +15,7 @@ from cloudctl.network.quotas import QUOTAS
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Body, Loose, Missing, Range, given
 from cloudctl.rest.call import Call
-from cloudctl.rest.quota import quota_limits
+from cloudctl.rest.quota import QuotaLimit
 from cloudctl.rest.route import Routes
 
 Value = Annotated[int, Loose(), Range(-1)]
@@ -46,9 +46,9 @@ class ProjectQuotas:
         return {"quotas": await self.db.read(self._list)}
 
     def _list(self, conn: Connection) -> Any:
-        own = (quota_limits.c.service == QUOTAS.service, quota_limits.c.project_id != quota.EVERYBODY)
-        query = select(quota_limits.c.project_id).where(*own).distinct()
-        owners = list(conn.scalars(query.order_by(quota_limits.c.project_id)))
+        own = (QuotaLimit.service == QUOTAS.service, QuotaLimit.project_id != quota.EVERYBODY)
+        query = select(QuotaLimit.project_id).where(*own).distinct()
+        owners = list(conn.scalars(query.order_by(QuotaLimit.project_id)))
         return [{**quota.limits(conn, QUOTAS, owner), "project_id": owner, "tenant_id": owner} for owner in owners]
 
     @routes.get("/quotas/tenant", policy="network:quotas:show")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import extra_routes, networks, router_gateways, router_ports, routers, standard, tags
 from cloudctl.network.api import lists
@@ -32,7 +31,7 @@ from cloudctl.network.api.ports import FixedIps, requests
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
-from cloudctl.network.tables import routers as table
+from cloudctl.network.tables import Router
 from cloudctl.rest.body import MISSING, Body, Check, Items, Loose, Missing, ValueProblem, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
@@ -40,17 +39,17 @@ from cloudctl.rest.route import Routes
 
 COLLECTION = lists.collection(
     "routers",
-    table,
+    Router.table,
     routers.not_found,
     filters={
-        "name": any_of(table.c.name),
-        "status": any_of(table.c.status),
-        "admin_state_up": lists.truths(table.c.admin_state_up),
+        "name": any_of(Router.name),
+        "status": any_of(Router.status),
+        "admin_state_up": lists.truths(Router.admin_state_up),
     },
     sort_keys={
-        "name": table.c.name,
-        "status": table.c.status,
-        "admin_state_up": table.c.admin_state_up,
+        "name": Router.name,
+        "status": Router.status,
+        "admin_state_up": Router.admin_state_up,
     },
 )
 

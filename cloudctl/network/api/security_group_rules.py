@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import rules, security_groups, standard, tags
 from cloudctl.network.api import lists
@@ -15,8 +15,7 @@ from cloudctl.network.api.attributes import Id, Json, Project, Rows, Text, Views
 from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.rules import NewRule
-from cloudctl.network.tables import security_group_rules as table
-from cloudctl.network.tables import security_groups as groups_table
+from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
 from cloudctl.rest.body import MISSING, Body, Length, Loose, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
@@ -29,22 +28,22 @@ def not_found(rule_id: str) -> NotFound:
 
 COLLECTION = lists.collection(
     "security_group_rules",
-    table,
+    SecurityGroupRule.table,
     not_found,
     filters={
-        "security_group_id": any_of(table.c.security_group_id),
-        "direction": any_of(table.c.direction),
-        "ethertype": any_of(table.c.ethertype),
-        "protocol": any_of(table.c.protocol),
-        "port_range_min": number(table.c.port_range_min),
-        "port_range_max": number(table.c.port_range_max),
-        "remote_ip_prefix": any_of(table.c.remote_ip_prefix),
-        "remote_group_id": any_of(table.c.remote_group_id),
+        "security_group_id": any_of(SecurityGroupRule.security_group_id),
+        "direction": any_of(SecurityGroupRule.direction),
+        "ethertype": any_of(SecurityGroupRule.ethertype),
+        "protocol": any_of(SecurityGroupRule.protocol),
+        "port_range_min": number(SecurityGroupRule.port_range_min),
+        "port_range_max": number(SecurityGroupRule.port_range_max),
+        "remote_ip_prefix": any_of(SecurityGroupRule.remote_ip_prefix),
+        "remote_group_id": any_of(SecurityGroupRule.remote_group_id),
     },
     sort_keys={
-        "security_group_id": table.c.security_group_id,
-        "direction": table.c.direction,
-        "ethertype": table.c.ethertype,
+        "security_group_id": SecurityGroupRule.security_group_id,
+        "direction": SecurityGroupRule.direction,
+        "ethertype": SecurityGroupRule.ethertype,
     },
 )
 
@@ -151,7 +150,7 @@ def views(conn: Connection, rows: Rows) -> Views:
     tagged = tags.of(conn, [row.id for row in rows])
     defaults: set[str] = set()
     for some in standard.batches(sorted({row.security_group_id for row in rows})):
-        query = select(groups_table.c.id).where(groups_table.c.id.in_(some), groups_table.c.is_default)
+        query = select(SecurityGroup.id).where(SecurityGroup.id.in_(some), SecurityGroup.is_default)
         defaults |= set(conn.scalars(query))
     return [view(row, tagged.get(row.id, []), row.security_group_id in defaults) for row in rows]
 

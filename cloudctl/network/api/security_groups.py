@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.network import security_groups, standard, tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import (
@@ -26,7 +25,7 @@ from cloudctl.network.api.attributes import (
 from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.security_group_rules import views as rule_views
-from cloudctl.network.tables import security_groups as table
+from cloudctl.network.tables import SecurityGroup
 from cloudctl.rest.body import MISSING, Body, Missing, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
@@ -34,10 +33,10 @@ from cloudctl.rest.route import Routes
 
 COLLECTION = lists.collection(
     "security_groups",
-    table,
+    SecurityGroup.table,
     security_groups.not_found,
-    filters={"name": any_of(table.c.name), "stateful": lists.truths(table.c.stateful)},
-    sort_keys={"name": table.c.name, "stateful": table.c.stateful},
+    filters={"name": any_of(SecurityGroup.name), "stateful": lists.truths(SecurityGroup.stateful)},
+    sort_keys={"name": SecurityGroup.name, "stateful": SecurityGroup.stateful},
 )
 
 

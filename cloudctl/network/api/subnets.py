@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import exists, select
 from sqlalchemy.sql import and_
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import networks, standard, subnets, tags
 from cloudctl.network.api import lists
@@ -31,8 +31,7 @@ from cloudctl.network.api.attributes import (
 from cloudctl.network.api.attributes import standard as standard_view
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import networks as networks_table
-from cloudctl.network.tables import subnets as table
+from cloudctl.network.tables import Network, Subnet
 from cloudctl.rest.body import MISSING, Body, Items, Missing, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, any_of, number
@@ -46,7 +45,7 @@ Mode = Literal["slaac", "dhcpv6-stateful", "dhcpv6-stateless"]
 
 
 def _network_is(flag: Any) -> Condition:
-    return exists().where(and_(networks_table.c.id == table.c.network_id, flag))
+    return exists().where(and_(Network.id == Subnet.network_id, flag))
 
 
 def _of_network(flag: Any) -> Any:
@@ -57,26 +56,26 @@ def _of_network(flag: Any) -> Any:
 
 COLLECTION = lists.collection(
     "subnets",
-    table,
+    Subnet.table,
     subnets.not_found,
     filters={
-        "name": any_of(table.c.name),
-        "network_id": any_of(table.c.network_id),
-        "ip_version": number(table.c.ip_version),
-        "cidr": any_of(table.c.cidr),
-        "gateway_ip": any_of(table.c.gateway_ip),
-        "enable_dhcp": lists.truths(table.c.enable_dhcp),
-        "ipv6_ra_mode": any_of(table.c.ipv6_ra_mode),
-        "ipv6_address_mode": any_of(table.c.ipv6_address_mode),
-        "shared": _of_network(networks_table.c.shared),
-        "router:external": _of_network(networks_table.c.external),
+        "name": any_of(Subnet.name),
+        "network_id": any_of(Subnet.network_id),
+        "ip_version": number(Subnet.ip_version),
+        "cidr": any_of(Subnet.cidr),
+        "gateway_ip": any_of(Subnet.gateway_ip),
+        "enable_dhcp": lists.truths(Subnet.enable_dhcp),
+        "ipv6_ra_mode": any_of(Subnet.ipv6_ra_mode),
+        "ipv6_address_mode": any_of(Subnet.ipv6_address_mode),
+        "shared": _of_network(Network.shared),
+        "router:external": _of_network(Network.external),
     },
     sort_keys={
-        "name": table.c.name,
-        "network_id": table.c.network_id,
-        "ip_version": table.c.ip_version,
-        "cidr": table.c.cidr,
-        "enable_dhcp": table.c.enable_dhcp,
+        "name": Subnet.name,
+        "network_id": Subnet.network_id,
+        "ip_version": Subnet.ip_version,
+        "cidr": Subnet.cidr,
+        "enable_dhcp": Subnet.enable_dhcp,
     },
 )
 
@@ -239,7 +238,7 @@ def _views(conn: Connection, rows: Rows) -> Views:
     wanted = sorted({row.network_id for row in rows})
     external = set()
     for some in standard.batches(wanted):
-        query = select(networks_table.c.id).where(networks_table.c.id.in_(some), networks_table.c.external)
+        query = select(Network.id).where(Network.id.in_(some), Network.external)
         external |= set(conn.scalars(query))
     return [view(row, tagged.get(row.id, []), row.network_id in external) for row in rows]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Table
+from sqlalchemy import Table
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import (
     floating_ips,
@@ -22,14 +22,16 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.api.attributes import Json, Tags
-from cloudctl.network.tables import floating_ips as floating_ips_table
-from cloudctl.network.tables import networks as networks_table
-from cloudctl.network.tables import ports as ports_table
-from cloudctl.network.tables import qos_policies as policies_table
-from cloudctl.network.tables import routers as routers_table
-from cloudctl.network.tables import security_group_rules as rules_table
-from cloudctl.network.tables import security_groups as groups_table
-from cloudctl.network.tables import subnets as subnets_table
+from cloudctl.network.tables import (
+    FloatingIp,
+    Network,
+    Port,
+    QosPolicy,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+)
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import Caller
@@ -45,14 +47,14 @@ class Tagged:
 
 
 TAGGED = {
-    "networks": Tagged(networks_table, networks.visible),
-    "subnets": Tagged(subnets_table, subnets.visible),
-    "ports": Tagged(ports_table, ports.visible),
-    "routers": Tagged(routers_table, routers.visible),
-    "floatingips": Tagged(floating_ips_table, floating_ips.visible),
-    "policies": Tagged(policies_table, qos_policies.visible),
-    "security-groups": Tagged(groups_table, security_groups.visible),
-    "security-group-rules": Tagged(rules_table, security_groups.visible_rule),
+    "networks": Tagged(Network.table, networks.visible),
+    "subnets": Tagged(Subnet.table, subnets.visible),
+    "ports": Tagged(Port.table, ports.visible),
+    "routers": Tagged(Router.table, routers.visible),
+    "floatingips": Tagged(FloatingIp.table, floating_ips.visible),
+    "policies": Tagged(QosPolicy.table, qos_policies.visible),
+    "security-groups": Tagged(SecurityGroup.table, security_groups.visible),
+    "security-group-rules": Tagged(SecurityGroupRule.table, security_groups.visible_rule),
 }
 
 

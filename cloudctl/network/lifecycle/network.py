@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
 from cloudctl.network import kinds, networks
 from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE

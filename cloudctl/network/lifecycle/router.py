@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import DriverError, UnknownNetwork
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.network import kinds, routers

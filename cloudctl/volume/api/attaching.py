@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.body import Body, Length, Uuid

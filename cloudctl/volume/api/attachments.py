@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, update
+from sqlalchemy import Row, update
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import CloudError, Conflict, Invalid
 from cloudctl.rest.body import Body, Uuid
@@ -19,18 +19,18 @@ from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.attaching import host_of
 from cloudctl.volume.api.fields import Object
 from cloudctl.volume.api.lists import By, always
-from cloudctl.volume.tables import volume_attachments as table
+from cloudctl.volume.tables import Attachment
 
 SINCE = (3, 27)
 MODE = (3, 54)
 
 FILTERS = {
-    "volume_id": By(always(equals(table.c.volume_id))),
-    "status": By(always(equals(table.c.status))),
-    "instance_id": By(always(equals(table.c.server_id))),
-    "attach_status": By(always(equals(table.c.status))),
-    "id": By(always(equals(table.c.id)), admin=True),
-    "project_id": By(always(equals(table.c.project_id)), admin=True),
+    "volume_id": By(always(equals(Attachment.volume_id))),
+    "status": By(always(equals(Attachment.status))),
+    "instance_id": By(always(equals(Attachment.server_id))),
+    "attach_status": By(always(equals(Attachment.status))),
+    "id": By(always(equals(Attachment.id)), admin=True),
+    "project_id": By(always(equals(Attachment.project_id)), admin=True),
 }
 
 
@@ -137,7 +137,7 @@ class Attachments:
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Attachment.project_id), *lists.filters(call, FILTERS)]
     unknown = attachments.unknown(call.query.get("marker") or "")
     return lists.page(conn, call, search.ATTACHMENTS, where, unknown)
 
@@ -173,8 +173,8 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
     device = mountpoint if isinstance(mountpoint, str) and 0 < len(mountpoint) <= 255 else None
     attachments.connect(conn, attachment_id, host, call.now, device)
     if connector.get("mode") in ("rw", "ro"):
-        mine = (table.c.id == attachment_id) & table.c.mode.is_(None)
-        conn.execute(update(table).where(mine).values(mode=connector["mode"]))
+        mine = (Attachment.id == attachment_id) & Attachment.mode.is_(None)
+        conn.execute(update(Attachment).where(mine).values(mode=connector["mode"]))
 
 
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Row[Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
 from cloudctl.errors import Invalid, Unavailable
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, Uuid, given
@@ -20,23 +19,23 @@ from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.backups import Wish
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_backups as table
+from cloudctl.volume.tables import Backup
 
 ACTION = "/backups/<backup_id>/action"
 
 FILTERS = {
-    "name": lists.text(table.c.name),
-    "status": lists.text(table.c.status),
-    "volume_id": By(always(equals(table.c.volume_id))),
-    "created_at": lists.moment(table.c.created_at, since=(3, 60)),
-    "updated_at": lists.moment(table.c.updated_at, since=(3, 60)),
-    "id": By(always(equals(table.c.id)), admin=True),
-    "project_id": By(always(equals(table.c.project_id)), admin=True),
-    "user_id": By(always(equals(table.c.user_id)), admin=True),
-    "snapshot_id": By(always(equals(table.c.snapshot_id)), admin=True),
-    "container": By(always(equals(table.c.container)), admin=True),
-    "availability_zone": By(always(equals(table.c.availability_zone)), admin=True),
-    "size": By(always(number(table.c.size)), admin=True),
+    "name": lists.text(Backup.name),
+    "status": lists.text(Backup.status),
+    "volume_id": By(always(equals(Backup.volume_id))),
+    "created_at": lists.moment(Backup.created_at, since=(3, 60)),
+    "updated_at": lists.moment(Backup.updated_at, since=(3, 60)),
+    "id": By(always(equals(Backup.id)), admin=True),
+    "project_id": By(always(equals(Backup.project_id)), admin=True),
+    "user_id": By(always(equals(Backup.user_id)), admin=True),
+    "snapshot_id": By(always(equals(Backup.snapshot_id)), admin=True),
+    "container": By(always(equals(Backup.container)), admin=True),
+    "availability_zone": By(always(equals(Backup.availability_zone)), admin=True),
+    "size": By(always(number(Backup.size)), admin=True),
 }
 
 
@@ -197,6 +196,6 @@ def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Backup.project_id), *lists.filters(call, FILTERS)]
     unknown = states.unknown_backup(call.query.get("marker") or "")
     return lists.page(conn, call, backups.LISTING, where, unknown)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, Connection, false
+from sqlalchemy import Column, false
 
+from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, literal
+from sqlalchemy import literal
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, equals
@@ -14,16 +14,16 @@ from cloudctl.rest.route import Routes
 from cloudctl.volume import messages
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.lists import By, always
-from cloudctl.volume.tables import volume_messages as table
+from cloudctl.volume.tables import Message
 
 SINCE = (3, 3)
 PAGED = (3, 5)
 
 FILTERS = {
-    "resource_uuid": By(always(equals(table.c.resource_id)), since=PAGED),
-    "resource_type": By(always(lambda values: table.c.resource_type == values[-1].upper()), since=PAGED),
-    "event_id": By(always(equals(table.c.event_id)), since=PAGED),
-    "request_id": By(always(equals(table.c.request_id)), since=PAGED),
+    "resource_uuid": By(always(equals(Message.resource_id)), since=PAGED),
+    "resource_type": By(always(lambda values: Message.resource_type == values[-1].upper()), since=PAGED),
+    "event_id": By(always(equals(Message.event_id)), since=PAGED),
+    "request_id": By(always(equals(Message.request_id)), since=PAGED),
     # All of them are errors.
     "message_level": By(always(lambda values: literal(values[-1].upper() == "ERROR")), since=PAGED),
 }
@@ -53,6 +53,6 @@ class Messages:
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Message.project_id), *lists.filters(call, FILTERS)]
     marker = call.query.get("marker") or ""
     return lists.page(conn, call, messages.LISTING, where, NotFound(f"Message {marker[:64]} could not be found."))

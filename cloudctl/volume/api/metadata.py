@@ -11,9 +11,8 @@ from typing import Any
 
 import orjson
 from attrs import frozen
-from sqlalchemy import Connection
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound, PreconditionFailed
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply

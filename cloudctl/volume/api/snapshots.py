@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import exists, select
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.errors import Invalid, NotImplementedHere
 from cloudctl.rest.body import MISSING, Body, Check, LooseBool, Missing, Uuid, given
@@ -21,8 +21,7 @@ from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import Wish
-from cloudctl.volume.tables import volume_snapshots as table
-from cloudctl.volume.tables import volumes as volumes_table
+from cloudctl.volume.tables import Snapshot, Volume
 
 ACTION = "/snapshots/<snapshot_id>/action"
 # From this version on a volume in use can be frozen without a word about it.
@@ -31,23 +30,23 @@ IN_USE = (3, 66)
 
 def _in_zone(values: Any) -> Any:
     # Looked up for each snapshot: the volumes of a zone are far more.
-    volume = volumes_table.c.id == table.c.volume_id
-    return exists(select(volumes_table.c.id).where(volume, volumes_table.c.availability_zone == values[-1]))
+    volume = Volume.id == Snapshot.volume_id
+    return exists(select(Volume.id).where(volume, Volume.availability_zone == values[-1]))
 
 
 FILTERS = {
-    "name": lists.text(table.c.name),
-    "status": lists.text(table.c.status),
-    "volume_id": By(always(equals(table.c.volume_id))),
-    "metadata": By(always(search.holds(table.c.metadata)), since=(3, 22)),
+    "name": lists.text(Snapshot.name),
+    "status": lists.text(Snapshot.status),
+    "volume_id": By(always(equals(Snapshot.volume_id))),
+    "metadata": By(always(search.holds(Snapshot.metadata)), since=(3, 22)),
     "availability_zone": By(always(_in_zone)),
     "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
-    "created_at": lists.moment(table.c.created_at, since=(3, 60)),
-    "updated_at": lists.moment(table.c.updated_at, since=(3, 60)),
-    "id": By(always(equals(table.c.id)), admin=True),
-    "project_id": By(always(equals(table.c.project_id)), admin=True),
-    "user_id": By(always(equals(table.c.user_id)), admin=True),
-    "description": lists.text(table.c.description, admin=True),
+    "created_at": lists.moment(Snapshot.created_at, since=(3, 60)),
+    "updated_at": lists.moment(Snapshot.updated_at, since=(3, 60)),
+    "id": By(always(equals(Snapshot.id)), admin=True),
+    "project_id": By(always(equals(Snapshot.project_id)), admin=True),
+    "user_id": By(always(equals(Snapshot.user_id)), admin=True),
+    "description": lists.text(Snapshot.description, admin=True),
 }
 
 
@@ -208,6 +207,6 @@ def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, An
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Snapshot.project_id), *lists.filters(call, FILTERS)]
     unknown = states.unknown_snapshot(call.query.get("marker") or "")
     return lists.page(conn, call, snapshots.LISTING, where, unknown)

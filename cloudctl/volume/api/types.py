@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, true
+from sqlalchemy import Row, true
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.identity import projects
 from cloudctl.rest.body import MISSING, Body, Items, Length, LooseBool, Missing, Name, Text, given, truth, wire
@@ -19,7 +19,7 @@ from cloudctl.volume import search, types
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.fields import Specs
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volume_types as table
+from cloudctl.volume.tables import VolumeType
 
 PUBLIC = "os-volume-type-access:is_public"
 
@@ -181,7 +181,7 @@ def _filters(call: Call) -> list[Condition]:
         wanted = truth(public)
         if wanted is None:
             raise Invalid(f"Invalid is_public filter {public[:64]!r}")
-        found.append(table.c.is_public.is_(wanted))
+        found.append(VolumeType.is_public.is_(wanted))
     specs = call.query.get("extra_specs")
     if specs is not None and call.version >= (3, 52):
         found.append(_with_specs(call, specs))
@@ -193,7 +193,7 @@ def _with_specs(call: Call, text: str) -> Condition:
     wanted = search.pairs("extra_specs", text)
     if not call.may("volume:types:all") and not wanted.keys() <= types.OPEN_SPECS:
         raise Invalid("Invalid filters extra_specs are found in query options.")
-    return search.holds(table.c.extra_specs)([text]) if wanted else true()
+    return search.holds(VolumeType.extra_specs)([text]) if wanted else true()
 
 
 # -- default types of projects

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from cloudctl import tasks
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
 from cloudctl.rest.call import Call
@@ -21,40 +21,40 @@ from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Volume
 
 NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_description, metadata is needed."
 
 
 def _bootable(call: Call, values: Sequence[str]) -> Condition:
-    make = flag(table.c.bootable) if call.version >= (3, 2) else search.lenient_flag(table.c.bootable)
+    make = flag(Volume.bootable) if call.version >= (3, 2) else search.lenient_flag(Volume.bootable)
     return make(values)
 
 
 FILTERS = {
-    "name": lists.text(table.c.name),
-    "status": lists.text(table.c.status),
-    "metadata": By(always(search.holds(table.c.metadata))),
+    "name": lists.text(Volume.name),
+    "status": lists.text(Volume.status),
+    "metadata": By(always(search.holds(Volume.metadata))),
     "bootable": By(_bootable),
     "migration_status": By(always(search.migration_status)),
-    "availability_zone": lists.text(table.c.availability_zone),
+    "availability_zone": lists.text(Volume.availability_zone),
     "group_id": By(always(search.absent), since=(3, 13)),
-    "size": By(always(number(table.c.size))),
-    "created_at": lists.moment(table.c.created_at),
-    "updated_at": lists.moment(table.c.updated_at),
-    "glance_metadata": By(always(search.holds(table.c.image_metadata)), since=(3, 4)),
+    "size": By(always(number(Volume.size))),
+    "created_at": lists.moment(Volume.created_at),
+    "updated_at": lists.moment(Volume.updated_at),
+    "glance_metadata": By(always(search.holds(Volume.image_metadata)), since=(3, 4)),
     "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
-    "id": By(always(equals(table.c.id)), admin=True),
-    "project_id": By(always(equals(table.c.project_id)), admin=True),
-    "user_id": By(always(equals(table.c.user_id)), admin=True),
-    "host": lists.text(table.c.host, admin=True),
-    "description": lists.text(table.c.description, admin=True),
-    "volume_type_id": By(always(equals(table.c.volume_type_id)), admin=True),
+    "id": By(always(equals(Volume.id)), admin=True),
+    "project_id": By(always(equals(Volume.project_id)), admin=True),
+    "user_id": By(always(equals(Volume.user_id)), admin=True),
+    "host": lists.text(Volume.host, admin=True),
+    "description": lists.text(Volume.description, admin=True),
+    "volume_type_id": By(always(equals(Volume.volume_type_id)), admin=True),
     "volume_type": By(always(search.of_type_named), admin=True),
-    "snapshot_id": By(always(equals(table.c.snapshot_id)), admin=True),
-    "source_volid": By(always(equals(table.c.source_volid)), admin=True),
-    "multiattach": By(always(flag(table.c.multiattach)), admin=True),
-    "attach_status": By(always(equals(table.c.attach_status)), admin=True),
+    "snapshot_id": By(always(equals(Volume.snapshot_id)), admin=True),
+    "source_volid": By(always(equals(Volume.source_volid)), admin=True),
+    "multiattach": By(always(flag(Volume.multiattach)), admin=True),
+    "attach_status": By(always(equals(Volume.attach_status)), admin=True),
 }
 
 
@@ -243,7 +243,7 @@ class Volumes:
 
 
 def _found(conn: Connection, call: Call, detail: bool) -> Found:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
     unknown = states.unknown(call.query.get("marker") or "")
     page, total = lists.page(conn, call, search.LISTING, where, unknown)
     attached = attachments.of_volume(conn, [row.id for row in page.rows]) if detail else {}
@@ -251,7 +251,7 @@ def _found(conn: Connection, call: Call, detail: bool) -> Found:
 
 
 def _summary(conn: Connection, call: Call) -> dict[str, Any]:
-    where = [*lists.scope(call, table.c.project_id), *lists.filters(call, FILTERS)]
+    where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
     count, size = search.totals(conn, *where)
     found: dict[str, Any] = {"total_count": count, "total_size": size}
     if call.version >= (3, 36):

@@ -5,9 +5,8 @@ Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. Refe
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Step, Workflow

@@ -6,9 +6,8 @@ It also clears up after a volume that was never made, and ends well if there is 
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse, UnknownVolume
 from cloudctl.tasks import Context, Step, Transient, Workflow

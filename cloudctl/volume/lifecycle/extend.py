@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 from twisted.logger import Logger
 
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownVolume
 from cloudctl.drivers.interfaces import IResizeAttached
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Volume
 
 log = Logger()
 
@@ -48,7 +49,7 @@ async def finish(ctx: Context) -> Memo:
 
 def extended(conn: Connection, volume_id: str, size: int, now: float) -> None:
     """The new size, and the status that its attachments give it."""
-    conn.execute(update(table).where(table.c.id == volume_id).values(size=size, reserved_size=None))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(size=size, reserved_size=None))
     attachments.follow(conn, volume_id, utc(now), leaving=states.EXTENDING)
 
 
@@ -63,7 +64,7 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 def give_back(conn: Connection, task: Task) -> None:
     """The quota of the difference."""
-    conn.execute(update(table).where(table.c.id == task.resource_id).values(reserved_size=None))
+    conn.execute(update(Volume).where(Volume.id == task.resource_id).values(reserved_size=None))
 
 
 EXTEND = Workflow(

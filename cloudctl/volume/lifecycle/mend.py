@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import UnknownVolume
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo

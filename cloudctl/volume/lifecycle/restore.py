@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import ImageSource
 from cloudctl.tasks import Context, Step, Workflow
@@ -15,7 +16,7 @@ from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, backups, kinds, messages, states, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
-from cloudctl.volume.tables import volumes as table
+from cloudctl.volume.tables import Volume
 
 ORIGIN = "src_backup_id"
 
@@ -84,7 +85,7 @@ def restored(conn: Connection, volume_id: str, backup_id: str, now: float) -> No
     values = {"bootable": backup.bootable, "image_metadata": backup.image_metadata}
     if volume.id != backup.volume_id:
         values["metadata"] = {**volume.metadata, ORIGIN: backup_id}
-    conn.execute(update(table).where(table.c.id == volume_id).values(**values))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
     attachments.follow(conn, volume_id, utc(now), leaving=states.RESTORING_BACKUP)
     backups.end_restore(conn, backup_id, utc(now))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse
 from cloudctl.tasks import Context, Step, Workflow

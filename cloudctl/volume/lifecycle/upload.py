@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from cloudctl import db
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.image.kinds import ACTIVATE_IMAGE
