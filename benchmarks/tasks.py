@@ -14,7 +14,7 @@ from twisted.internet import defer, task
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import Context, Step, Workflow, queue, submit
+from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine
 
 
@@ -26,12 +26,14 @@ async def commit(ctx: Context) -> None:
     await ctx.commit(nothing)
 
 
-FIVE = Workflow("benchmark.five", "thing", [Step(name, commit) for name in ("one", "two", "three", "four", "five")])
+FIVE = Workflow(
+    Kind("benchmark.five", "thing"), [Step(name, commit) for name in ("one", "two", "three", "four", "five")]
+)
 
 
-def submit_all(conn: Connection, count: int, now: float) -> None:
+def submit_all(conn: Connection, count: int) -> None:
     for number in range(count):
-        submit(conn, FIVE.kind, f"thing-{number}", resource_type=FIVE.resource, now=now)
+        submit(conn, FIVE.kind, f"thing-{number}", Unasked())
 
 
 async def measure(reactor: object, url: str, count: int) -> None:
@@ -39,10 +41,10 @@ async def measure(reactor: object, url: str, count: int) -> None:
     db.startService()
     metadata.create_all(db.engine)
     engine = Engine(db, reactor, None, [FIVE], exclusive=db.is_sqlite)
-    await db.run(submit_all, count, time.time())
+    await db.run(submit_all, count)
     started = time.perf_counter()
     engine.startService()
-    while engine.counts.ended[FIVE.kind, "done"] < count:
+    while engine.counts.ended[FIVE.kind.name, "done"] < count:
         await task.deferLater(reactor, 0.02, lambda: None)
     seconds = time.perf_counter() - started
     await engine.stopService()

@@ -34,7 +34,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.config import API, ENGINE, ROLES, Config
 from cloudctl.db import Connection, Database, schema
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import Inline
+from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError

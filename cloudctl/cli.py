@@ -13,7 +13,9 @@ from twisted.internet.task import Clock
 from cloudctl import app, config, reference, rule_list
 from cloudctl.db import schema
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import Database, Inline, create
+from cloudctl.db.database import Database
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.identity import keys
@@ -50,7 +52,7 @@ def database(made: config.Config) -> Database:
     clock = Clock()
     clock.rightNow = time.time()
     inline: Any = Inline()
-    return Database(create(made.database_url, 1), inline, inline, clock)
+    return Database(create(made.database_url), inline, inline, clock)
 
 
 @main.command()
@@ -158,7 +160,7 @@ def retry(made: config.Config, task_id: int) -> None:
     """Put a held task back to work."""
     store = database(made)
     try:
-        store.transact(False, lambda conn: queue.retry(conn, task_id, store.now(conn)))
+        store.transact(False, queue.retry, task_id)
     except CloudError as error:
         raise click.ClickException(error.message) from None
     click.echo(f"task {task_id} is queued")

@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.config import Config
 from cloudctl.db import Connection, Database
-from cloudctl.db.database import Inline, Threads
+from cloudctl.db.threads import Inline, Threads
 from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator

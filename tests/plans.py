@@ -1,4 +1,4 @@
-"""Every statement of the suite is held against SQLAlchemy: the first time that a plan runs, so does SQLAlchemy itself."""
+"""Every statement of the suite is held against SQLAlchemy: when a plan first runs, so does SQLAlchemy itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from cloudctl.db.connection import Connection, Rows
-from cloudctl.db.database import CLOCK
+from cloudctl.db.connection import CLOCK, Connection, Rows
 from cloudctl.db.plans import Plan, Unplanned
 from cloudctl.db.records import UNREAD, Record
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import inspect, update
 from twisted.application.service import Application, IServiceCollection
 from twisted.internet.task import Clock
 from twisted.web.resource import Resource

@@ -7,8 +7,8 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Row
 
-from cloudctl import db
-from cloudctl.compute import block_devices, networking, power, servers
+from cloudctl import db, tasks
+from cloudctl.compute import block_devices, kinds, networking, power, servers
 from cloudctl.compute.block_devices import VOLUME, Device
 from cloudctl.compute.networking import NetworkWish
 from cloudctl.compute.options import ComputeOptions
@@ -18,10 +18,6 @@ from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, volumes
-
-ATTACH_VOLUME, DETACH_VOLUME = "compute.server.attach_volume", "compute.server.detach_volume"
-ATTACH_INTERFACE, DETACH_INTERFACE = "compute.server.attach_interface", "compute.server.detach_interface"
-
 
 # -- volumes
 
@@ -64,7 +60,7 @@ def attach_volume(
     device_id = block_devices.add(
         conn, server.id, len(present), device, volume.id, caller.now, attachment_id=attachment_id
     )
-    power.submit(conn, caller, server, ATTACH_VOLUME, {"device_id": device_id})
+    tasks.submit(conn, kinds.ATTACH_VOLUME, server.id, caller, args={"device_id": device_id})
     found = block_devices.find(conn, server.id, volume.id)
     assert found is not None, "it was added just now"
     return found
@@ -97,7 +93,7 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
     if device.boot_index == 0:
         raise Invalid("Cannot detach a root device volume")
     attachments.begin_detach(conn, device.attachment_id or "", caller.now)
-    power.submit(conn, caller, server, DETACH_VOLUME, {"device_id": device.id})
+    tasks.submit(conn, kinds.DETACH_VOLUME, server.id, caller, args={"device_id": device.id})
 
 
 def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:
@@ -121,9 +117,10 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: Net
     """`wish` None: the only network that the project can use. Raises NotFound, Invalid, Conflict, OverQuota."""
     server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
     (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
-    port_id = networking.add(conn, server, checked, networking.next_position(conn, server.id), db.now(conn), None)
+    position = networking.next_position(conn, server.id)
+    port_id = networking.add(conn, server, checked, position, db.now(conn), caller, None)
     ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), db.now(conn))
-    power.submit(conn, caller, server, ATTACH_INTERFACE, {"port_id": port_id})
+    tasks.submit(conn, kinds.ATTACH_INTERFACE, server.id, caller, args={"port_id": port_id})
     return interface(conn, caller, server_id, port_id)
 
 
@@ -155,4 +152,4 @@ def detach_interface(conn: Connection, caller: Caller, server_id: str, port_id: 
     """Raises NotFound, Conflict."""
     server = servers.allowed(conn, caller, server_id, "detach_interface", lock=True)
     interface(conn, caller, server_id, port_id)
-    power.submit(conn, caller, server, DETACH_INTERFACE, {"port_id": port_id})
+    tasks.submit(conn, kinds.DETACH_INTERFACE, server.id, caller, args={"port_id": port_id})

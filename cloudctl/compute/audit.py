@@ -13,7 +13,7 @@ from attrs import frozen
 from sqlalchemy import select, union, update
 
 from cloudctl import db, tasks
-from cloudctl.compute import deletion, migrations, power, servers
+from cloudctl.compute import kinds, migrations, servers
 from cloudctl.compute.states import (
     ACTIVE,
     CRASHED,
@@ -33,7 +33,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.drivers.specs import GuestState, Power
 from cloudctl.placement import claims, hosts
-from cloudctl.tasks import queue
+from cloudctl.tasks import Unasked
 from cloudctl.tasks.audit import Finding
 
 POWER_STATES = {
@@ -123,7 +123,7 @@ def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[
     findings, undecided = [], set()
     query = select(*COMPARED).where(Server.id.in_(list(present)), Server.deleted_at.is_(None))
     for row in conn.execute(query).all():
-        if row.task_state is not None or queue.has_open(conn, servers.RESOURCE, row.id):
+        if row.task_state is not None or tasks.has_open(conn, kinds.SERVER, row.id):
             undecided.add(row.id)
         elif (finding := _one(conn, row, present[row.id], set(), now)) is not None:
             findings.append(finding)
@@ -142,7 +142,7 @@ def _one(conn: Connection, row: Any, guest: GuestState | None, up: set[str], now
     difference = compare(row.vm_state, state)
     as_it_was = guest is not None and difference is None and row.power_state == state
     # Asked last: nearly all servers are as they were.
-    if as_it_was or queue.has_open(conn, servers.RESOURCE, row.id):
+    if as_it_was or tasks.has_open(conn, kinds.SERVER, row.id):
         return None
     _note_power(conn, row, state, utc(now))
     if guest is None:
@@ -154,7 +154,7 @@ def _one(conn: Connection, row: Any, guest: GuestState | None, up: set[str], now
 
 
 def _finding(kind: str, server_id: str, message: str, submitted: bool) -> Finding:
-    return Finding(kind, servers.RESOURCE, server_id, message, submitted)
+    return Finding(kind, kinds.SERVER, server_id, message, submitted)
 
 
 def _note_power(conn: Connection, row: Any, state: int, now: datetime) -> None:
@@ -166,24 +166,14 @@ def _stop(conn: Connection, row: Any, now: float) -> bool:
     here = {"vm_state": row.vm_state, "task_state": None}
     if not servers.move(conn, row.id, utc(now), here, task_state=POWERING_OFF):
         return False
-    tasks.submit(
-        conn,
-        power.STOP,
-        row.id,
-        resource_type=servers.RESOURCE,
-        now=now,
-        project_id=row.project_id,
-        deadline=power.DEADLINE,
-    )
+    tasks.submit(conn, kinds.STOP, row.id, Unasked(row.project_id))
     return True
 
 
 def _left_behind(conn: Connection, row: Any, guest: GuestState | None, now: float) -> Finding | None:
-    if guest is None or queue.has_open(conn, servers.RESOURCE, row.id):
+    if guest is None or tasks.has_open(conn, kinds.SERVER, row.id):
         return None
-    tasks.submit(
-        conn, deletion.PURGE, row.id, resource_type=servers.RESOURCE, now=now, project_id=row.project_id, deadline=600.0
-    )
+    tasks.submit(conn, kinds.PURGE, row.id, Unasked(row.project_id))
     return _finding("guest-left-behind", row.id, f"host {guest.host} still has the guest of a deleted server", True)
 
 

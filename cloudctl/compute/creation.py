@@ -14,7 +14,7 @@ from attrs import field, frozen
 from sqlalchemy import Row, insert
 
 from cloudctl import db, tasks
-from cloudctl.compute import flavors, groups, keypairs, networking, quotas, servers
+from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
 from cloudctl.compute.block_devices import Device, Disks, arrange
 from cloudctl.compute.hostnames import hostname
 from cloudctl.compute.networking import Automatic, NetworkWish
@@ -31,7 +31,6 @@ from cloudctl.network import security_groups
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
 
-BOOT, BOOT_WITH_VOLUMES = "compute.server.boot", "compute.server.boot_with_volumes"
 PASSWORD_LENGTH = 12
 # Neither 0 and O nor 1 and l.
 PASSWORD_LETTERS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
@@ -295,19 +294,10 @@ def _equip(
     """The server's ports and volumes, and the task that boots it."""
     now = db.now(conn)
     for position, wish in enumerate(plan.interfaces):
-        networking.add(conn, server, wish, position, now, plan.group_ids)
+        networking.add(conn, server, wish, position, now, caller, plan.group_ids)
     add_volumes(conn, caller, server, plan.disks, options, volume_options)
-    tasks.submit(
-        conn,
-        BOOT_WITH_VOLUMES if plan.disks.volumes else BOOT,
-        server.id,
-        resource_type=servers.RESOURCE,
-        now=now,
-        request_id=caller.request_id,
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=options.build_timeout,
-    )
+    kind = kinds.BOOT_WITH_VOLUMES if plan.disks.volumes else kinds.BOOT
+    tasks.submit(conn, kind, server.id, caller, deadline=options.build_timeout)
 
 
 def joined_tags(tags: Sequence[str]) -> str:

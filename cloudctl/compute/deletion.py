@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from cloudctl import db, tasks
-from cloudctl.compute import block_devices, migrations, networking, servers
+from cloudctl import tasks
+from cloudctl.compute import block_devices, kinds, migrations, networking, servers
 from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller
-from cloudctl.tasks import queue
+from cloudctl.tasks import Origin
 from cloudctl.volume import attachments, volumes
-
-DELETE = "compute.server.delete"
-PURGE = "compute.server.purge"
+from cloudctl.volume.kinds import DELETE_VOLUME
 
 
 def delete(conn: Connection, caller: Caller, server_id: str) -> None:
@@ -24,34 +22,22 @@ def delete(conn: Connection, caller: Caller, server_id: str) -> None:
     row = servers.visible(conn, caller, server_id, lock=True)
     check(ACTIONS["delete"], row, over_lock=caller.may(servers.OVER_LOCK))
     # A delete that an operator must look at (held) does not keep the next one from being tried.
-    if row.task_state == DELETING and queue.has_open(conn, servers.RESOURCE, row.id, [DELETE]):
+    if row.task_state == DELETING and tasks.has_open(conn, kinds.SERVER, row.id, [kinds.DELETE]):
         return
-    now = db.now(conn)
     servers.move(conn, row.id, caller.now, {}, task_state=DELETING)
-    tasks.cancel_open(conn, servers.RESOURCE, row.id, now, keep=(DELETE,))
-    tasks.submit(
-        conn,
-        DELETE,
-        row.id,
-        resource_type=servers.RESOURCE,
-        now=now,
-        request_id=caller.request_id,
-        user_id=caller.user_id,
-        project_id=row.project_id,
-        deadline=3600.0,
-    )
+    tasks.supersede(conn, kinds.DELETE, row.id, caller, keep=(kinds.DELETE,))
 
 
-def finish(conn: Connection, server_id: str, now: float) -> None:
+def finish(conn: Connection, server_id: str, now: float, by: Origin) -> None:
     """Nothing of the guest is left: give everything back and close the record. May be repeated."""
-    release_devices(conn, server_id, now, made_only=False)
-    networking.let_all_go(conn, server_id, now)
+    release_devices(conn, server_id, now, by, made_only=False)
+    networking.let_all_go(conn, server_id, now, by)
     claims.release(conn, server_id)
     migrations.close_all(conn, server_id, utc(now))
     servers.bury(conn, server_id, utc(now))
 
 
-def release_devices(conn: Connection, server_id: str, now: float, *, made_only: bool) -> None:
+def release_devices(conn: Connection, server_id: str, now: float, by: Origin, *, made_only: bool) -> None:
     """Let go of the volumes, and delete those that shall end with the server.
 
     `made_only`: a boot failed; what was brought by the user is kept whatever was said of the end. May be repeated.
@@ -61,24 +47,14 @@ def release_devices(conn: Connection, server_id: str, now: float, *, made_only: 
             attachments.finish_detach(conn, device.attachment_id, utc(now))
         made = device.source_type != block_devices.VOLUME
         if device.delete_on_termination and (made or not made_only):
-            _delete_volume(conn, device.volume_id, now)
+            _delete_volume(conn, device.volume_id, by)
         block_devices.remove(conn, device.id)
 
 
-def _delete_volume(conn: Connection, volume_id: str, now: float) -> None:
-    volume = volumes.find(conn, volume_id)
+def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:
     # Another server may have it too.
-    if volume is not None and not volumes.is_held(conn, volume_id):
-        tasks.cancel_open(conn, volumes.RESOURCE, volume_id, now, keep=(volumes.DELETE,))
-        tasks.submit(
-            conn,
-            volumes.DELETE,
-            volume_id,
-            resource_type=volumes.RESOURCE,
-            now=now,
-            project_id=volume.project_id,
-            deadline=3600.0,
-        )
+    if volumes.find(conn, volume_id) is not None and not volumes.is_held(conn, volume_id):
+        tasks.supersede(conn, DELETE_VOLUME, volume_id, by, keep=(DELETE_VOLUME,))
 
 
 def failed(conn: Connection, server_id: str, message: str, now: datetime) -> None:

@@ -19,6 +19,7 @@ from cloudctl.network import ipam, networks, ports
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Origin
 
 AMBIGUOUS = (
     "Multiple possible networks found, use a Network ID to be more specific. More than one possible network found. "
@@ -121,6 +122,7 @@ def add(
     wish: NetworkWish,
     position: int,
     now: float,
+    by: Origin,
     groups: tuple[str, ...] | None,
 ) -> str:
     """Give a server the port, or make one for it; the port's id. `server`: id, project_id and zone are read.
@@ -142,7 +144,7 @@ def add(
             security_groups=groups,
         )
         with worded(wish):
-            port_id = str(ports.create(conn, server.project_id, new, now).id)
+            port_id = str(ports.create(conn, server.project_id, new, now, by).id)
         made = True
     conn.execute(
         _new, {"port_id": port_id, "server_id": server.id, "position": position, "made": made, "tag": wish.tag}
@@ -191,15 +193,15 @@ def bind(conn: Connection, server: Any, host: str, zone: str, now: float) -> Non
         ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
-def let_go(conn: Connection, row: Row[Any], now: float) -> None:
+def let_go(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated."""
     if row.made:
-        ports.delete(conn, row.port_id, now)
+        ports.delete(conn, row.port_id, now, by)
     else:
         ports.unbind(conn, row.port_id, now)
     conn.execute(delete(ServerInterface).where(ServerInterface.port_id == row.port_id))
 
 
-def let_all_go(conn: Connection, server_id: str, now: float) -> None:
+def let_all_go(conn: Connection, server_id: str, now: float, by: Origin) -> None:
     for row in of_server(conn, server_id):
-        let_go(conn, row, now)
+        let_go(conn, row, now, by)

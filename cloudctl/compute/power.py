@@ -6,52 +6,53 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from cloudctl import db, tasks
-from cloudctl.compute import servers
+from cloudctl import tasks
+from cloudctl.compute import kinds, servers
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 
-START, STOP, REBOOT = "compute.server.start", "compute.server.stop", "compute.server.reboot"
-PAUSE, UNPAUSE = "compute.server.pause", "compute.server.unpause"
-SUSPEND, RESUME = "compute.server.suspend", "compute.server.resume"
-DEADLINE = 900.0
-
 
 def start(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "start")), START)
+    row = placed(servers.begin(conn, caller, server_id, "start"))
+    tasks.submit(conn, kinds.START, row.id, caller)
 
 
 def stop(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "stop")), STOP)
+    row = placed(servers.begin(conn, caller, server_id, "stop"))
+    tasks.submit(conn, kinds.STOP, row.id, caller)
 
 
 def reboot(conn: Connection, caller: Caller, server_id: str, hard: bool) -> None:
     """Raises NotFound, Conflict."""
     row = placed(servers.begin(conn, caller, server_id, "reboot_hard" if hard else "reboot"))
-    submit(conn, caller, row, REBOOT, {"hard": hard})
+    tasks.submit(conn, kinds.REBOOT, row.id, caller, args={"hard": hard})
 
 
 def pause(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "pause")), PAUSE)
+    row = placed(servers.begin(conn, caller, server_id, "pause"))
+    tasks.submit(conn, kinds.PAUSE, row.id, caller)
 
 
 def unpause(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "unpause")), UNPAUSE)
+    row = placed(servers.begin(conn, caller, server_id, "unpause"))
+    tasks.submit(conn, kinds.UNPAUSE, row.id, caller)
 
 
 def suspend(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "suspend")), SUSPEND)
+    row = placed(servers.begin(conn, caller, server_id, "suspend"))
+    tasks.submit(conn, kinds.SUSPEND, row.id, caller)
 
 
 def resume(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    submit(conn, caller, placed(servers.begin(conn, caller, server_id, "resume")), RESUME)
+    row = placed(servers.begin(conn, caller, server_id, "resume"))
+    tasks.submit(conn, kinds.RESUME, row.id, caller)
 
 
 def placed(row: Row[Any]) -> Row[Any]:
@@ -59,19 +60,3 @@ def placed(row: Row[Any]) -> Row[Any]:
     if row.host is None:
         raise Conflict(f"Instance {row.id} is not ready")
     return row
-
-
-def submit(conn: Connection, caller: Caller, row: Any, kind: str, args: dict[str, Any] | None = None) -> None:
-    """Work on a server, in the name of the caller."""
-    tasks.submit(
-        conn,
-        kind,
-        row.id,
-        resource_type=servers.RESOURCE,
-        now=db.now(conn),
-        args=args,
-        request_id=caller.request_id,
-        user_id=caller.user_id,
-        project_id=row.project_id,
-        deadline=DEADLINE,
-    )

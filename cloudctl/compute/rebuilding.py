@@ -8,7 +8,8 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row
 
-from cloudctl.compute import power, quotas, servers
+from cloudctl import tasks
+from cloudctl.compute import kinds, power, quotas, servers
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.states import STOPPED
@@ -16,8 +17,6 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller
-
-REBUILD = "compute.server.rebuild"
 
 
 @frozen
@@ -45,7 +44,7 @@ def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -
     if wanted.key_name != "":
         changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, caller, wanted.key_name)}
     servers.move(conn, row.id, caller.now, {}, **changes)
-    power.submit(conn, caller, row, REBUILD, {"stopped": row.vm_state == STOPPED})
+    tasks.submit(conn, kinds.REBUILD, row.id, caller, args={"stopped": row.vm_state == STOPPED})
     return servers.get(conn, row.id), chosen
 
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cloudctl.compute import power, servers
+from cloudctl import tasks
+from cloudctl.compute import kinds, power, servers
 from cloudctl.compute.creation import password as new_password
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller
-
-RESCUE, UNRESCUE = "compute.server.rescue", "compute.server.unrescue"
-SET_PASSWORD = "compute.server.set_password"
 
 
 def rescue(conn: Connection, caller: Caller, server_id: str, password: str | None, image_id: str | None) -> str:
@@ -30,7 +28,7 @@ def rescue(conn: Connection, caller: Caller, server_id: str, password: str | Non
         _check_image(conn, caller, image_id)
     chosen = password or new_password()
     _keep(conn, caller, row, chosen)
-    power.submit(conn, caller, row, RESCUE, {"image_id": image_id})
+    tasks.submit(conn, kinds.RESCUE, row.id, caller, args={"image_id": image_id})
     return chosen
 
 
@@ -45,14 +43,15 @@ def _check_image(conn: Connection, caller: Caller, image_id: str) -> None:
 
 def unrescue(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
-    power.submit(conn, caller, power.placed(servers.begin(conn, caller, server_id, "unrescue")), UNRESCUE)
+    row = power.placed(servers.begin(conn, caller, server_id, "unrescue"))
+    tasks.submit(conn, kinds.UNRESCUE, row.id, caller)
 
 
 def set_password(conn: Connection, caller: Caller, server_id: str, password: str) -> None:
     """Raises NotFound, Conflict."""
     row = power.placed(servers.begin(conn, caller, server_id, "changePassword"))
     _keep(conn, caller, row, password)
-    power.submit(conn, caller, row, SET_PASSWORD)
+    tasks.submit(conn, kinds.SET_PASSWORD, row.id, caller)
 
 
 def _keep(conn: Connection, caller: Caller, row: Any, password: str) -> None:

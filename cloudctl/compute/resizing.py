@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from cloudctl.compute import flavors, migrations, networking, power, quotas, servers
+from cloudctl import tasks
+from cloudctl.compute import flavors, kinds, migrations, networking, power, quotas, servers
 from cloudctl.compute.creation import check_size, wanted_flavor
 from cloudctl.compute.states import STOPPED
 from cloudctl.db import Connection
@@ -19,11 +20,7 @@ from cloudctl.image import images
 from cloudctl.network import ports
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
-
-RESIZE = "compute.server.resize"
-MIGRATE = "compute.server.migrate"
-CONFIRM = "compute.server.confirm_resize"
-REVERT = "compute.server.revert_resize"
+from cloudctl.tasks import Kind
 
 
 def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, disk_config: str | None) -> None:
@@ -42,7 +39,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     if disk_config is not None:
         counted["disk_config"] = disk_config
     servers.move(conn, row.id, caller.now, {}, **counted)
-    _submit(conn, caller, row, RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
+    _submit(conn, caller, row, kinds.RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
 
 
 def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) -> None:
@@ -53,21 +50,21 @@ def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) 
     if host == row.host:
         raise Invalid("The target host can't be the same one.")
     same = {"new_flavor_id": row.flavor_id, "new_flavor": row.flavor, "asked_host": host}
-    _submit(conn, caller, row, MIGRATE, migrations.COLD, **same)
+    _submit(conn, caller, row, kinds.MIGRATE, migrations.COLD, **same)
 
 
 def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     """The old place is given up. Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
     found = migrations.take(conn, row.id, caller.now, migrations.CONFIRMING)
-    power.submit(conn, caller, row, CONFIRM, {"migration_id": found.id})
+    tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     """Back to the old place and flavor. Raises NotFound, Conflict."""
     row = servers.begin(conn, caller, server_id, "revertResize")
     found = migrations.take(conn, row.id, caller.now, migrations.REVERTING)
-    power.submit(conn, caller, row, REVERT, {"migration_id": found.id})
+    tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
 def _on_a_living_host(conn: Connection, row: Row[Any]) -> Row[Any]:
@@ -89,7 +86,7 @@ def _check_image(conn: Connection, row: Row[Any], flavor: Row[Any]) -> None:
     check_size(image, flavor.memory_mib, flavor.disk_gib)
 
 
-def _submit(conn: Connection, caller: Caller, row: Row[Any], kind: str, migration_kind: str, **values: Any) -> None:
+def _submit(conn: Connection, caller: Caller, row: Row[Any], kind: Kind, migration_kind: str, **values: Any) -> None:
     migration_id = migrations.add(
         conn,
         caller.now,
@@ -103,7 +100,7 @@ def _submit(conn: Connection, caller: Caller, row: Row[Any], kind: str, migratio
         project_id=row.project_id,
         **values,
     )
-    power.submit(conn, caller, row, kind, {"migration_id": migration_id})
+    tasks.submit(conn, kind, row.id, caller, args={"migration_id": migration_id})
 
 
 # -- what the workflows write

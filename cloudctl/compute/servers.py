@@ -19,7 +19,6 @@ from cloudctl.rest.caller import Caller
 # Rules, and the task type of all work on servers.
 ALL_PROJECTS = "compute:servers:all_projects"
 OVER_LOCK = "compute:servers:over_lock"
-RESOURCE = "server"
 
 # Built once: building costs more than running it.
 _by_id = select(Server).where(Server.id == bindparam("wanted"))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cloudctl import db
-from cloudctl.compute import power, quotas, servers
+from cloudctl import db, tasks
+from cloudctl.compute import kinds, power, quotas, servers
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images, patching, properties
 from cloudctl.image.images import NewImage
+from cloudctl.image.kinds import DELETE_IMAGE
 from cloudctl.rest.caller import Caller
-from cloudctl.tasks import queue
+from cloudctl.tasks import Origin
 
-CREATE_IMAGE = "compute.server.create_image"
 # What an image says of its own bytes, and what it does not pass on to an image of a server that was made of it.
 NOT_INHERITED = frozenset({"cache_in_nova", "bittorrent", "block_device_mapping", "bdm_v2", "root_device_name"})
 NOT_INHERITED_PREFIXES = ("img_signature", "os_glance_", "cinder_encryption_key")
@@ -30,7 +30,7 @@ def create_image(conn: Connection, caller: Caller, server_id: str, name: str, me
     for key in metadata:
         patching.check_name(key)
     image_id = images.create(conn, _new(conn, caller, row, name, metadata), caller.now)
-    power.submit(conn, caller, row, CREATE_IMAGE, {"image_id": image_id})
+    tasks.submit(conn, kinds.CREATE_IMAGE, row.id, caller, args={"image_id": image_id})
     return image_id
 
 
@@ -71,17 +71,16 @@ def _new(conn: Connection, caller: Caller, row: Any, name: str, metadata: Mappin
     )
 
 
-def discard(conn: Connection, image_id: str) -> None:
+def discard(conn: Connection, image_id: str, by: Origin) -> None:
     """The image does not come about: nothing is left of it, nor of what was written for it. May be repeated."""
-    now = db.now(conn)
     try:
         image = images.get(conn, image_id, lock=True)
     except NotFound:
         # Deleted by its user, perhaps before the file was written.
-        queue.submit_once(conn, images.DELETE, image_id, resource_type=images.RESOURCE, now=now)
+        tasks.submit_once(conn, DELETE_IMAGE, image_id, by)
         return
     if image.protected:
         # By its user, in the meantime: it stays, as an image without data.
-        images.move(conn, image_id, images.SAVING, images.QUEUED, utc(now))
+        images.move(conn, image_id, images.SAVING, images.QUEUED, utc(db.now(conn)))
         return
-    images.remove(conn, image, now)
+    images.remove(conn, image, by)

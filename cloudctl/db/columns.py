@@ -71,11 +71,13 @@ def identifier(**options: Any) -> Any:
 
 
 def text(length: int = 255, **options: Any) -> Field[str]:
-    return column(String(length), **{"nullable": False, "default": "", **options})  # type: ignore[no-any-return]
+    made: Field[str] = column(String(length), **{"nullable": False, "default": "", **options})
+    return made
 
 
 def optional_text(length: int = 255, **options: Any) -> Field[str | None]:
-    return column(String(length), **{"nullable": True, **options})  # type: ignore[no-any-return]
+    made: Field[str | None] = column(String(length), **{"nullable": True, **options})
+    return made
 
 
 def time(**options: Any) -> Any:
@@ -85,7 +87,8 @@ def time(**options: Any) -> Any:
 
 def flag(default: bool) -> Field[bool]:
     server_default = true() if default else false()
-    return column(Boolean(), nullable=False, default=default, server_default=server_default)  # type: ignore[no-any-return]
+    made: Field[bool] = column(Boolean(), nullable=False, default=default, server_default=server_default)
+    return made
 
 
 def json(default: Any) -> Any:

@@ -9,23 +9,21 @@ A result holds all of its rows: nothing of it is bound to the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple, cast, overload
 
-from sqlalchemy import Dialect
+from sqlalchemy import Connection as Alchemy
+from sqlalchemy import Dialect, Float, func, select
+from sqlalchemy import cast as cast_to
 from sqlalchemy.engine.cursor import CursorResult
 from sqlalchemy.exc import MultipleResultsFound, NoResultFound
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.selectable import TypedReturnsRows
+from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.db.driver import Held
 from cloudctl.db.plans import Bound, Unplanned
 from cloudctl.db.records import Record
 from cloudctl.db.rows import row_type
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection as Alchemy
-
-    from cloudctl.db.database import Database
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -33,6 +31,8 @@ Ts = TypeVarTuple("Ts")
 Item = TypeVar("Item")
 
 Parameters = Mapping[str, Any]
+
+CLOCK = select(cast_to(func.extract("epoch", func.clock_timestamp()), Float))
 
 
 class Rows(Generic[Item]):
@@ -102,11 +102,11 @@ class Savepoint:
 class Connection:
     """The transaction that a function runs in. Only `Database` makes them."""
 
-    __slots__ = ("_errors", "_held", "_plans", "_savepoints", "channels", "database", "driver", "read_only", "written")
+    __slots__ = ("_clock", "_errors", "_held", "_plans", "_savepoints", "channels", "driver", "read_only", "written")
 
-    def __init__(self, database: Database, held: Held, read_only: bool = False) -> None:
-        self.database = database
+    def __init__(self, held: Held, clock: IReactorTime, read_only: bool = False) -> None:
         self.read_only = read_only
+        self._clock = clock
         self.driver = held.driver  # the DB-API's connection
         self.channels: set[str] = set()
         # Names of the tables that were written.
@@ -130,7 +130,9 @@ class Connection:
         return self._plans.dialect.name == "sqlite"
 
     @overload
-    def execute(self, statement: TypedReturnsRows[R], parameters: Parameters | None = None) -> Rows[R]: ...  # type: ignore[overload-overlap]
+    def execute(  # type: ignore[overload-overlap]  # a statement of one record is not one of a value
+        self, statement: TypedReturnsRows[R], parameters: Parameters | None = None
+    ) -> Rows[R]: ...
 
     @overload
     def execute(self, statement: TypedReturnsRows[*Ts], parameters: Parameters | None = None) -> Rows[tuple[*Ts]]: ...
@@ -162,6 +164,10 @@ class Connection:
         rows: Rows[Any] = self.execute(statement, parameters)
         value: T | None = rows.scalar()
         return value
+
+    def now(self) -> float:
+        """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or ours alone with SQLite."""
+        return self._clock.seconds() if self.is_sqlite else float(self.execute(CLOCK).scalar_one())
 
     def begin_nested(self) -> Savepoint:
         """A savepoint: `with conn.begin_nested():` what may fail without failing the transaction."""

@@ -14,10 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Engine, Float, func, select
-from sqlalchemy import cast as cast_to
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, succeed
@@ -29,6 +28,7 @@ from twisted.python.threadpool import ThreadPool
 from cloudctl.db.connection import Connection
 from cloudctl.db.driver import Connections, create, is_transient
 from cloudctl.db.group import ATTEMPTS, Group
+from cloudctl.db.threads import Inline, Threads
 
 log = Logger()
 
@@ -37,42 +37,6 @@ T = TypeVar("T")
 
 # More would only fight for the interpreter's lock.
 SQLITE_READERS = 2
-
-
-class Threads(Protocol):
-    """The part of `twisted.python.threadpool.ThreadPool` that is used here."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def callInThread(self, func: Any, *args: Any, **kw: Any) -> None: ...
-
-    def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any, **kw: Any) -> None: ...
-
-
-class Inline:
-    """Threads and reactor of a test: everything happens at once, in the calling thread."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def callInThread(self, func: Any, *args: Any, **kw: Any) -> None:
-        func(*args, **kw)
-
-    def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any, **kw: Any) -> None:
-        from twisted.python.failure import Failure
-
-        try:
-            result = func(*args, **kw)
-        except BaseException:  # as a ThreadPool has it
-            onResult(False, Failure())
-        else:
-            onResult(True, result)
-
-    def callFromThread(self, callable: Any, *args: Any, **kwargs: Any) -> None:
-        callable(*args, **kwargs)
 
 
 class Database(Service):
@@ -97,13 +61,15 @@ class Database(Service):
         self.reactor = reactor
         self.clock = clock
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # Of SQLite in a file: the one thread that writes.
-        self.group = None if writer is None else Group(self, writer)
         self._reads_here = self.is_sqlite
         self._changes: Counter[str] = Counter()
         self._written = 0
-        self.connections = Connections(engine)
         self._listeners: dict[str, list[Callable[[], object]]] = {}
+        self.connections = Connections(engine)
+        # Of SQLite in a file: the queue before the one thread that writes.
+        self.group: Group | None = None
+        if writer is not None:
+            self.group = Group(self.connections, writer, reactor, clock, self.count_changes, self.tell)
 
     @classmethod
     def open(cls, url: str, reactor: Any, threads: int = 8) -> Database:
@@ -186,7 +152,7 @@ class Database(Service):
 
     def _once(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> tuple[Any, set[str]]:
         held = self.connections.get()
-        conn = Connection(self, held, read_only)
+        conn = Connection(held, self.clock, read_only)
         held.begin(read_only)
         try:
             result = fn(conn, *args, **kwargs)
@@ -226,18 +192,12 @@ class Database(Service):
 
     def now(self, conn: Connection) -> float:
         """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or ours alone with SQLite."""
-        if self.is_sqlite:
-            return self.clock.seconds()
-        seconds = conn.execute(CLOCK).scalar_one()
-        return float(seconds)
-
-
-CLOCK = select(cast_to(func.extract("epoch", func.clock_timestamp()), Float))
+        return conn.now()
 
 
 def now(conn: Connection) -> float:
     """`Database.now` of the database that this transaction belongs to, for those who have the connection alone."""
-    return conn.database.now(conn)
+    return conn.now()
 
 
 def notify(conn: Connection, channel: str) -> None:

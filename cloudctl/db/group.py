@@ -9,21 +9,20 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
 from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.python.failure import Failure
 
 from cloudctl.db.connection import Connection
-from cloudctl.db.driver import Held, is_transient
-
-if TYPE_CHECKING:
-    from cloudctl.db.database import Database, Threads
+from cloudctl.db.driver import Connections, Held, is_transient
+from cloudctl.db.threads import Threads
 
 ATTEMPTS = 8
 # Calls of one transaction at most: the first of them waits for the last.
@@ -49,9 +48,22 @@ class Call:
 class Group:
     """The writer's queue. `submit` is called in the reactor's thread; everything else happens in the writer's."""
 
-    def __init__(self, db: Database, threads: Threads) -> None:
-        self.db = db
+    def __init__(
+        self,
+        connections: Connections,
+        threads: Threads,
+        reactor: IReactorFromThreads,
+        clock: IReactorTime,
+        changed: Callable[[Iterable[str]], None],
+        tell: Callable[[Iterable[str]], None],
+    ) -> None:
+        """`changed(tables)` is called in the writer's thread after a transaction, `tell(channels)` in the reactor's."""
+        self.connections = connections
         self.threads = threads
+        self.reactor = reactor
+        self.clock = clock
+        self._changed = changed
+        self._tell = tell
         self._queue: deque[Call] = deque()
         self._draining = False
 
@@ -67,8 +79,8 @@ class Group:
     def _drain(self) -> None:
         while calls := self._next():
             ended = self._transaction(calls)
-            self.db.reactor.callFromThread(self._deliver, ended)
-        self.db.reactor.callFromThread(self._drained)
+            self.reactor.callFromThread(self._deliver, ended)
+        self.reactor.callFromThread(self._drained)
 
     def _drained(self) -> None:
         self._draining = bool(self._queue)
@@ -84,7 +96,7 @@ class Group:
     def _transaction(self, calls: list[Call]) -> list[Call]:
         """Run them. Those that have ended; the others are in the queue again."""
         try:
-            held = self.db.connections.get()
+            held = self.connections.get()
             held.begin(False)
             try:
                 calls = self._each(held, calls)
@@ -97,13 +109,13 @@ class Group:
                 call.result = Failure()
         finally:
             # Also when COMMIT failed: it may have been done all the same.
-            self.db.count_changes({table for call in calls for table in call.written})
+            self._changed({table for call in calls for table in call.written})
         return [call for call in calls if not self._tried_again(call)]
 
     def _each(self, held: Held, calls: list[Call]) -> list[Call]:
         """The calls whose fate is that of the transaction now."""
         for position, call in enumerate(calls):
-            conn = Connection(self.db, held)
+            conn = Connection(held, self.clock)
             try:
                 with conn.begin_nested() if len(calls) > 1 else nullcontext():
                     call.result = call.context.run(call.fn, conn, *call.args, **call.kwargs)
@@ -137,7 +149,7 @@ class Group:
         return True
 
     def _deliver(self, calls: list[Call]) -> None:
-        self.db.tell({channel for call in calls for channel in call.channels})
+        self._tell({channel for call in calls for channel in call.channels})
         for call in calls:
             if isinstance(call.result, Failure):
                 call.answer.errback(call.result)

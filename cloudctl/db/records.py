@@ -67,6 +67,7 @@ class RecordType(type):
             own.append(column)
             setattr(cls, key, column)
         made = Table(name, columns.metadata, *own)
+        # The names are not known before: mypy cannot check them here, and sees them as Field instead.
         fields = namedtuple(cls.__name__, [column.key for column in own])  # type: ignore[misc]
         cls.table = made
         cls.row = RecordType(

@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
-from cloudctl.db.database import Inline, Threads
+from cloudctl.db.threads import Inline, Threads
 from cloudctl.errors import Unavailable
 from cloudctl.identity.options import Argon2
 

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
-from cloudctl.db.database import Threads
+from cloudctl.db.threads import Threads
 from cloudctl.errors import UnsupportedMediaType
 from cloudctl.image import inspection
 from cloudctl.image.store import CHUNK, ImageStore

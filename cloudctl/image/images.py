@@ -17,13 +17,14 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, NotFound
-from cloudctl.image import properties
+from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
 from cloudctl.image.tables import DeletedImage, ImageMember
 from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Origin
 
 QUEUED, SAVING, UPLOADING, IMPORTING = "queued", "saving", "uploading", "importing"
 ACTIVE, DEACTIVATED = "active", "deactivated"
@@ -48,9 +49,6 @@ MEMBER_STATUSES = (ACCEPTED, PENDING, REJECTED)
 
 CONTAINER_FORMATS = ("ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed")
 DISK_FORMATS = ("ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop")
-
-DELETE, ACTIVATE = "image.image.delete", "image.image.activate"
-RESOURCE = "image"
 
 
 @frozen
@@ -283,10 +281,10 @@ def block(conn: Connection, row: Row[Any], now: datetime, *, blocked: bool) -> N
 # -- removing
 
 
-def remove(conn: Connection, row: Row[Any], at: float, *, user_id: str = "", project_id: str = "") -> None:
+def remove(conn: Connection, row: Row[Any], by: Origin) -> None:
     """Forget an image at once and have its data removed by a task; whatever was being done with it stops.
 
-    `at` is the database's time in seconds. Raises Forbidden if the image is protected.
+    Raises Forbidden if the image is protected.
     """
     if row.protected:
         raise Forbidden(f"Image {row.id} is protected and cannot be deleted.")
@@ -294,5 +292,4 @@ def remove(conn: Connection, row: Row[Any], at: float, *, user_id: str = "", pro
     properties.remove_all(conn, row.id)
     conn.execute(delete(ImageRecord).where(ImageRecord.id == row.id))
     conn.execute(insert(DeletedImage).values(id=row.id))
-    tasks.cancel_open(conn, RESOURCE, row.id, at)
-    tasks.submit(conn, DELETE, row.id, resource_type=RESOURCE, now=at, user_id=user_id, project_id=project_id)
+    tasks.supersede(conn, kinds.DELETE_IMAGE, row.id, by)

@@ -19,16 +19,17 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
+from cloudctl.image import kinds
 from cloudctl.image.data import Measured
-from cloudctl.image.images import IMPORTING, QUEUED, RESOURCE, UPLOADING, NewImage
+from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.tables import Image, ImageTask
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing, equals
+from cloudctl.tasks import Origin
 
-IMPORT = "image.image.import"
 GLANCE_DIRECT, WEB_DOWNLOAD = "glance-direct", "web-download"
 METHODS = (GLANCE_DIRECT, WEB_DOWNLOAD)
 STORE = "default"
@@ -77,9 +78,7 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
 # -- beginning
 
 
-def start(
-    conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, Any], options: ImageOptions, at: float
-) -> None:
+def start(conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, Any], options: ImageOptions) -> None:
     """Import by `wish["method"]`. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, "image:images:import")
     method = wish["method"]["name"]
@@ -95,23 +94,23 @@ def start(
     if not domain.move(conn, image.id, before, IMPORTING, caller.now):
         raise Conflict(f"The image {image.id} is not {before} any more.")
     told = {"image_id": image.id, "import_req": dict(wish), "backend": [STORE]}
-    _submit(conn, caller, BY_METHOD, image, told, wish["method"].get("uri"), options, at)
+    _submit(conn, caller, BY_METHOD, image, told, wish["method"].get("uri"), options)
 
 
 def start_task(
-    conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, at: float
+    conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions
 ) -> Row[Any]:
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
     domain.move(conn, new.id, QUEUED, IMPORTING, caller.now)
-    task_id = _submit(conn, caller, BY_TASK, domain.get(conn, new.id), told, uri, options, at)
+    task_id = _submit(conn, caller, BY_TASK, domain.get(conn, new.id), told, uri, options)
     return get(conn, task_id)
 
 
 def _submit(
     conn: Connection, caller: Caller, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
-    options: ImageOptions, at: float,
+    options: ImageOptions,
 ) -> str:  # fmt: skip
     conn.execute(delete(ImageTask).where(ImageTask.expires_at < caller.now))
     task_id = new_id()
@@ -129,17 +128,8 @@ def _submit(
             updated_at=caller.now,
         )
     )
-    tasks.submit(
-        conn,
-        IMPORT,
-        image.id,
-        resource_type=RESOURCE,
-        now=at,
-        args={"task_id": task_id, "uri": uri},
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=options.import_deadline,
-    )
+    args = {"task_id": task_id, "uri": uri}
+    tasks.submit(conn, kinds.IMPORT_IMAGE, image.id, caller, args=args, deadline=options.import_deadline)
     return task_id
 
 
@@ -169,11 +159,11 @@ def finish(conn: Connection, task_id: str, image: Row[Any], measured: Measured, 
     _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
 
 
-def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime, kept: float, at: float) -> None:
+def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime, kept: float, by: Origin) -> None:
     """The image is queued again, without data; one that was made for this import is removed."""
     image = conn.execute(select(Image).where(Image.id == image_id, Image.status == IMPORTING)).first()
     if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
-        domain.remove(conn, image, at)
+        domain.remove(conn, image, by)
     elif image is not None:
         domain.move(conn, image_id, IMPORTING, QUEUED, now, staged_size=None)
     _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))

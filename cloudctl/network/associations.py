@@ -12,11 +12,13 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, case, select, update
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import realisation, standard
+from cloudctl.network import kinds, standard
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.tables import FloatingIp, IpAllocation, Router, RouterPort, Subnet
+from cloudctl.tasks import Origin
 
 DOWN = "DOWN"
 
@@ -152,13 +154,13 @@ def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: 
 # -- ends
 
 
-def forget_port(conn: Connection, port_id: str, now: float, user_id: str = "") -> None:
+def forget_port(conn: Connection, port_id: str, now: float, by: Origin) -> None:
     """The port is about to go: floating IPs lead nowhere, and keep their addresses."""
     for row in of_port(conn, port_id):
         standard.change(
             conn, FloatingIp.table, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
         )
-        realisation.ensure(conn, "router", row.router_id, now, row.project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.router_id, by)
 
 
 def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:

@@ -13,13 +13,15 @@ from attrs import frozen
 from sqlalchemy import Row, and_, bindparam, delete, insert, not_, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.drivers.specs import BandwidthLimit
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import port_security, realisation, standard
+from cloudctl.network import kinds, port_security, standard
 from cloudctl.network.tables import BandwidthLimit as BandwidthLimitRecord
 from cloudctl.network.tables import Network, Port, QosPolicy
+from cloudctl.tasks import Origin
 
 
 @frozen
@@ -76,30 +78,30 @@ def policy_of(conn: Connection, limit_id: str) -> str | None:
 # -- changes, each of a locked policy
 
 
-def add(conn: Connection, policy: Row[Any], wanted: NewLimit, now: float, user_id: str = "") -> Row[Any]:
+def add(conn: Connection, policy: Row[Any], wanted: NewLimit, now: float, by: Origin) -> Row[Any]:
     """Raises Conflict if the policy limits this direction already."""
     _check_direction(conn, policy, wanted.direction)
     id = new_id()
     values = {"max_kbps": wanted.max_kbps, "max_burst_kbps": wanted.max_burst_kbps, "direction": wanted.direction}
     conn.execute(insert(BandwidthLimitRecord).values(id=id, policy_id=policy.id, **values))
-    _changed(conn, policy, now, user_id)
+    _changed(conn, policy, now, by)
     return get(conn, policy, id)
 
 
 def change(
-    conn: Connection, policy: Row[Any], row: Row[Any], changes: dict[str, Any], now: float, user_id: str = ""
+    conn: Connection, policy: Row[Any], row: Row[Any], changes: dict[str, Any], now: float, by: Origin
 ) -> Row[Any]:
     """Set max_kbps, max_burst_kbps, direction. Raises Conflict."""
     if changes.get("direction", row.direction) != row.direction:
         _check_direction(conn, policy, changes["direction"])
     conn.execute(update(BandwidthLimitRecord).where(BandwidthLimitRecord.id == row.id).values(**changes))
-    _changed(conn, policy, now, user_id)
+    _changed(conn, policy, now, by)
     return get(conn, policy, row.id)
 
 
-def remove(conn: Connection, policy: Row[Any], row: Row[Any], now: float, user_id: str = "") -> None:
+def remove(conn: Connection, policy: Row[Any], row: Row[Any], now: float, by: Origin) -> None:
     conn.execute(delete(BandwidthLimitRecord).where(BandwidthLimitRecord.id == row.id))
-    _changed(conn, policy, now, user_id)
+    _changed(conn, policy, now, by)
 
 
 def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None:
@@ -112,19 +114,19 @@ def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None
         raise Conflict(message, type="QoSRulesConflict")
 
 
-def _changed(conn: Connection, policy: Row[Any], now: float, user_id: str) -> None:
+def _changed(conn: Connection, policy: Row[Any], now: float, by: Origin) -> None:
     standard.change(conn, QosPolicy.table, policy.id, now)
     on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy.id))
     have_it = or_(Port.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
-    _ensure_ports(conn, have_it, now, user_id)
+    _ensure_ports(conn, have_it, now, by)
 
 
 # -- the driver
 
 
-def network_changed(conn: Connection, network_id: str, now: float, user_id: str = "") -> None:
+def network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
     """A network has another policy now: its ports without one of their own follow."""
-    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), now, user_id)
+    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), now, by)
 
 
 def of_port(conn: Connection, port: Row[Any], network_policy_id: str | None) -> tuple[BandwidthLimit, ...]:
@@ -150,9 +152,9 @@ def _follow_their_network() -> ColumnElement[bool]:
     return and_(Port.qos_policy_id.is_(None), not_(network_owned))
 
 
-def _ensure_ports(conn: Connection, which: ColumnElement[bool], now: float, user_id: str) -> None:
+def _ensure_ports(conn: Connection, which: ColumnElement[bool], now: float, by: Origin) -> None:
     """Those that a driver holds, or is about to."""
     plugged = or_(Port.realised.is_(True), Port.host != "")
     query = select(Port.id, Port.project_id).where(which, plugged).order_by(Port.id)
     for port in conn.execute(query).all():
-        realisation.ensure(conn, "port", port.id, now, port.project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)

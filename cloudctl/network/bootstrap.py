@@ -17,6 +17,7 @@ from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network
+from cloudctl.tasks import Unasked
 
 PUBLIC, PRIVATE, ROUTER = "public", "private", "router"
 
@@ -54,11 +55,12 @@ def _outside(options: NetworkOptions) -> Segment:
 
 def _join(conn: Connection, project_id: str, subnet: Row[Any], now: float, options: NetworkOptions) -> None:
     """A router leads from the subnet to the external network."""
+    by = Unasked(project_id)
     public = conn.scalar(select(Network.id).where(Network.is_default.is_(True)))
-    router = routers.create(conn, project_id, NewRouter(ROUTER), now, options)
+    router = routers.create(conn, project_id, NewRouter(ROUTER), now, options, by)
     if public is not None:
-        router_gateways.set(conn, router, Gateway(public), now)
-    router_interfaces.add_subnet(conn, router, subnet, now)
+        router_gateways.set(conn, router, Gateway(public), now, by)
+    router_interfaces.add_subnet(conn, router, subnet, now, by)
 
 
 def _has(conn: Connection, project_id: str, name: str) -> bool:
@@ -69,6 +71,7 @@ def _has(conn: Connection, project_id: str, name: str) -> bool:
 def _make(
     conn: Connection, project_id: str, network: NewNetwork, subnet: NewSubnet, now: float, options: NetworkOptions
 ) -> Row[Any]:
-    made = networks.create(conn, project_id, network, now, options)
+    by = Unasked(project_id)
+    made = networks.create(conn, project_id, network, now, options, by)
     wanted = evolve(subnet, network_id=made.id, ip_version=ip_network(subnet.cidr).version)
-    return subnets.create(conn, made, project_id, wanted, now)
+    return subnets.create(conn, made, project_id, wanted, now, by)

@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.network import realisation, router_ports, standard
+from cloudctl.network import kinds, router_ports, standard
 from cloudctl.network.addresses import parse_address, parse_cidr
 from cloudctl.network.tables import Router
+from cloudctl.tasks import Origin
 
 MOST = 30
 
@@ -32,7 +34,7 @@ def parsed(wanted: Iterable[tuple[str, str]]) -> list[Route]:
     return found
 
 
-def set(conn: Connection, router: Row[Any], wanted: Sequence[Route], now: float, user_id: str = "") -> None:
+def set(conn: Connection, router: Row[Any], wanted: Sequence[Route], now: float, by: Origin) -> None:
     """Replace the routes of a locked router. Raises Invalid: too many, or a next hop that it does not reach."""
     if len(wanted) > MOST:
         message = f"Unable to complete operation for {router.id}. The number of routes exceeds the maximum {MOST}."
@@ -41,7 +43,7 @@ def set(conn: Connection, router: Row[Any], wanted: Sequence[Route], now: float,
     for route in wanted:
         _check(route, connected)
     standard.change(conn, Router.table, router.id, now, routes=list(wanted))
-    realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
 def merged(present: Sequence[Route], more: Sequence[Route]) -> list[Route]:

@@ -13,11 +13,13 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, bindparam, not_, or_, select, true, update
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
-from cloudctl.network import addresses, ipam, realisation, standard
+from cloudctl.network import addresses, ipam, kinds, standard
 from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
 from cloudctl.network.tables import EVERYBODYS, IpAllocation, Network, Port, Subnet
+from cloudctl.tasks import Unasked
 
 ROUTERS = "network:router_"
 DHCP = "network:dhcp"
@@ -270,4 +272,4 @@ def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
 def _port_changed(conn: Connection, port: Any, now: float) -> None:
     standard.change(conn, Port.table, port.id, now)
     if port.realised:
-        realisation.ensure(conn, "port", port.id, now, port.project_id)
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))

@@ -11,9 +11,10 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, delete, insert, select, true
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import NotFound
-from cloudctl.network import associations, networks, ports, quotas, realisation, standard, tags
+from cloudctl.network import associations, kinds, networks, ports, quotas, standard, tags
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
@@ -21,6 +22,7 @@ from cloudctl.network.tables import FloatingIp, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import Origin
 
 PENDING = "PENDING"
 
@@ -84,7 +86,7 @@ def check_network(conn: Connection, network: Row[Any]) -> None:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: float, user_id: str = ""
+    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: float, by: Origin
 ) -> Row[Any]:
     """Allocate an address, which leads to `to` at once. Its port, if any, is locked.
 
@@ -106,7 +108,7 @@ def create(
         device_owner=ports.FLOATING,
         port_security_enabled=False,
     )
-    port = ports.create(conn, "", new, now)
+    port = ports.create(conn, "", new, now, by)
     (address,) = ports.fixed_ips_of(conn, [port.id])[port.id]
     if ":" in address["ip_address"]:
         raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
@@ -123,11 +125,11 @@ def create(
     )
     conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=values["id"]))
     if to is not None:
-        realisation.ensure(conn, "router", to.router_id, now, project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
     return held(conn, values["id"])
 
 
-def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, user_id: str = "", **changes: Any) -> Row[Any]:
+def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, by: Origin, **changes: Any) -> Row[Any]:
     """A locked floating IP leads to `to`, whose port is locked, or nowhere; and columns change.
 
     Raises Conflict if another one leads there.
@@ -138,7 +140,7 @@ def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, user_id
     moved = any(getattr(row, name) != value for name, value in leading.items())
     standard.change(conn, FloatingIp.table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
-        _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, user_id)
+        _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
     return held(conn, row.id)
 
 
@@ -148,12 +150,12 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float)
     return held(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once."""
     tags.forget(conn, row.id)
     conn.execute(delete(FloatingIp).where(FloatingIp.id == row.id))
-    ports.delete(conn, row.floating_port_id, now, user_id)
-    _ensure_routers(conn, {row.router_id}, row, now, user_id)
+    ports.delete(conn, row.floating_port_id, now, by)
+    _ensure_routers(conn, {row.router_id}, row, now, by)
 
 
 def _leading(to: Target | None) -> dict[str, str | None]:
@@ -162,6 +164,6 @@ def _leading(to: Target | None) -> dict[str, str | None]:
     return {"port_id": to.port_id, "fixed_ip_address": to.fixed_ip_address, "router_id": to.router_id}
 
 
-def _ensure_routers(conn: Connection, ids: set[str | None], row: Row[Any], now: float, user_id: str) -> None:
+def _ensure_routers(conn: Connection, ids: set[str | None], row: Row[Any], now: float, by: Origin) -> None:
     for router_id in sorted(id for id in ids if id is not None):
-        realisation.ensure(conn, "router", router_id, now, row.project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)

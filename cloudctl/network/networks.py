@@ -8,14 +8,15 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import Row, and_, bindparam, delete, insert, or_, select, true
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
     bandwidth_limits,
+    kinds,
     qos_policies,
     quotas,
-    realisation,
     router_ports,
     security_groups,
     segments,
@@ -28,7 +29,7 @@ from cloudctl.network.tables import EVERYBODYS, FloatingIp, Network, Port, Subne
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
-from cloudctl.tasks import queue
+from cloudctl.tasks import Origin, queue
 
 # The least that each family can work with, bytes.
 MTU_LEAST = {4: 68, 6: 1280}
@@ -137,7 +138,7 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewNetwork, now: float, options: NetworkOptions, user_id: str = ""
+    conn: Connection, project_id: str, wanted: NewNetwork, now: float, options: NetworkOptions, by: Origin
 ) -> Row[Any]:
     """Raises OverQuota, Invalid, Conflict (the segment is taken), Unavailable (all are), NotFound (a zone)."""
     check_zones(wanted.availability_zone_hints, options)
@@ -167,12 +168,12 @@ def create(
             qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
         )
     )
-    realisation.ensure(conn, "network", values["id"], now, project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_NETWORK, values["id"], by)
     return held(conn, values["id"])
 
 
 def change(
-    conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, options: NetworkOptions, user_id: str = ""
+    conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, options: NetworkOptions, by: Origin
 ) -> Row[Any]:
     """Set columns of a locked network. Raises Invalid, Conflict."""
     if "mtu" in changes:
@@ -193,12 +194,12 @@ def change(
     if "mtu" in changes:
         router_ports.network_changed(conn, row.id, now)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
-        bandwidth_limits.network_changed(conn, row.id, now, user_id)
-    realisation.ensure(conn, "network", row.id, now, row.project_id, user_id)
+        bandwidth_limits.network_changed(conn, row.id, now, by)
+    tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)
     return held(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked network with its subnets. Raises Conflict while it has ports."""
     in_use = list(conn.scalars(select(Port.id).where(Port.network_id == row.id).limit(SHOWN_IDS)))
     if in_use:
@@ -213,7 +214,7 @@ def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> No
     segments.release(conn, row.id)
     tags.forget(conn, row.id)
     conn.execute(delete(Network).where(Network.id == row.id))
-    realisation.clean_up(conn, "network", row.id, now, row.project_id, user_id)
+    tasks.supersede(conn, kinds.DELETE_NETWORK, row.id, by)
 
 
 def checked_mtu(mtu: int, segment: Segment, options: NetworkOptions) -> int:

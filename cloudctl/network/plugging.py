@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ISecurityGroups
 from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
 from cloudctl.errors import Conflict
-from cloudctl.network import networks, ports, realisation, security_groups
-from cloudctl.tasks import Context
+from cloudctl.network import kinds, networks, ports, security_groups
+from cloudctl.tasks import Context, Unasked
 
 
 @frozen
@@ -85,8 +86,8 @@ def _unplugged(conn: Connection, port_id: str, host: str | None) -> None:
 def _forget_what_is_gone(conn: Connection, wanted: Wiring, now: float) -> None:
     """Objects that `hold` may have made again after they were deleted."""
     if networks.find(conn, wanted.network.id) is None:
-        realisation.clean_up(conn, "network", wanted.network.id, now)
+        tasks.supersede(conn, kinds.DELETE_NETWORK, wanted.network.id, Unasked())
     left = security_groups.names(conn, [group.id for group in wanted.groups])
     for group in wanted.groups:
         if group.id not in left:
-            realisation.clean_up(conn, "security_group", group.id, now)
+            tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, group.id, Unasked())

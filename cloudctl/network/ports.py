@@ -13,6 +13,7 @@ from attrs import field, frozen
 from sqlalchemy import Row, bindparam, case, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
@@ -21,11 +22,11 @@ from cloudctl.network import (
     bandwidth_limits,
     fixed_ips,
     ipam,
+    kinds,
     macs,
     networks,
     port_security,
     quotas,
-    realisation,
     router_ports,
     security_groups,
     standard,
@@ -36,6 +37,7 @@ from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGro
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import Origin, Unasked
 
 UNBOUND = "unbound"
 BINDING_FAILED = "binding_failed"
@@ -164,7 +166,7 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewPort, now: float, user_id: str = "", everybodys_groups: bool = False
+    conn: Connection, project_id: str, wanted: NewPort, now: float, by: Origin, everybodys_groups: bool = False
 ) -> Row[Any]:
     """A port with its addresses. `everybodys_groups`: security groups of other projects are taken, too.
 
@@ -201,7 +203,7 @@ def create(
     fixed_ips.assign(conn, network.id, values["id"], mac, wanted.device_owner, wanted.fixed_ips)
     _join_groups(conn, values["id"], groups)
     if wanted.host:
-        realisation.ensure(conn, "port", values["id"], now, project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_PORT, values["id"], by)
     return _get(conn, values["id"])
 
 
@@ -236,7 +238,7 @@ def change(
     row: Row[Any],
     changes: dict[str, Any],
     now: float,
-    user_id: str = "",
+    by: Origin,
     everybodys_groups: bool = False,
 ) -> Row[Any]:
     """Change a locked port.
@@ -280,11 +282,11 @@ def change(
         conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == row.id))
         _join_groups(conn, row.id, groups)
     if row.host and changes.get("host", row.host) not in ("", row.host):
-        realisation.move_port(conn, row.id, row.host, now, row.project_id, user_id)
+        tasks.submit(conn, kinds.ENSURE_PORT, row.id, by, args={"left": row.host})
     elif row.host or row.realised or changes.get("host"):
-        realisation.ensure(conn, "port", row.id, now, row.project_id, user_id)
+        tasks.submit_once(conn, kinds.ENSURE_PORT, row.id, by)
     if router_id is not None:
-        router_ports.changed(conn, row, router_id, now, user_id)
+        router_ports.changed(conn, row, router_id, now, by)
     return _get(conn, row.id)
 
 
@@ -303,7 +305,7 @@ def _new_mac(conn: Connection, row: Row[Any], wanted: str) -> str:
     return mac
 
 
-def delete_by_user(conn: Connection, row: Row[Any], now: float, user_id: str = "", privileged: bool = False) -> None:
+def delete_by_user(conn: Connection, row: Row[Any], now: float, by: Origin, privileged: bool = False) -> None:
     """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP.
 
     `privileged`: also one that a floating IP of another project leads to.
@@ -313,21 +315,21 @@ def delete_by_user(conn: Connection, row: Row[Any], now: float, user_id: str = "
         raise Conflict(message, type="ServicePortInUse")
     if not privileged:
         associations.check_deletable(conn, row.id, row.project_id)
-    delete(conn, row.id, now, user_id)
+    delete(conn, row.id, now, by)
 
 
-def delete(conn: Connection, port_id: str, now: float, user_id: str = "") -> None:
+def delete(conn: Connection, port_id: str, now: float, by: Origin) -> None:
     """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error."""
     row = _held(conn, port_id)
     if row is None:
         return
-    associations.forget_port(conn, port_id, now, user_id)
+    associations.forget_port(conn, port_id, now, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == port_id))
     conn.execute(Port.table.delete().where(Port.id == port_id))
     if row.host or row.realised:
-        realisation.clean_up(conn, "port", port_id, now, row.project_id, user_id)
+        tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
 
 
 def _get(conn: Connection, port_id: str) -> Row[Any]:
@@ -367,7 +369,7 @@ def unbind(conn: Connection, port_id: str, now: float) -> None:
     free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}
     standard.change(conn, Port.table, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
     if row.host or row.realised:
-        realisation.ensure(conn, "port", port_id, now, row.project_id)
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
 
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:

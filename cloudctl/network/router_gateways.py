@@ -8,13 +8,15 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, delete, insert, select
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
-from cloudctl.network import associations, extra_routes, ipam, networks, ports, realisation, router_ports, standard
+from cloudctl.network import associations, extra_routes, ipam, kinds, networks, ports, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import bad
 from cloudctl.network.tables import Port, Router, RouterPort, Subnet
+from cloudctl.tasks import Origin
 
 
 @frozen
@@ -26,7 +28,7 @@ class Gateway:
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
 
 
-def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, user_id: str = "") -> None:
+def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Origin) -> None:
     """Give a locked router this gateway in place of its present one. Its network is one that the caller may see.
 
     Raises NotFound, Invalid, Conflict (in use by floating IPs or routes; no address left; an address is taken).
@@ -36,34 +38,34 @@ def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, user_id
         raise bad(f"Network {network.id} is not an external network")
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
     if present is not None and present.network_id == network.id:
-        _readdress(conn, router, present.port_id, wanted, now)
+        _readdress(conn, router, present.port_id, wanted, now, by)
     else:
         if present is not None:
-            _remove(conn, router, present, now, user_id)
-        _add(conn, router, wanted, now)
+            _remove(conn, router, present, now, by)
+        _add(conn, router, wanted, now, by)
     standard.change(conn, Router.table, router.id, now, enable_snat=wanted.enable_snat)
     extra_routes.check_reachable(conn, router)
-    realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
-def clear(conn: Connection, router: Row[Any], now: float, user_id: str = "") -> None:
+def clear(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
     """Take the gateway, if there is one, from a locked router. Raises Conflict if floating IPs or routes need it."""
-    if not take_away(conn, router, now, user_id):
+    if not take_away(conn, router, now, by):
         return
     standard.change(conn, Router.table, router.id, now, enable_snat=True)
     extra_routes.check_reachable(conn, router)
-    realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
-def take_away(conn: Connection, router: Row[Any], now: float, user_id: str = "") -> bool:
+def take_away(conn: Connection, router: Row[Any], now: float, by: Origin) -> bool:
     """Remove the port that is the gateway; whether there was one. Raises Conflict if floating IPs need it."""
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
     if present is not None:
-        _remove(conn, router, present, now, user_id)
+        _remove(conn, router, present, now, by)
     return present is not None
 
 
-def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float) -> None:
+def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Origin) -> None:
     # It belongs to no project: who owns the router sees what `external_gateway_info` tells.
     new = NewPort(
         wanted.network_id,
@@ -72,21 +74,21 @@ def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float) -> Non
         device_owner=router_ports.GATEWAY,
         port_security_enabled=False,
     )
-    port = ports.create(conn, "", new, now)
+    port = ports.create(conn, "", new, now, by)
     _check(conn, router, port.id)
     values = {"port_id": port.id, "router_id": router.id, "network_id": wanted.network_id, "is_gateway": True}
     conn.execute(insert(RouterPort).values(**values))
 
 
-def _readdress(conn: Connection, router: Row[Any], port_id: str, wanted: Gateway, now: float) -> None:
+def _readdress(conn: Connection, router: Row[Any], port_id: str, wanted: Gateway, now: float, by: Origin) -> None:
     if wanted.fixed_ips is None:
         return
     port = conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
-    ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now)
+    ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now, by)
     _check(conn, router, port_id)
 
 
-def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, user_id: str) -> None:
+def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, by: Origin) -> None:
     if associations.of_router(conn, router.id):
         raise Conflict(
             f"Gateway cannot be updated for router {router.id}, since a gateway to external network "
@@ -94,7 +96,7 @@ def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, u
             type="RouterExternalGatewayInUseByFloatingIp",
         )
     conn.execute(delete(RouterPort).where(RouterPort.port_id == present.port_id))
-    ports.delete(conn, present.port_id, now, user_id)
+    ports.delete(conn, present.port_id, now, by)
 
 
 def _check(conn: Connection, router: Row[Any], port_id: str) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, delete, insert, select
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import associations, fixed_ips, ports, realisation, router_ports, standard
+from cloudctl.network import associations, fixed_ips, kinds, ports, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
 from cloudctl.network.tables import Port, Router, RouterPort
+from cloudctl.tasks import Origin
 
 
 @frozen
@@ -28,7 +30,7 @@ class Interface:
 
 
 def add_subnet(
-    conn: Connection, router: Row[Any], subnet: Row[Any], now: float, user_id: str = "", foreign: bool = False
+    conn: Connection, router: Row[Any], subnet: Row[Any], now: float, by: Origin, foreign: bool = False
 ) -> Interface:
     """The locked router has the gateway address of a subnet (a row that the caller may see) on a port of its own.
 
@@ -51,7 +53,7 @@ def add_subnet(
     if port_id is not None:
         port = _held(conn, port_id)
         present = fixed_ips.present_wish(conn, port_id) or []
-        ports.change(conn, port, {"fixed_ips": [*present, wanted]}, now, user_id)
+        ports.change(conn, port, {"fixed_ips": [*present, wanted]}, now, by)
     else:
         new = NewPort(
             subnet.network_id,
@@ -60,9 +62,9 @@ def add_subnet(
             device_owner=INTERFACE,
             port_security_enabled=False,
         )
-        port_id = str(ports.create(conn, router.project_id, new, now, user_id).id)
+        port_id = str(ports.create(conn, router.project_id, new, now, by).id)
         _join(conn, router.id, port_id, subnet.network_id)
-    _changed(conn, router, now, user_id)
+    _changed(conn, router, now, by)
     return Interface(port_id, subnet.network_id, (subnet.id,))
 
 
@@ -74,7 +76,7 @@ def _ipv6_port(conn: Connection, router_id: str, network_id: str) -> str | None:
     return None
 
 
-def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, user_id: str = "") -> Interface:
+def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, by: Origin) -> Interface:
     """A locked port becomes an interface of a locked router, with the addresses that it has.
 
     Raises Invalid, Conflict (it is in use).
@@ -92,12 +94,12 @@ def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, use
     router_ports.check_addresses(conn, router.id, None, on)
     standard.change(conn, Port.table, port.id, now, device_id=router.id, device_owner=INTERFACE)
     _join(conn, router.id, port.id, port.network_id)
-    _changed(conn, router, now, user_id)
+    _changed(conn, router, now, by)
     return Interface(port.id, port.network_id, tuple(dict.fromkeys(subnet.id for subnet in on)))
 
 
 def remove(
-    conn: Connection, router: Row[Any], port_id: str | None, subnet_id: str | None, now: float, user_id: str = ""
+    conn: Connection, router: Row[Any], port_id: str | None, subnet_id: str | None, now: float, by: Origin
 ) -> Interface:
     """Take an interface, named by its port, a subnet of it, or both, from a locked router. Its port goes.
 
@@ -113,11 +115,11 @@ def remove(
     _check_unused(conn, router, leaving)
     if len(leaving) < len(on):
         kept = [wish for wish in fixed_ips.present_wish(conn, port.id) or [] if wish.subnet_id not in leaving]
-        ports.change(conn, port, {"fixed_ips": kept}, now, user_id)
+        ports.change(conn, port, {"fixed_ips": kept}, now, by)
     else:
         conn.execute(delete(RouterPort).where(RouterPort.port_id == port.id))
-        ports.delete(conn, port.id, now, user_id)
-    _changed(conn, router, now, user_id)
+        ports.delete(conn, port.id, now, by)
+    _changed(conn, router, now, by)
     return Interface(port.id, port.network_id, tuple(leaving))
 
 
@@ -161,6 +163,6 @@ def _join(conn: Connection, router_id: str, port_id: str, network_id: str) -> No
     conn.execute(insert(RouterPort).values(port_id=port_id, router_id=router_id, network_id=network_id))
 
 
-def _changed(conn: Connection, router: Row[Any], now: float, user_id: str) -> None:
+def _changed(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
     standard.change(conn, Router.table, router.id, now)
-    realisation.ensure(conn, "router", router.id, now, router.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)

@@ -12,11 +12,13 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.network import realisation, standard
+from cloudctl.network import kinds, standard
 from cloudctl.network.tables import IpAllocation, Port, Router, RouterPort, Subnet
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Origin, Unasked
 
 INTERFACE = "network:router_interface"
 GATEWAY = "network:router_gateway"
@@ -158,7 +160,7 @@ def check_change(conn: Connection, row: Any, changes: dict[str, Any]) -> None:
             )
 
 
-def changed(conn: Connection, row: Any, router_id: str, now: float, user_id: str) -> None:
+def changed(conn: Connection, row: Any, router_id: str, now: float, by: Origin) -> None:
     """The router follows a change of its own port. Raises Invalid if the port does not fit any more."""
     # First, so that nobody else changes the router meanwhile.
     standard.change(conn, Router.table, router_id, now)
@@ -166,11 +168,11 @@ def changed(conn: Connection, row: Any, router_id: str, now: float, user_id: str
     if row.device_owner == INTERFACE:
         check_families(conn, router_id, row.network_id, row.id, wanted)
     check_addresses(conn, router_id, row.id, wanted)
-    realisation.ensure(conn, "router", router_id, now, row.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
 
 
 def network_changed(conn: Connection, network_id: str, now: float) -> None:
     """Routers on a network are told when something of it changes that they go by."""
     query = select(RouterPort.router_id).where(RouterPort.network_id == network_id).distinct()
     for router_id in conn.scalars(query.order_by(RouterPort.router_id)).all():
-        realisation.ensure(conn, "router", router_id, now)
+        tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, Unasked())

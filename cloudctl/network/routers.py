@@ -13,14 +13,15 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, delete, insert, select, true, update
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
+    kinds,
     networks,
     quotas,
-    realisation,
     router_gateways,
     router_ports,
     standard,
@@ -31,6 +32,7 @@ from cloudctl.network.tables import Port, Router
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import Origin, Unasked
 
 ACTIVE, ERROR = "ACTIVE", "ERROR"
 
@@ -78,7 +80,7 @@ def not_found(router_id: str) -> NotFound:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewRouter, now: float, options: NetworkOptions, user_id: str = ""
+    conn: Connection, project_id: str, wanted: NewRouter, now: float, options: NetworkOptions, by: Origin
 ) -> Row[Any]:
     """A router without any port. Raises OverQuota, NotFound (a zone)."""
     networks.check_zones(wanted.availability_zone_hints, options)
@@ -93,27 +95,27 @@ def create(
             availability_zone_hints=list(wanted.availability_zone_hints),
         )
     )
-    realisation.ensure(conn, "router", values["id"], now, project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, values["id"], by)
     return get(conn, values["id"])
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
     """Set columns of a locked router."""
     standard.change(conn, Router.table, row.id, now, **changes)
-    realisation.ensure(conn, "router", row.id, now, row.project_id, user_id)
+    tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.id, by)
     return get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked router with its gateway. Raises Conflict while it has interfaces or serves floating IPs."""
     interfaces = [port.id for port, is_gateway in router_ports.of_router(conn, row.id) if not is_gateway]
     if interfaces:
         shown = ",".join(interfaces[: networks.SHOWN_IDS])
         raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
-    router_gateways.take_away(conn, row, now, user_id)
+    router_gateways.take_away(conn, row, now, by)
     tags.forget(conn, row.id)
     conn.execute(delete(Router).where(Router.id == row.id))
-    realisation.clean_up(conn, "router", row.id, now, row.project_id, user_id)
+    tasks.supersede(conn, kinds.DELETE_ROUTER, row.id, by)
 
 
 # -- the driver
@@ -183,7 +185,7 @@ def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
     for network in wanted.networks:
         if networks.find(conn, network.id) is None:
             # The driver may have made it again after it was deleted.
-            realisation.clean_up(conn, "network", network.id, now)
+            tasks.supersede(conn, kinds.DELETE_NETWORK, network.id, Unasked())
 
 
 def failed(conn: Connection, router_id: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, insert, or_, select, true
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import quotas, realisation, standard, tags
+from cloudctl.network import kinds, quotas, standard, tags
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
 from cloudctl.network.tables import (
     Port,
@@ -24,6 +25,7 @@ from cloudctl.network.tables import (
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import Origin
 
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
@@ -171,7 +173,7 @@ def create(conn: Connection, project_id: str, name: str, description: str, state
     return _get(conn, values["id"])
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
     """Set name, description, stateful of a locked group. Raises Conflict."""
     name = changes.get("name", row.name)
     if name != row.name and row.is_default:
@@ -181,11 +183,11 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     if changes.get("stateful", row.stateful) != row.stateful and _is_used(conn, row.id):
         raise _in_use(row.id)
     standard.change(conn, SecurityGroup.table, row.id, now, **changes)
-    _realise(conn, row.id, now, user_id)
+    _realise(conn, row.id, now, by)
     return _get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "", default_too: bool = False) -> None:
+def remove(conn: Connection, row: Row[Any], now: float, by: Origin, default_too: bool = False) -> None:
     """Delete a locked group, and the rules of others that name it. Raises Conflict while ports are in it."""
     if row.is_default and not default_too:
         raise Conflict(
@@ -198,10 +200,10 @@ def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "", defau
     others = [each for each in conn.scalars(naming) if each != row.id]
     conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
     for other in others:
-        _rules_changed(conn, other, now, user_id)
+        _rules_changed(conn, other, now, by)
     tags.forget(conn, row.id)
     conn.execute(delete(SecurityGroup).where(SecurityGroup.id == row.id))
-    realisation.clean_up(conn, "security_group", row.id, now, row.project_id, user_id)
+    tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
 
 
 def _get(conn: Connection, group_id: str) -> Row[Any]:
@@ -220,9 +222,7 @@ def _in_use(group_id: str) -> Conflict:
 # -- rules
 
 
-def add_rules(
-    conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now: float, user_id: str = ""
-) -> list[Row[Any]]:
+def add_rules(conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now: float, by: Origin) -> list[Row[Any]]:
     """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (one says the same)."""
     found = [columns(rule) for rule in wanted]
     meanings = [rule["meaning"] for rule in found]
@@ -237,15 +237,15 @@ def add_rules(
         raise Conflict(message, type="SecurityGroupRuleExists")
     quota.take(conn, quotas.QUOTAS, group.project_id, {"security_group_rule": len(found)})
     ids = _insert_rules(conn, group.project_id, group.id, found, now)
-    _rules_changed(conn, group.id, now, user_id)
+    _rules_changed(conn, group.id, now, by)
     rows = {row.id: row for row in conn.execute(select(rules).where(rules.c.id.in_(ids)))}
     return [rows[id] for id in ids]
 
 
-def remove_rule(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+def remove_rule(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     tags.forget(conn, row.id)
     conn.execute(delete(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == row.id))
-    _rules_changed(conn, row.security_group_id, now, user_id)
+    _rules_changed(conn, row.security_group_id, now, by)
 
 
 def _insert_rules(
@@ -256,15 +256,15 @@ def _insert_rules(
     return [str(row["id"]) for row in rows]
 
 
-def _rules_changed(conn: Connection, group_id: str, now: float, user_id: str) -> None:
+def _rules_changed(conn: Connection, group_id: str, now: float, by: Origin) -> None:
     standard.change(conn, SecurityGroup.table, group_id, now)
-    _realise(conn, group_id, now, user_id)
+    _realise(conn, group_id, now, by)
 
 
 # -- the driver
 
 
-def _realise(conn: Connection, group_id: str, now: float, user_id: str) -> None:
+def _realise(conn: Connection, group_id: str, now: float, by: Origin) -> None:
     """A driver holds the groups of the ports that it holds."""
     query = (
         select(Port.id)
@@ -272,7 +272,7 @@ def _realise(conn: Connection, group_id: str, now: float, user_id: str) -> None:
         .where(PortSecurityGroup.security_group_id == group_id, Port.realised.is_(True))
     )
     if conn.execute(query.limit(1)).first() is not None:
-        realisation.ensure(conn, "security_group", group_id, now, user_id=user_id)
+        tasks.submit_once(conn, kinds.ENSURE_SECURITY_GROUP, group_id, by)
 
 
 def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:

@@ -8,15 +8,17 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Row, delete, insert, or_, select, true
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import addresses, fixed_ips, ipam, networks, quotas, realisation, router_ports, standard, tags
+from cloudctl.network import addresses, fixed_ips, ipam, kinds, networks, quotas, router_ports, standard, tags
 from cloudctl.network.addresses import Cidr, Range, parse_address, written
 from cloudctl.network.tables import IpAllocation, Network, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Missing
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
+from cloudctl.tasks import Origin
 
 NAMESERVERS_MOST = 5
 ROUTES_MOST = 20
@@ -80,9 +82,7 @@ def not_found(subnet_id: str) -> NotFound:
 # -- changes
 
 
-def create(
-    conn: Connection, network: Row[Any], project_id: str, wanted: NewSubnet, now: float, user_id: str = ""
-) -> Row[Any]:
+def create(conn: Connection, network: Row[Any], project_id: str, wanted: NewSubnet, now: float, by: Origin) -> Row[Any]:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
     cidr = _checked_cidr(conn, network, wanted)
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
@@ -115,11 +115,11 @@ def create(
     row = held(conn, values["id"])
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.give_everybody(conn, row, now)
-    _network_changed(conn, network.id, now, user_id)
+    _network_changed(conn, network.id, now, by)
     return row
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, user_id: str = "") -> Row[Any]:
+def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
     """Set columns of a locked subnet.
 
     `changes` holds columns of the table; allocation_pools, host_routes as pairs. Raises Invalid, Conflict.
@@ -148,11 +148,11 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
         ipam.lay_out(conn, row.id, pools)
     if "gateway_ip" in changes:
         router_ports.network_changed(conn, row.network_id, now)
-    _network_changed(conn, row.network_id, now, user_id)
+    _network_changed(conn, row.network_id, now, by)
     return held(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> None:
+def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """Delete a locked subnet. Raises Conflict while ports have addresses of it.
 
     Addresses that guests give themselves (SLAAC) are taken away instead.
@@ -167,12 +167,12 @@ def remove(conn: Connection, row: Row[Any], now: float, user_id: str = "") -> No
         )
     tags.forget(conn, row.id)
     conn.execute(delete(Subnet).where(Subnet.id == row.id))
-    _network_changed(conn, row.network_id, now, user_id)
+    _network_changed(conn, row.network_id, now, by)
 
 
-def _network_changed(conn: Connection, network_id: str, now: float, user_id: str) -> None:
+def _network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
     standard.change(conn, Network.table, network_id, now)
-    realisation.ensure(conn, "network", network_id, now, user_id=user_id)
+    tasks.submit_once(conn, kinds.ENSURE_NETWORK, network_id, by)
 
 
 # -- rules

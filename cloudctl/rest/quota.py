@@ -78,7 +78,7 @@ def limits(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     """Resource → limit of one project; -1 is no limit."""
     found = conn.execute(_limits, {"service": quotas.service, "project": project_id})
     built_in = {resource.name: resource.default for resource in quotas.resources}
-    return built_in | {resource: limit for resource, limit in found}
+    return built_in | dict(found)
 
 
 def defaults(conn: Connection, quotas: Quotas) -> dict[str, int]:

@@ -1,12 +1,29 @@
 """Durable work: a task is a row, its steps are named, and each step looks before it acts.
 
-`workflow` says what a workflow is, `tables` what is stored. `queue` submits, cancels and reads tasks inside the
-caller's transaction. `claims` takes and leases them, `engine` decides what runs when, `run` drives one task, `claimed`
-writes its row, `children` are tasks that a task waits for. `audit` compares drivers with the database. Nothing here
-knows a resource.
+`kind` says what a task is called, `workflow` how its work is done, `tables` what is stored. `queue` submits, cancels
+and reads tasks inside the caller's transaction. `claims` takes and leases them, `engine` decides what runs when, `run`
+drives one task, `claimed` writes its row, `children` are tasks that a task waits for. `audit` compares drivers with the
+database. Nothing here knows a resource.
 """
 
-from cloudctl.tasks.queue import cancel_open, submit
+from cloudctl.tasks.kind import Action, Kind, Origin, Unasked
+from cloudctl.tasks.queue import cancel_open, has_open, submit, submit_once, supersede
 from cloudctl.tasks.workflow import Context, Step, Transient, TryElsewhere, Wait, Workflow
 
-__all__ = ["Context", "Step", "Transient", "TryElsewhere", "Wait", "Workflow", "cancel_open", "submit"]
+__all__ = [
+    "Action",
+    "Context",
+    "Kind",
+    "Origin",
+    "Step",
+    "Transient",
+    "TryElsewhere",
+    "Unasked",
+    "Wait",
+    "Workflow",
+    "cancel_open",
+    "has_open",
+    "submit",
+    "submit_once",
+    "supersede",
+]

@@ -9,8 +9,9 @@ from sqlalchemy import select, update
 
 from cloudctl.db import Connection, notify
 from cloudctl.tasks import queue
+from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.tables import OPEN, TaskRow
-from cloudctl.tasks.workflow import Task, Workflow
+from cloudctl.tasks.workflow import Task
 
 
 def find(conn: Connection, parent: Task, key: str) -> Any | None:
@@ -19,23 +20,10 @@ def find(conn: Connection, parent: Task, key: str) -> Any | None:
     return conn.execute(select(TaskRow.id, TaskRow.state, TaskRow.error).where(mine)).first()
 
 
-def submit(
-    conn: Connection, parent: Task, key: str, workflow: Workflow, resource_id: str, args: Mapping[str, Any], now: float
-) -> None:
-    queue.submit(
-        conn,
-        workflow.kind,
-        resource_id,
-        resource_type=workflow.resource,
-        now=now,
-        args=args,
-        request_id=parent.request_id,
-        user_id=parent.user_id,
-        project_id=parent.project_id,
-        deadline=workflow.deadline,
-        parent_id=parent.id,
-        child_key=_stored(parent, key),
-    )
+def submit(conn: Connection, parent: Task, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> None:
+    """In the name of the parent's user."""
+    child = {"parent_id": parent.id, "child_key": _stored(parent, key)}
+    queue.insert_task(conn, kind, resource_id, parent, args, kind.deadline, **child)
 
 
 def wake_parent(conn: Connection, child: Task, now: float) -> None:

@@ -18,12 +18,10 @@ from twisted.internet.interfaces import IReactorTime
 from cloudctl.db import Connection, Database, notify
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, TaskRow
-from cloudctl.tasks.workflow import Lost, Task, Workflow
+from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Workflow, reason
 
 # Results in the log of steps.
-SUCCESS, ERROR, UNDONE = "success", "error", "undone"
-# Why a task is being undone; kept in its memo, for an undo may outlive the process.
-BECAUSE_CANCELLED, BECAUSE_FAILED, BECAUSE_ELSEWHERE = "cancelled", "failed", "elsewhere"
+SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
 
 Log = tuple[Mapping[str, Any], ...]
 
@@ -107,20 +105,24 @@ class Claimed:
             position -= 1
         return position
 
-    def turn_back(self, conn: Connection, place: Place, why: str, error: str) -> Place:
+    def turn_back(
+        self, conn: Connection, place: Place, why: Reason, message: str, error: Exception | None = None
+    ) -> Place:
         """Begin to undo at `place`. Raises the fence: a transaction of an interrupted step may still be in a thread."""
-        log = closed(place.log, self.clock.seconds(), ERROR)
-        self.memo["_why"] = why
+        log = closed(place.log, self.clock.seconds(), FAILURE)
+        self.memo[REASON] = why.value
+        if error is not None:
+            self.memo[ERROR] = type(error).__name__
         step = self.workflow.steps[place.position].name if place.position >= 0 else None
-        self.write(conn, state=UNDOING, step=step, attempts=0, error=error, log=log, fence=self.fence + 1)
-        return Place(place.position, True, log, error=error)
+        self.write(conn, state=UNDOING, step=step, attempts=0, error=message, log=log, fence=self.fence + 1)
+        return Place(place.position, True, log, error=message)
 
     def undone(self, conn: Connection, place: Place) -> Place:
         """Nothing is left to undo."""
-        why = self.memo.get("_why")
-        if why == BECAUSE_CANCELLED or (why == BECAUSE_ELSEWHERE and self.cancelled):
+        why = reason(self.memo)
+        if why is Reason.CANCELLED or (why is Reason.ELSEWHERE and self.cancelled):
             return self.end(conn, place, CANCELLED)
-        if why == BECAUSE_ELSEWHERE and self.task.restarts < self.workflow.restarts:
+        if why is Reason.ELSEWHERE and self.task.restarts < self.workflow.restarts:
             return self._restart(conn, place)
         return self.end(conn, place, FAILED)
 
@@ -128,7 +130,7 @@ class Claimed:
         tried = {name: value for name, value in self.memo.items() if not name.startswith("_")}
         self._give_up(
             conn,
-            memo={"_failed": [*self.memo.get("_failed", []), tried]},
+            memo={TRIED: [*self.memo.get(TRIED, []), tried]},
             not_before=self.db.now(conn),
             state=RUNNING,
             step=None,
@@ -145,9 +147,9 @@ class Claimed:
 
     def end(self, conn: Connection, place: Place, state: str) -> Place:
         if state == FAILED and self.workflow.on_failure is not None:
-            self.workflow.on_failure(conn, self.task, place.error or "")
+            self.workflow.on_failure(conn, self._as_it_is(), place.error or "")
         if state == CANCELLED and self.workflow.on_cancel is not None:
-            self.workflow.on_cancel(conn, self.task)
+            self.workflow.on_cancel(conn, self._as_it_is())
         values: dict[str, Any] = {"error": place.error}
         if state == DONE:
             values = {"error": None, "progress": 100}
@@ -158,9 +160,13 @@ class Claimed:
             notify(conn, queue.CHANNEL)
         return evolve(place, let_go=state)
 
+    def _as_it_is(self) -> Task:
+        """The task with the memo that it has by now."""
+        return evolve(self.task, memo=dict(self.memo))
+
     def hold(self, conn: Connection, place: Place, why: str) -> Place:
         """Stop trying; an operator sees it and can retry it."""
-        log = closed(place.log, self.clock.seconds(), ERROR)
+        log = closed(place.log, self.clock.seconds(), FAILURE)
         self._give_up(conn, not_before=None, state=HELD, error=why, log=log)
         children.wake_parent(conn, self.task, self.db.now(conn))
         return evolve(place, log=log, let_go=HELD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +27,8 @@ from cloudctl import context
 from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
-from cloudctl.tasks.run import Crash, Run
+from cloudctl.tasks.kind import Kind
+from cloudctl.tasks.run import Crash, Run, Workplace
 from cloudctl.tasks.tables import ENDED, HELD
 from cloudctl.tasks.workflow import Lost, Task, Workflow
 
@@ -89,7 +90,7 @@ class Engine(Service):
         self.db = db
         self.clock = clock
         self.drivers = drivers
-        self.workflows: dict[str, Workflow] = {}
+        self.workflows: dict[str, Workflow] = {}  # by the names of their kinds
         self.register(workflows)
         self.slots = slots
         self.lease = lease
@@ -99,10 +100,10 @@ class Engine(Service):
         self.chance = chance
         self.owner = uuid4().hex
         self.counts = Counts()
-        self.cancelled: set[int] = set()  # of the tasks that run here
         self.dead = False
         self._leases_are_dead = exclusive
-        self._running: dict[int, Deferred[None]] = {}
+        self._running: dict[int, Run] = {}
+        self._driving: dict[int, Deferred[None]] = {}
         self._dropped: set[int] = set()  # still leased to this process, but not run any more
         self._starved = False  # there may be due tasks for which there was no slot
         self._claiming = False
@@ -117,9 +118,9 @@ class Engine(Service):
 
     def register(self, workflows: Iterable[Workflow]) -> None:
         for workflow in workflows:
-            if workflow.kind in self.workflows:
+            if workflow.kind.name in self.workflows:
                 raise ValueError(f"two workflows are called {workflow.kind}")
-            self.workflows[workflow.kind] = workflow
+            self.workflows[workflow.kind.name] = workflow
 
     @property
     def active(self) -> int:
@@ -139,6 +140,8 @@ class Engine(Service):
         """Claim no more, let the running steps end (the service above sets a limit), give the tasks back."""
         super().stopService()
         self._stop_clocks()
+        for run in self._running.values():
+            run.stop()
         return ensureDeferred(self._drain())
 
     async def _drain(self) -> None:
@@ -154,9 +157,12 @@ class Engine(Service):
         self.dead = True
         self.running = 0
         self._stop_clocks()
-        running, self._running = self._running, {}
-        for driving in running.values():
-            driving.cancel()
+        for run in self._running.values():
+            run.die()
+        self._running.clear()
+        driving, self._driving = self._driving, {}
+        for deferred in driving.values():
+            deferred.cancel()
 
     def _stop_clocks(self) -> None:
         if self._renewing is not None and self._renewing.running:
@@ -248,24 +254,42 @@ class Engine(Service):
     # -- running
 
     def _start(self, row: Row[Any], now: float) -> None:
+        if self.dead:
+            return
         task = as_task(row)
         self.counts.started[task.kind] += task.fence == 1
-        driving = ensureDeferred(self._drive(task, now))
-        self._running[task.id] = driving
-        driving.addBoth(self._ended, task)
-
-    async def _drive(self, task: Task, now: float) -> None:
-        context.request_id.set(task.request_id)
         workflow = self.workflows.get(task.kind)
         position = None if workflow is None else workflow.index(task.step)
         if workflow is None or position is None:
             missing = f"kind {task.kind}" if workflow is None else f"step {task.step} of {task.kind}"
-            run = Run(self, task, Workflow(task.kind, task.resource_type, ()), 0)
-            await run.hold(f"this version knows no {missing}")
+            run = Run(self._workplace(), task, Workflow(Kind(task.kind, task.resource_type), ()), 0)
+            work = run.hold(f"this version knows no {missing}")
         else:
-            run = Run(self, task, workflow, position)
-            await run.go(None if task.deadline is None else task.deadline - now)
-        self._count(task, run.place.let_go)
+            run = Run(self._workplace(), task, workflow, position)
+            work = run.go(None if task.deadline is None else task.deadline - now)
+        if not self.running:
+            run.stop()
+        self._running[task.id] = run
+        driving = ensureDeferred(self._drive(run, work))
+        self._driving[task.id] = driving
+        driving.addBoth(self._ended, task)
+
+    def _workplace(self) -> Workplace:
+        return Workplace(
+            self.db,
+            self.clock,
+            self.drivers,
+            self.workflows,
+            self.owner,
+            self.expected,
+            self.probe,
+            self.chance,
+        )
+
+    async def _drive(self, run: Run, work: Awaitable[None]) -> None:
+        context.request_id.set(run.task.request_id)
+        await work
+        self._count(run.task, run.place.let_go)
 
     def _count(self, task: Task, let_go: str | None) -> None:
         log.info(
@@ -286,7 +310,7 @@ class Engine(Service):
         if self.dead:
             return
         self._running.pop(task.id, None)
-        self.cancelled.discard(task.id)
+        self._driving.pop(task.id, None)
         if isinstance(result, Failure):
             self._stopped_short(result, task)
         elif self._starved:
@@ -328,7 +352,8 @@ class Engine(Service):
             # Whatever it is, the next renewal may work; if none does, the fence keeps the data right.
             log.failure("renewing leases failed; tasks whose lease ends are run again")
             return
-        self.cancelled |= cancelled & self._running.keys()
+        for task_id in cancelled & self._running.keys():
+            self._running[task_id].cancel()
 
     def _renew_rows(self, conn: Connection, running: frozenset[int]) -> set[int]:
         return claims.renew(conn, self.owner, running, self.db.now(conn), self.lease)

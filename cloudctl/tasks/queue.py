@@ -2,134 +2,164 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Float, Row, and_, bindparam, extract, func, insert, select, update
 
-from cloudctl import context
+from cloudctl import db
 from cloudctl.db import Connection, notify
 from cloudctl.errors import Conflict, NotFound
+from cloudctl.tasks.kind import Kind, Origin
 from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, TaskRow
+from cloudctl.tasks.workflow import reason
 
 # Told at each commit after which a task may be due.
 CHANNEL = "tasks"
 # Told at each commit that asks running tasks to stop.
 CANCELS = "tasks.cancel"
 
+# PostgreSQL's own time, written where it is needed without asking for it first. The same in all of a statement.
+_its_now = extract("epoch", func.statement_timestamp()).cast(Float)
 # Built once: building a statement costs more than running it.
 _new = insert(TaskRow)
+_new_by_its_clock = insert(TaskRow).values(
+    submitted_at=_its_now, not_before=_its_now, deadline=_its_now + bindparam("within", type_=Float())
+)
 _lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 
 
 def submit(
     conn: Connection,
-    kind: str,
+    kind: Kind,
     resource_id: str,
+    by: Origin,
     *,
-    resource_type: str,
-    now: float,
     args: Mapping[str, Any] | None = None,
-    request_id: str | None = None,
-    user_id: str = "",
-    project_id: str = "",
     deadline: float | None = None,
-    parent_id: int | None = None,
-    child_key: str | None = None,
     queue: str = "any",
 ) -> int:
-    """Insert a task that is due at `now`; it runs after the older open tasks of its resource. Its id.
+    """Insert a task that is due at once; it runs after the older open tasks of its resource. Its id.
 
-    `request_id` is that of the request being answered unless it is given. `deadline` is in seconds from `now`.
+    `deadline`: seconds, in place of the kind's.
     """
-    lock_resource(conn, resource_type, resource_id)
-    result = conn.execute(
-        _new,
-        {
-            "kind": kind,
-            "resource_type": resource_type,
-            "resource_id": resource_id,
-            "args": dict(args or {}),
-            "request_id": context.request_id.get() if request_id is None else request_id,
-            "user_id": user_id,
-            "project_id": project_id,
-            "submitted_at": now,
-            "not_before": now,
-            "deadline": None if deadline is None else now + deadline,
-            "parent_id": parent_id,
-            "child_key": child_key,
-            "queue": queue,
-        },
-    )
+    within = kind.deadline if deadline is None else deadline
+    return insert_task(conn, kind, resource_id, by, args or {}, within, queue=queue)
+
+
+def insert_task(
+    conn: Connection,
+    kind: Kind,
+    resource_id: str,
+    by: Origin,
+    args: Mapping[str, Any],
+    deadline: float | None,
+    **columns: Any,
+) -> int:
+    """As `submit`; for this package."""
+    lock_resource(conn, kind.resource, resource_id)
+    values = {
+        "kind": kind.name,
+        "resource_type": kind.resource,
+        "resource_id": resource_id,
+        "args": dict(args),
+        "request_id": by.request_id,
+        "user_id": by.user_id,
+        "project_id": by.project_id,
+        **columns,
+    }
+    if conn.dialect.name == "postgresql":
+        result = conn.execute(_new_by_its_clock, {**values, "within": deadline})
+    else:
+        now = db.now(conn)
+        ends = None if deadline is None else now + deadline
+        result = conn.execute(_new, {**values, "submitted_at": now, "not_before": now, "deadline": ends})
     notify(conn, CHANNEL)
     return int(result.key)
 
 
-def submit_once(conn: Connection, kind: str, resource_id: str, *, resource_type: str, **options: Any) -> int | None:
+def submit_once(
+    conn: Connection, kind: Kind, resource_id: str, by: Origin, *, args: Mapping[str, Any] | None = None
+) -> int | None:
     """As `submit`, unless a task of this kind waits for its first claim already: it will see the newest wish."""
-    lock_resource(conn, resource_type, resource_id)
+    lock_resource(conn, kind.resource, resource_id)
     waiting = conn.execute(
         select(TaskRow.id).where(
-            TaskRow.resource_type == resource_type,
+            TaskRow.resource_type == kind.resource,
             TaskRow.resource_id == resource_id,
             TaskRow.ended_at.is_(None),
-            TaskRow.kind == kind,
+            TaskRow.kind == kind.name,
             TaskRow.state == QUEUED,
             TaskRow.cancel.is_(False),
         )
     ).first()
     if waiting is not None:
         return None
-    return submit(conn, kind, resource_id, resource_type=resource_type, **options)
+    return submit(conn, kind, resource_id, by, args=args)
 
 
-def cancel_open(conn: Connection, resource_type: str, resource_id: str, now: float, keep: Sequence[str] = ()) -> int:
+def supersede(conn: Connection, kind: Kind, resource_id: str, by: Origin, *, keep: Sequence[Kind] = ()) -> int:
+    """As `submit`, once all that is open of the resource was asked to stop, but the kinds in `keep`. It goes last."""
+    cancel_open(conn, kind.resource, resource_id, keep)
+    return submit(conn, kind, resource_id, by)
+
+
+def cancel_open(conn: Connection, resource: str, resource_id: str, keep: Sequence[Kind] = ()) -> int:
     """Ask every open task of the resource to stop, but those of the kinds in `keep`. How many there are.
 
     Each is undone by the engine and ends CANCELLED, at once if it waits or never ran, after its present step if it
     runs; one whose last step ends first is DONE. What was submitted later goes after it.
     """
-    mine = and_(of_resource(resource_type, resource_id), TaskRow.kind.not_in(keep))
-    return _cancel(conn, mine, now)
+    return _cancel(conn, and_(of_resource(resource, resource_id), TaskRow.kind.not_in(_names(keep))))
 
 
-def cancel(conn: Connection, task_id: int, now: float) -> bool:
+def cancel(conn: Connection, task_id: int) -> bool:
     """Ask one task to stop; False if it is not open."""
-    return _cancel(conn, and_(TaskRow.id == task_id, TaskRow.state.in_(OPEN)), now) > 0
+    return _cancel(conn, and_(TaskRow.id == task_id, TaskRow.state.in_(OPEN))) > 0
 
 
-def _cancel(conn: Connection, which: Any, now: float) -> int:
-    result = conn.execute(update(TaskRow).where(which).values(cancel=True, not_before=now))
+def _cancel(conn: Connection, which: ColumnElement[bool]) -> int:
+    result = conn.execute(update(TaskRow).where(which).values(cancel=True, not_before=_now(conn)))
     if result.rowcount:
         notify(conn, CHANNEL)
         notify(conn, CANCELS)
     return result.rowcount
 
 
-def has_open(conn: Connection, resource_type: str, resource_id: str, kinds: Sequence[str] = ()) -> bool:
-    query = select(TaskRow.id).where(of_resource(resource_type, resource_id))
+def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = ()) -> bool:
+    """Whether a task of the resource is open: of one of these kinds, or any if there are none."""
+    query = select(TaskRow.id).where(of_resource(resource, resource_id))
     if kinds:
-        query = query.where(TaskRow.kind.in_(kinds))
+        query = query.where(TaskRow.kind.in_(_names(kinds)))
     return conn.execute(query.limit(1)).first() is not None
 
 
-def of_resource(resource_type: str, resource_id: str) -> Any:
+def _names(kinds: Collection[Kind]) -> list[str]:
+    return [kind.name for kind in kinds]
+
+
+def _now(conn: Connection) -> float | ColumnElement[float]:
+    """The database's time, as a value to be written."""
+    return _its_now if conn.dialect.name == "postgresql" else db.now(conn)
+
+
+def of_resource(resource: str, resource_id: str) -> ColumnElement[bool]:
     """The open tasks of one resource, as a condition."""
     return and_(
-        TaskRow.resource_type == resource_type,
+        TaskRow.resource_type == resource,
         TaskRow.resource_id == resource_id,
         TaskRow.ended_at.is_(None),
         TaskRow.state.in_(OPEN),
     )
 
 
-def lock_resource(conn: Connection, resource_type: str, resource_id: str) -> None:
+def lock_resource(conn: Connection, resource: str, resource_id: str) -> None:
     """Make submissions for one resource take turns, so that the order of ids is the order of commits.
 
     SQLite has one writer at a time anyway.
     """
     if conn.dialect.name == "postgresql":
-        conn.execute(_lock, {"key": f"{resource_type}/{resource_id}"})
+        conn.execute(_lock, {"key": f"{resource}/{resource_id}"})
 
 
 # -- for operators and for action logs
@@ -143,7 +173,7 @@ def listing(
     conn: Connection,
     *,
     states: Sequence[str] = (),
-    kinds: Sequence[str] = (),
+    kinds: Collection[Kind] = (),
     resource: tuple[str, str] | None = None,
     request_id: str | None = None,
     before: int | None = None,
@@ -157,7 +187,7 @@ def listing(
     if states:
         query = query.where(TaskRow.state.in_(states))
     if kinds:
-        query = query.where(TaskRow.kind.in_(kinds))
+        query = query.where(TaskRow.kind.in_(_names(kinds)))
     if resource is not None:
         query = query.where(TaskRow.resource_type == resource[0], TaskRow.resource_id == resource[1])
     if request_id is not None:
@@ -167,7 +197,7 @@ def listing(
     return list(conn.execute(query).all())
 
 
-def retry(conn: Connection, task_id: int, now: float) -> None:
+def retry(conn: Connection, task_id: int) -> None:
     """Put a held task back to work where it stood, with fresh attempts and as much time as it had at first.
 
     Raises NotFound if there is no such task, Conflict if it is not held or if newer work of its resource is open: that
@@ -179,12 +209,12 @@ def retry(conn: Connection, task_id: int, now: float) -> None:
     lock_resource(conn, row.resource_type, row.resource_id)
     if has_open(conn, row.resource_type, row.resource_id):
         raise Conflict(f"{row.resource_type} {row.resource_id} has newer open tasks; wait for their end.")
-    undoing = "_why" in row.memo
+    now = _now(conn)
     retried = conn.execute(
         update(TaskRow)
         .where(TaskRow.id == task_id, TaskRow.state == HELD)
         .values(
-            state=UNDOING if undoing else RUNNING,
+            state=RUNNING if reason(row.memo) is None else UNDOING,
             attempts=0,
             not_before=now,
             deadline=None if row.deadline is None else now + (row.deadline - row.submitted_at),

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from attrs import evolve
+from attrs import evolve, frozen
 from sqlalchemy.exc import InterfaceError, OperationalError
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
 from cloudctl.tasks import children, queue
-from cloudctl.tasks.claimed import BECAUSE_CANCELLED, BECAUSE_ELSEWHERE, BECAUSE_FAILED, Claimed, Place, opened
+from cloudctl.tasks.claimed import Claimed, Place, opened
+from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.tables import DONE, QUEUED, RUNNING, UNDOING, WAITING
-from cloudctl.tasks.workflow import Cancelled, Context, Lost, Step, Task, Transient, TryElsewhere, Wait, Workflow
-
-if TYPE_CHECKING:
-    from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.workflow import (
+    Cancelled,
+    Context,
+    Lost,
+    Reason,
+    Step,
+    Task,
+    Transient,
+    TryElsewhere,
+    Wait,
+    Workflow,
+)
 
 log = Logger()
 
@@ -39,32 +49,63 @@ class Crash(BaseException):
     """Raised by `cloudctl.testing.crash` in place of a `kill -9`: the engine forgets everything and writes nothing."""
 
 
-class Run:
-    """Drives one claimed task; the `Runner` behind its Context."""
+@frozen
+class Workplace:
+    """What all runs of a process have in common; `Engine` says what each is."""
 
-    def __init__(self, engine: Engine, task: Task, workflow: Workflow, position: int) -> None:
-        self.engine = engine
+    db: Database
+    clock: IReactorTime
+    drivers: Any
+    workflows: Mapping[str, Workflow]
+    owner: str
+    expected: tuple[type[Exception], ...]
+    probe: Callable[[str, Task, str], object] | None
+    chance: Callable[[], float]
+
+
+class Run:
+    """Drives one claimed task; the `Runner` behind its Context. `stop`, `cancel` and `die` may come at any time."""
+
+    def __init__(self, at: Workplace, task: Task, workflow: Workflow, position: int) -> None:
+        self.at = at
         self.task = task
         self.workflow = workflow
         self.context = Context(task, self)
-        self.claimed = Claimed(
-            engine.db, engine.clock, engine.owner, task, workflow, self.context.memo, task.fence, task.cancel
-        )
+        self.claimed = Claimed(at.db, at.clock, at.owner, task, workflow, self.context.memo, task.fence, task.cancel)
         self.place = Place(position, task.state == UNDOING, tuple(task.log), task.attempts, task.error)
         self.expired = False
         self.step_name = ""
+        self._stopping = False
+        self._cancelled = False
+        self._dead = False
         self._committed = False
         self._doing: Deferred[Any] | None = None
+
+    # -- what the engine may say
+
+    def stop(self) -> None:
+        """Give the task back when its present step has ended."""
+        self._stopping = True
+
+    def cancel(self) -> None:
+        """Somebody asked the task to stop."""
+        self._cancelled = True
+
+    def die(self) -> None:
+        """Write nothing any more, as if the process were killed."""
+        self._dead = True
+
+    # -- driving
 
     async def go(self, remaining: float | None) -> None:
         """Drive the task until this process has let go of it. `remaining`: seconds until its deadline."""
         alarm = None
         if remaining is not None and not self.place.undoing:
             self.expired = remaining <= 0
-            alarm = self.engine.clock.callLater(max(0.0, remaining), self._expire)
+            alarm = self.at.clock.callLater(max(0.0, remaining), self._expire)
         try:
             while self.place.let_go is None:
-                if not self.engine.running:
+                if self._stopping:
                     await self._park(0.0, UNDOING if self.place.undoing else RUNNING)
                 elif self.place.undoing:
                     await self._backward()
@@ -91,9 +132,9 @@ class Run:
         # A task that is claimed for the first time has done nothing that could be undone.
         done = position if self.task.fence > 1 or position > 0 else -1
         if self.is_cancelled:
-            await self._turn_back(done, BECAUSE_CANCELLED, "cancelled")
+            await self._turn_back(done, Reason.CANCELLED, "cancelled")
         elif self.expired:
-            await self._turn_back(done, BECAUSE_FAILED, "the deadline has passed")
+            await self._turn_back(done, Reason.FAILED, "the deadline has passed")
         elif position >= len(self.workflow.steps):
             self.place = await self._transaction(self.claimed.end, self.place, DONE)
         else:
@@ -143,22 +184,22 @@ class Run:
             log.failure("task {id}: step {step} failed after its commit", id=self.task.id, step=step.name)
         elif self.expired:
             why = "" if isinstance(error, CancelledError) else f": {message}"
-            await self._turn_back(position, BECAUSE_FAILED, f"{step.name}: the deadline has passed{why}")
+            await self._turn_back(position, Reason.FAILED, f"{step.name}: the deadline has passed{why}", error)
         elif isinstance(error, Cancelled):
-            await self._turn_back(position, BECAUSE_CANCELLED, "cancelled")
+            await self._turn_back(position, Reason.CANCELLED, "cancelled")
         elif isinstance(error, Transient) or is_database_trouble(error):
             if not await self._later(step.attempts, RUNNING, message):
-                await self._turn_back(position, BECAUSE_FAILED, f"{step.name}: {message}")
+                await self._turn_back(position, Reason.FAILED, f"{step.name}: {message}", error)
         elif isinstance(error, TryElsewhere):
             log.info("task {id}: {step} asks for another place: {why}", id=self.task.id, step=step.name, why=message)
-            await self._turn_back(position, BECAUSE_ELSEWHERE, message)
+            await self._turn_back(position, Reason.ELSEWHERE, message, error)
         else:
             self._tell(error, "task {id}: step {step} failed: {why}", step.name)
-            await self._turn_back(position, BECAUSE_FAILED, message)
+            await self._turn_back(position, Reason.FAILED, message, error)
 
-    async def _turn_back(self, position: int, why: str, error: str) -> None:
+    async def _turn_back(self, position: int, why: Reason, message: str, error: Exception | None = None) -> None:
         place = evolve(self.place, position=position)
-        self.place = await self._transaction(self.claimed.turn_back, place, why, error)
+        self.place = await self._transaction(self.claimed.turn_back, place, why, message, error)
         # What an interrupted step left in a thread holds the old fence, and so commits nothing any more.
         self.claimed = evolve(self.claimed, fence=self.claimed.fence + 1)
 
@@ -184,7 +225,7 @@ class Run:
         assert step.undo is not None
         self._begin(step)
         self.probe("undo")
-        alarm = self.engine.clock.callLater(UNDO_LIMIT, self._interrupt)
+        alarm = self.at.clock.callLater(UNDO_LIMIT, self._interrupt)
         try:
             outcome = await self._interruptible(step.undo)
         finally:
@@ -221,7 +262,7 @@ class Run:
         if attempts >= most:
             return False
         self.place = evolve(self.place, attempts=attempts, error=message)
-        await self._park(backoff(attempts, self.engine.chance()), state)
+        await self._park(backoff(attempts, self.at.chance()), state)
         return True
 
     async def _park(self, delay: float, state: str) -> None:
@@ -230,7 +271,7 @@ class Run:
     def _tell(self, error: Exception, text: str, step: str) -> None:
         """A refusal is in the task's row and its resource's fault; anything unforeseen wants its traceback."""
         why = str(error) or type(error).__name__
-        if isinstance(error, (TryElsewhere, *self.engine.expected)):
+        if isinstance(error, (TryElsewhere, *self.at.expected)):
             log.warn(text, id=self.task.id, step=step, why=why)
         else:
             log.failure(text, id=self.task.id, step=step, why=why)
@@ -240,32 +281,32 @@ class Run:
     @property
     def drivers(self) -> Any:
         self.probe("driver")
-        return self.engine.drivers
+        return self.at.drivers
 
     @property
     def now(self) -> float:
-        return float(self.engine.clock.seconds())
+        return float(self.at.clock.seconds())
 
     @property
     def is_cancelled(self) -> bool:
-        return self.claimed.cancelled or self.task.id in self.engine.cancelled
+        return self._cancelled or self.claimed.cancelled
 
     def probe(self, point: str) -> None:
         """A point where the process may die. Raises Crash if it has died for the purposes of a test."""
-        if self.engine.dead:
+        if self._dead:
             raise Crash(point)
-        if self.engine.probe is not None:
-            self.engine.probe(point, self.task, self.step_name)
+        if self.at.probe is not None:
+            self.at.probe(point, self.task, self.step_name)
 
     async def _transaction(self, fn: Callable[..., T], *args: Any) -> T:
         self.probe("before transaction")
-        result: T = await self.engine.db.run(fn, *args)
+        result: T = await self.at.db.run(fn, *args)
         self.probe("after transaction")
         return result
 
     async def read(self, fn: Any, args: Any, kwargs: Any) -> Any:
         self.probe("read")
-        return await self.engine.db.read(fn, *args, **kwargs)
+        return await self.at.db.read(fn, *args, **kwargs)
 
     async def write(self, fn: Any, args: Any, kwargs: Any) -> Any:
         claimed = self.claimed
@@ -290,19 +331,18 @@ class Run:
         self._committed = True
         return result
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any]) -> str:
-        workflow = self.engine.workflows.get(kind)
-        if workflow is None:
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str:
+        if kind.name not in self.at.workflows:
             raise ValueError(f"no workflow is called {kind}")
-        if (workflow.resource, resource_id) == (self.task.resource_type, self.task.resource_id):
+        if (kind.resource, resource_id) == (self.task.resource_type, self.task.resource_id):
             raise ValueError("a child of the same resource would wait for its parent for ever")
-        return await self._transaction(self._child, key, workflow, resource_id, args)
+        return await self._transaction(self._child, key, kind, resource_id, args)
 
-    def _child(self, conn: Connection, key: str, workflow: Workflow, resource_id: str, args: Mapping[str, Any]) -> str:
+    def _child(self, conn: Connection, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str:
         child = children.find(conn, self.task, key)
         if child is not None:
             return str(child.state)
-        children.submit(conn, self.task, key, workflow, resource_id, args, self.engine.db.now(conn))
+        children.submit(conn, self.task, key, kind, resource_id, args)
         self.claimed.write(conn)
         return QUEUED
 
@@ -317,7 +357,7 @@ class Run:
         child = children.find(conn, self.task, key)
         if child is None:
             return None
-        if queue.cancel(conn, child.id, self.engine.db.now(conn)):
+        if queue.cancel(conn, child.id):
             self.claimed.write(conn)
         return str(child.state)
 

@@ -17,12 +17,14 @@ A task that is asked to cancel lets its present step end (a driver call is not i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from attrs import field, frozen
 
 from cloudctl.db import Connection
+from cloudctl.tasks.kind import Kind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,10 +37,7 @@ class Transient(Exception):
 
 
 class TryElsewhere(Exception):
-    """It cannot work here; the whole workflow may work on another host.
-
-    The next start finds the memos of those that failed, oldest first, as `ctx.memo["_failed"]`.
-    """
+    """It cannot work here; the whole workflow may work on another host. The next start finds `ctx.tried`."""
 
 
 class Lost(Exception):
@@ -47,6 +46,25 @@ class Lost(Exception):
 
 class Cancelled(Exception):
     """Someone (a delete) asked this task to stop; its steps are undone."""
+
+
+class Reason(StrEnum):
+    """Why a task turns back."""
+
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    ELSEWHERE = "elsewhere"
+
+
+# What the engine keeps in a task's memo, beside what its steps remember: an undo may outlive the process.
+REASON = "_why"  # a Reason
+ERROR = "_error"  # the name of the class of what made it turn back, if that was an exception
+TRIED = "_failed"  # what the steps of starts that failed remembered, oldest first
+
+
+def reason(memo: Mapping[str, Any]) -> Reason | None:
+    """Why the task of this memo turns back; None if it goes forward."""
+    return Reason(memo[REASON]) if REASON in memo else None
 
 
 @frozen
@@ -75,10 +93,10 @@ def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 @frozen
 class Workflow:
-    kind: str
-    resource: str
+    """How tasks of one kind are done."""
+
+    kind: Kind
     steps: tuple[Step, ...] = field(converter=_in_order)
-    deadline: float | None = 1800.0  # seconds from submission
     restarts: int = 0
     on_failure: Callable[[Connection, Task, str], None] | None = None  # in the transaction that ends the task
     on_cancel: Callable[[Connection, Task], None] | None = None
@@ -103,7 +121,7 @@ class Workflow:
 
 @frozen
 class Task:
-    """A claimed row, as steps and hooks see it."""
+    """A claimed row, as steps and hooks see it. It is an `Origin`: what it submits is done in its user's name."""
 
     id: int
     kind: str
@@ -127,6 +145,10 @@ class Task:
     child_key: str | None = None
     log: Sequence[Mapping[str, Any]] = ()
 
+    def failed_by(self, error: type[Exception]) -> bool:
+        """Whether an exception of just this class made it turn back: for hooks, which may run in a later process."""
+        return bool(self.memo.get(ERROR) == error.__name__)
+
 
 class Runner(Protocol):
     """What a Context needs from the engine."""
@@ -149,7 +171,7 @@ class Runner(Protocol):
 
     async def commit(self, fn: Any, args: Any, kwargs: Any) -> Any: ...
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any]) -> str: ...
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str: ...
 
     async def child_error(self, key: str) -> str | None: ...
 
@@ -179,6 +201,17 @@ class Context:
     def step(self) -> str:
         """The name of the step that is being done or undone."""
         return self._runner.step_name
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the task turns back; None on its way forward."""
+        return reason(self.memo)
+
+    @property
+    def tried(self) -> Sequence[Mapping[str, Any]]:
+        """What the steps remembered in starts that ended in `TryElsewhere`, each by its name; the oldest first."""
+        found: Sequence[Mapping[str, Any]] = self.memo.get(TRIED, ())
+        return found
 
     @property
     def cancelled(self) -> bool:
@@ -212,7 +245,7 @@ class Context:
             step = self._runner.step_name
             self.memo[step] = {**self.memo.get(step, {}), **loads(dumps(values))}
 
-    async def child(self, key: str, kind: str, resource_id: str, args: Mapping[str, Any] | None = None) -> str:
+    async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any] | None = None) -> str:
         """Submit a task of another resource once (`key` is unique below this one); its state now.
 
         The parent returns `Wait()` while the state is open; it is woken when the child ends or is held. After a

@@ -14,7 +14,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
-from cloudctl.db.database import Threads
+from cloudctl.db.threads import Threads
 from cloudctl.tasks import Context, Transient
 from cloudctl.tasks.workflow import Cancelled
 from cloudctl.volume.archive import Archive, Stopped

@@ -13,12 +13,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Transient
-from cloudctl.volume import states, volumes
+from cloudctl.volume import kinds, states, volumes
 from cloudctl.volume.tables import Attachment, Volume
 
 RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
@@ -264,7 +265,7 @@ def end(conn: Connection, caller: Caller, attachment: Row[Any]) -> None:
     _set(conn, attachment.id, status=DETACHING)
     follow(conn, attachment.volume_id, caller.now)
     args = {"attachment_id": attachment.id, "host": attachment.host}
-    volumes.submit(conn, volumes.DETACH, attachment.volume_id, caller, args)
+    tasks.submit(conn, kinds.DETACH_VOLUME, attachment.volume_id, caller, args=args)
 
 
 def managed(attachment: Any) -> Conflict:

@@ -18,9 +18,8 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.drivers.specs import SnapshotState, VolumeState
-from cloudctl.tasks import queue
 from cloudctl.tasks.audit import Finding
-from cloudctl.volume import attachments, snapshots, states, volumes
+from cloudctl.volume import attachments, kinds, states, volumes
 from cloudctl.volume.tables import Snapshot, Volume
 
 # The statuses in which a volume and a snapshot are what they shall be, while nothing is done with them.
@@ -84,15 +83,15 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
         if row.status in SETTLED and _is_old(row, before):
             yield from _one(conn, row, present.get(row.id), held.get(row.id, frozenset()))
     for id in sorted(present.keys() - known - before.volumes):
-        yield Finding("volume-unknown", volumes.RESOURCE, id, "nobody knows this volume of the backend", False)
+        yield Finding("volume-unknown", kinds.VOLUME, id, "nobody knows this volume of the backend", False)
 
 
 def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
     differences = list(_differences(row, state, held))
-    if not differences or queue.has_open(conn, volumes.RESOURCE, row.id):
+    if not differences or tasks.has_open(conn, kinds.VOLUME, row.id):
         return
     for kind, message, mend in differences:
-        yield Finding(kind, volumes.RESOURCE, row.id, message, mend)
+        yield Finding(kind, kinds.VOLUME, row.id, message, mend)
 
 
 def _differences(row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
@@ -114,17 +113,9 @@ def _mend(conn: Connection, ids: Sequence[str]) -> set[str]:
     mended = set()
     for id in ids:
         row = volumes.find(conn, id)
-        if row is None or queue.has_open(conn, volumes.RESOURCE, id):
+        if row is None or tasks.has_open(conn, kinds.VOLUME, id):
             continue
-        tasks.submit(
-            conn,
-            volumes.MEND,
-            id,
-            resource_type=volumes.RESOURCE,
-            now=db.now(conn),
-            project_id=row.project_id,
-            deadline=volumes.DEADLINE,
-        )
+        tasks.submit(conn, kinds.MEND_VOLUME, id, tasks.Unasked(row.project_id))
         mended.add(id)
     return mended
 
@@ -143,13 +134,13 @@ def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState])
         known.add(row.id)
         if row.status != states.AVAILABLE or not _is_old(row, before) or row.id in present:
             continue
-        if not queue.has_open(conn, snapshots.RESOURCE, row.id):
+        if not tasks.has_open(conn, kinds.SNAPSHOT, row.id):
             message = "the backend does not have the snapshot"
-            yield Finding("snapshot-missing", snapshots.RESOURCE, row.id, message, False)
+            yield Finding("snapshot-missing", kinds.SNAPSHOT, row.id, message, False)
     for id in sorted(present.keys() - known - before.snapshots):
         if not _is_copied(conn, present[id].volume_id):
             message = f"nobody knows this snapshot of volume {present[id].volume_id}"
-            yield Finding("snapshot-unknown", snapshots.RESOURCE, id, message, False)
+            yield Finding("snapshot-unknown", kinds.SNAPSHOT, id, message, False)
 
 
 def _is_copied(conn: Connection, volume_id: str) -> bool:

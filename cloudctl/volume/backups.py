@@ -12,22 +12,18 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import ColumnElement, Row, delete, exists, func, insert, select, update
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, Unavailable
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
-from cloudctl.volume import quotas, services, snapshots, states, volumes
+from cloudctl.volume import kinds, quotas, services, snapshots, states, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Backup
 
-RESOURCE = "volume_backup"
-CREATE, DELETE = "volume.backup.create", "volume.backup.delete"
 CONTAINER = "volumebackups"
 NO_SERVICE = "Service cinder-backup could not be found."
-# Seconds.
-DEADLINE = 24 * 3600.0
 
 _children = Backup.table.alias("children")
 has_dependents = exists(select(_children.c.id).where(_children.c.parent_id == Backup.id)).label("has_dependents")
@@ -142,7 +138,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
             created_at=caller.now,
         )
     )
-    submit(conn, CREATE, made, caller, {"in_use": frozen_copy})
+    tasks.submit(conn, kinds.CREATE_BACKUP, made, caller, args={"in_use": frozen_copy})
     return get(conn, made)
 
 
@@ -180,20 +176,6 @@ def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
     return found
 
 
-def submit(conn: Connection, kind: str, backup_id: str, caller: Caller, args: Mapping[str, Any] | None = None) -> None:
-    tasks.submit(
-        conn,
-        kind,
-        backup_id,
-        resource_type=RESOURCE,
-        now=db.now(conn),
-        args=args,
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=DEADLINE,
-    )
-
-
 def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
     """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
     visible(conn, caller, backup_id)
@@ -217,8 +199,7 @@ def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> Non
     if get(conn, backup_id).has_dependents:
         raise Conflict("Invalid backup: Incremental backups exist for this backup.")
     states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", caller.now)
-    tasks.cancel_open(conn, RESOURCE, backup_id, db.now(conn))
-    submit(conn, DELETE, backup_id, caller)
+    tasks.supersede(conn, kinds.DELETE_BACKUP, backup_id, caller)
 
 
 def forget(conn: Connection, backup_id: str) -> None:

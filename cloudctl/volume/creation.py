@@ -8,12 +8,13 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import Row, insert
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import backups, quotas, snapshots, states, types, volumes
+from cloudctl.volume import backups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
@@ -110,9 +111,9 @@ def create(
     if wish.backup_id is not None:
         backups.begin_restore(conn, caller, wish.backup_id)
         args = {"backup_id": wish.backup_id, "new": True}
-        volumes.submit(conn, volumes.RESTORE, made, caller, args, deadline=backups.DEADLINE)
+        tasks.submit(conn, kinds.RESTORE_VOLUME, made, caller, args=args)
     elif submit:
-        volumes.submit(conn, volumes.CREATE, made, caller, deadline=volumes.CREATE_DEADLINE)
+        tasks.submit(conn, kinds.CREATE_VOLUME, made, caller)
     return volumes.get(conn, made)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import delete, func, select, update
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import attachments, quotas, states, types, volumes
+from cloudctl.volume import attachments, kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Attachment, Volume
 
@@ -32,7 +33,7 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
     quotas.take(conn, options, volume.project_id, type_.name, volumes=0, gigabytes=size - volume.size, size=size)
     same = Volume.size == volume.size
     states.move(conn, volume_id, name, caller.now, states.not_migrating, same, reserved_size=size)
-    volumes.submit(conn, volumes.EXTEND, volume_id, caller, {"size": size})
+    tasks.submit(conn, kinds.EXTEND_VOLUME, volume_id, caller, args={"size": size})
 
 
 def set_bootable(conn: Connection, caller: Caller, volume_id: str, bootable: bool) -> None:

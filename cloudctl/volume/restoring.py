@@ -6,10 +6,11 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import backups, creation, states, volumes
+from cloudctl.volume import backups, creation, kinds, states, volumes
 from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
 
@@ -34,5 +35,5 @@ def restore(
         raise states.refusal(conn, volume.id, "restore")
     states.move(conn, volume.id, "restore", caller.now, states.not_migrating)
     args = {"backup_id": backup.id, "new": False}
-    volumes.submit(conn, volumes.RESTORE, volume.id, caller, args, deadline=backups.DEADLINE)
+    tasks.submit(conn, kinds.RESTORE_VOLUME, volume.id, caller, args=args)
     return volumes.get(conn, volume.id)

@@ -8,18 +8,15 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
-from cloudctl.volume import quotas, states, types, volumes
+from cloudctl.volume import kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Snapshot
-
-RESOURCE = "volume_snapshot"
-CREATE, DELETE = "volume.snapshot.create", "volume.snapshot.delete"
 
 LISTING = Listing(
     Snapshot.table,
@@ -112,29 +109,15 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
             created_at=caller.now,
         )
     )
-    submit(conn, CREATE, made, caller)
+    tasks.submit(conn, kinds.CREATE_SNAPSHOT, made, caller)
     return get(conn, made)
-
-
-def submit(conn: Connection, kind: str, snapshot_id: str, caller: Caller) -> None:
-    tasks.submit(
-        conn,
-        kind,
-        snapshot_id,
-        resource_type=RESOURCE,
-        now=db.now(conn),
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=volumes.DEADLINE,
-    )
 
 
 def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
     """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
     visible(conn, caller, snapshot_id)
     states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", caller.now)
-    tasks.cancel_open(conn, RESOURCE, snapshot_id, db.now(conn))
-    submit(conn, DELETE, snapshot_id, caller)
+    tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller)
 
 
 def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) -> None:
@@ -147,7 +130,7 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
     for row in of_volume(conn, volume_id):
         if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, caller.now):
             raise states.refusal(conn, volume_id, "delete")
-        tasks.cancel_open(conn, RESOURCE, row.id, db.now(conn))
+        tasks.cancel_open(conn, kinds.SNAPSHOT, row.id)
 
 
 def forget(conn: Connection, snapshot_id: str) -> None:
@@ -212,4 +195,4 @@ def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -
         raise Conflict(states.MOVES["revert"].refusal.format(id=volume.id, status=volume.status))
     states.move(conn, volume.id, "revert", caller.now, states.not_migrating)
     states.SNAPSHOT.move(conn, snapshot.id, "revert", caller.now)
-    volumes.submit(conn, volumes.REVERT, volume.id, caller, {"snapshot_id": snapshot.id})
+    tasks.submit(conn, kinds.REVERT_VOLUME, volume.id, caller, args={"snapshot_id": snapshot.id})

@@ -15,10 +15,10 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images, patching
-from cloudctl.image.images import ACTIVATE as ACTIVATE
 from cloudctl.image.images import SAVING, NewImage
+from cloudctl.image.kinds import DELETE_IMAGE
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import creation, states, volumes
+from cloudctl.volume import creation, kinds, states, volumes
 
 FORMATS = ("raw",)
 
@@ -59,14 +59,8 @@ def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple
         min_ram=_number(volume.image_metadata.get("min_ram")),
     )
     image_id = images.create(conn, new, caller.now, status=SAVING)
-    volumes.submit(
-        conn,
-        volumes.UPLOAD,
-        volume.id,
-        caller,
-        {"image_id": image_id, "in_use": in_use},
-        deadline=volumes.CREATE_DEADLINE,
-    )
+    args = {"image_id": image_id, "in_use": in_use}
+    tasks.submit(conn, kinds.UPLOAD_VOLUME, volume.id, caller, args=args)
     return volumes.get(conn, volume.id), image_id
 
 
@@ -93,17 +87,17 @@ def exported(conn: Connection, image_id: str, disk_format: str, now: datetime) -
         images.touch(conn, image_id, now, disk_format=disk_format)
 
 
-def give_up(conn: Connection, image_id: str, at: float) -> None:
-    """The image goes, with its data, unless it has all of it. `at`: the database's time in seconds."""
+def give_up(conn: Connection, image_id: str, by: tasks.Origin) -> None:
+    """The image goes, with its data, unless it has all of it."""
     try:
         image = images.get(conn, image_id, lock=True)
     except NotFound:
         # Its user deleted it; what the backend wrote later goes, too.
-        tasks.submit(conn, images.DELETE, image_id, resource_type=images.RESOURCE, now=at)
+        tasks.submit(conn, DELETE_IMAGE, image_id, by)
         return
     if image.status == images.ACTIVE:
         return
     if image.protected:
         images.touch(conn, image_id, image.updated_at, protected=False)
         image = images.get(conn, image_id)
-    images.remove(conn, image, at)
+    images.remove(conn, image, by)

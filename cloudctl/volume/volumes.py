@@ -9,23 +9,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, select, update
 
-from cloudctl import db, tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
 from cloudctl.volume.tables import Attachment, Snapshot, Volume, VolumeType
-
-RESOURCE = "volume"
-CREATE, DELETE, EXTEND = "volume.volume.create", "volume.volume.delete", "volume.volume.extend"
-DETACH = "volume.attachment.delete"
-REVERT, RESTORE, UPLOAD = "volume.volume.revert", "volume.volume.restore", "volume.volume.upload"
-MEND = "volume.volume.mend"
-
-# Seconds; making a volume may copy an image.
-CREATE_DEADLINE = 3600.0
-DEADLINE = 1800.0
 
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
@@ -95,28 +84,6 @@ def is_held(conn: Connection, volume_id: str) -> bool:
     holds = Attachment.status.not_in(BROKEN)
     query = select(Attachment.id).where(Attachment.volume_id == volume_id, holds)
     return conn.execute(query.limit(1)).first() is not None
-
-
-def submit(
-    conn: Connection,
-    kind: str,
-    volume_id: str,
-    caller: Caller,
-    args: Mapping[str, Any] | None = None,
-    deadline: float | None = DEADLINE,
-) -> None:
-    """The task that does what this call asks for. `deadline`: seconds."""
-    tasks.submit(
-        conn,
-        kind,
-        volume_id,
-        resource_type=RESOURCE,
-        now=db.now(conn),
-        args=args,
-        user_id=caller.user_id,
-        project_id=caller.project_id,
-        deadline=deadline,
-    )
 
 
 def has_snapshots(conn: Connection, volume_id: str) -> bool:

@@ -247,7 +247,7 @@ def test_nothing_is_found_where_all_is_well(cloud: MemoryCloud, demo: Asking) ->
 def test_servers_that_are_as_they_were_cost_no_query_each(cloud: MemoryCloud, demo: Asking, monkeypatch: Any) -> None:
     demo.boot()
     asked: list[Any] = []
-    monkeypatch.setattr("cloudctl.compute.audit.queue.has_open", lambda *args: asked.append(args))
+    monkeypatch.setattr("cloudctl.compute.audit.tasks.has_open", lambda *args: asked.append(args))
     cloud.cloud.audit.run()
     assert (cloud.cloud.audit.latest["hypervisor"], asked) == ((), [])
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import ensureDeferred
 
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.fake.volume import Volume
-from cloudctl.volume import volumes
+from cloudctl.volume.kinds import DELETE_VOLUME, MEND_VOLUME, RESTORE_VOLUME, REVERT_VOLUME, UPLOAD_VOLUME
 from tests.crash import asks
 from tests.crash.asks import V3, good, make
 from tests.crash.scenario import Scenario, broken
@@ -260,10 +260,14 @@ SCENARIOS = (
         snapshot_is("error_deleting", True),
         broken("volume", "ensure_snapshot_absent"),
     ),
-    Scenario(volumes.DELETE, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
-    Scenario(volumes.REVERT, "works", reverts, snapshot_is("available", True)),
+    Scenario(DELETE_VOLUME.name, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
+    Scenario(REVERT_VOLUME.name, "works", reverts, snapshot_is("available", True)),
     Scenario(
-        volumes.REVERT, "fails", reverts, snapshot_is("error", True, "error"), broken("volume", "ensure_reverted")
+        REVERT_VOLUME.name,
+        "fails",
+        reverts,
+        snapshot_is("error", True, "error"),
+        broken("volume", "ensure_reverted"),
     ),
     Scenario(f"{BACKUP}.create", "works", backs_up, backup_is("available")),
     Scenario(f"{BACKUP}.create", "works in use", backs_up_in_use, backup_is("available", "in-use")),
@@ -276,35 +280,47 @@ SCENARIOS = (
         later=(0.25, forces_backup_away),
     ),
     Scenario(f"{BACKUP}.delete", "works", deletes_backup, backup_is("gone")),
-    Scenario(volumes.RESTORE, "works", restores_into_new, restored_is("available")),
-    Scenario(volumes.RESTORE, "works over a volume", restores_into_given, restored_is("available")),
-    Scenario(volumes.RESTORE, "fails", restores_into_new, restored_is("error"), broken("volume", "ensure_imported")),
+    Scenario(RESTORE_VOLUME.name, "works", restores_into_new, restored_is("available")),
+    Scenario(RESTORE_VOLUME.name, "works over a volume", restores_into_given, restored_is("available")),
     Scenario(
-        volumes.RESTORE,
+        RESTORE_VOLUME.name, "fails", restores_into_new, restored_is("error"), broken("volume", "ensure_imported")
+    ),
+    Scenario(
+        RESTORE_VOLUME.name,
         "fails over a volume",
         restores_into_given,
         restored_is("error_restoring"),
         broken("volume", "ensure_imported"),
     ),
     Scenario(
-        volumes.RESTORE,
+        RESTORE_VOLUME.name,
         "is deleted meanwhile",
         restores_into_new,
         restored_is("gone"),
         later=(0.15, forces_volume_away),
     ),
-    Scenario(volumes.UPLOAD, "works", uploads, image_is("active")),
-    Scenario(volumes.UPLOAD, "works in use", uploads_in_use, image_is("active", "in-use")),
-    Scenario(volumes.UPLOAD, "fails", uploads_in_use, image_is("gone", "in-use"), broken("volume", "ensure_exported")),
+    Scenario(UPLOAD_VOLUME.name, "works", uploads, image_is("active")),
+    Scenario(UPLOAD_VOLUME.name, "works in use", uploads_in_use, image_is("active", "in-use")),
     Scenario(
-        volumes.UPLOAD, "is deleted meanwhile", uploads, image_is("gone", "gone"), later=(0.05, forces_volume_away)
+        UPLOAD_VOLUME.name,
+        "fails",
+        uploads_in_use,
+        image_is("gone", "in-use"),
+        broken("volume", "ensure_exported"),
     ),
     Scenario(
-        volumes.UPLOAD,
+        UPLOAD_VOLUME.name,
+        "is deleted meanwhile",
+        uploads,
+        image_is("gone", "gone"),
+        later=(0.05, forces_volume_away),
+    ),
+    Scenario(
+        UPLOAD_VOLUME.name,
         "loses its image while it is written",
         uploads_what_can_be_deleted,
         image_is("gone", "in-use"),
         later=(0.15, deletes_image),
     ),
-    Scenario(volumes.MEND, "works", is_mended, is_whole),
+    Scenario(MEND_VOLUME.name, "works", is_mended, is_whole),
 )

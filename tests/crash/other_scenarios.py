@@ -8,8 +8,9 @@ from typing import Any
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.image.images import ACTIVATE, RESOURCE, SAVING, NewImage
+from cloudctl.image.images import SAVING, NewImage
 from cloudctl.image.images import create as create_image
+from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.store import ImageStore
 from tests.crash import asks
 from tests.crash.asks import V2, V3, good, make
@@ -26,10 +27,9 @@ def activates(stage: Stage) -> str:
 
     def saved(conn: Connection) -> str:
         new = NewImage(project, disk_format="raw", container_format="bare")
-        now = stage.cloud.clock.seconds()
-        image_id = create_image(conn, new, utc(now), status=SAVING)
+        image_id = create_image(conn, new, utc(stage.cloud.clock.seconds()), status=SAVING)
         stage.service.made(ImageStore).path(image_id).write_bytes(b"a snapshot")
-        tasks.submit(conn, ACTIVATE, image_id, resource_type=RESOURCE, now=now)
+        tasks.submit(conn, ACTIVATE_IMAGE, image_id, tasks.Unasked(project))
         return image_id
 
     return str(stage.cloud.transact(saved))

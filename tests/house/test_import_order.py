@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -99,6 +100,19 @@ def plugin_violations(known: Mapping[str, Module]) -> Iterator[str]:
                 yield f"{module.name}:{found.line} imports {found.target}"
 
 
+def circle(known: Mapping[str, Module]) -> list[str]:
+    """Modules of which each imports the next one and the last is the first; none if there is no such circle."""
+    graph = {
+        module.name: {found.target for found in imports(module, known) if found.target != module.name}
+        for module in known.values()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def sample(**sources: str) -> dict[str, Module]:
     """Modules of a made-up tree; `__` stands for a dot, and a module with modules below it is a package."""
     names = {"cloudctl." + name.replace("__", "."): source for name, source in sources.items()}
@@ -110,6 +124,16 @@ def sample(**sources: str) -> dict[str, Module]:
 
 def test_nothing_imports_upward() -> None:
     assert list(violations(modules("cloudctl"))) == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circle(modules("cloudctl")) == []
+
+
+def test_a_circle_is_found_under_type_checking_too() -> None:
+    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from cloudctl.tasks.engine import Engine"
+    tree = sample(tasks="", tasks__run=late, tasks__engine="from cloudctl.tasks.run import Run")
+    assert sorted(circle(tree)[1:]) == ["cloudctl.tasks.engine", "cloudctl.tasks.run"]
 
 
 def test_every_module_has_a_place_in_the_order() -> None:

@@ -12,7 +12,8 @@ from twisted.internet.task import Clock
 
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
-from cloudctl.db.database import Inline, create
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.identity import assignments, domains, groups, projects, roles, users
 from cloudctl.identity.assignments import Actor, Target
 from cloudctl.identity.options import IdentityOptions, PasswordOptions

@@ -11,7 +11,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.db import Database
-from cloudctl.db.database import Inline
+from cloudctl.db.threads import Inline
 from cloudctl.errors import Unavailable
 from cloudctl.identity.options import Argon2, IdentityOptions, PasswordOptions
 from cloudctl.identity.passwords import Hasher, Hashing

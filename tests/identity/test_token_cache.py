@@ -135,7 +135,8 @@ def shared(postgresql_url: str) -> Any:
 
 
 def in_this_thread(url: str, clock: Clock) -> Database:
-    from cloudctl.db.database import Inline, create
+    from cloudctl.db.driver import create
+    from cloudctl.db.threads import Inline
 
     inline: Any = Inline()
     db = Database(create(url, 2), inline, inline, clock)

@@ -14,10 +14,11 @@ from twisted.internet.task import Clock, deferLater
 from cloudctl import tasks
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import Inline
+from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
-from cloudctl.image.images import ACTIVATE, RESOURCE, SAVING, UPLOADING, NewImage
+from cloudctl.image.images import SAVING, UPLOADING, NewImage
+from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
@@ -114,7 +115,7 @@ def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller, now:
 def by_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
     scene.store.path(ID).write_bytes(b"a snapshot")
     assert domain.move(conn, ID, "queued", SAVING, caller.now)
-    tasks.submit(conn, ACTIVATE, ID, resource_type=RESOURCE, now=now)
+    tasks.submit(conn, ACTIVATE_IMAGE, ID, tasks.Unasked())
 
 
 def by_careless_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:

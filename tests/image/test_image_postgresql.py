@@ -13,7 +13,8 @@ from twisted.web.http_headers import Headers
 
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import Inline, create
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
 from cloudctl.image import images, imports, members, properties, uploads
 from cloudctl.image.api import listing

@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.db.database import Inline
+from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
 from cloudctl.network import ipam
 from cloudctl.network.addresses import Range, number, written

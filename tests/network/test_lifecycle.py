@@ -22,7 +22,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Port
-from cloudctl.tasks import Context, Step, Workflow, submit
+from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.crash import World, crash_everywhere
@@ -37,8 +37,9 @@ async def unplug(ctx: Context) -> None:
     await plugging.unplug(ctx, ctx.args["port"], ctx.args["host"])
 
 
-PLUG = Workflow("test.server.plug", "server", (Step("plug", plug),))
-UNPLUG = Workflow("test.server.unplug", "server", (Step("unplug", unplug),))
+BY = Unasked("p")
+PLUG = Workflow(Kind("test.server.plug", "server", 1800.0), (Step("plug", plug),))
+UNPLUG = Workflow(Kind("test.server.unplug", "server", 1800.0), (Step("unplug", unplug),))
 
 
 @pytest.fixture
@@ -48,12 +49,12 @@ def port(neutron) -> Any:
     return neutron.create("port", network_id=neutron.network()["id"], device_id="")
 
 
-def run(neutron, kind: str, port: Any, host: str | None) -> str:
+def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
     """Run one of the two; the state in which its task ends."""
 
     def start(conn: Connection) -> int:
         args = {"port": port["id"], "host": host}
-        return submit(conn, kind, "server-1", resource_type="server", now=neutron.clock.seconds(), args=args)
+        return submit(conn, kind, "server-1", BY, args=args)
 
     id = neutron.transact(start)
     neutron.settle()
@@ -129,7 +130,7 @@ class TestServersPorts:
 
         def start(conn: Connection) -> None:
             args = {"port": port["id"], "host": "h1"}
-            submit(conn, PLUG.kind, "server-1", resource_type="server", now=neutron.clock.seconds(), args=args)
+            submit(conn, PLUG.kind, "server-1", BY, args=args)
 
         neutron.settle()
         neutron.transact(start)
@@ -246,17 +247,17 @@ def world() -> World:
 
     def make(conn: Connection) -> None:
         now = clock.seconds()
-        kept, gone = (networks.create(conn, "p", NewNetwork(name=name), now, options) for name in ("kept", "gone"))
+        kept, gone = (networks.create(conn, "p", NewNetwork(name=name), now, options, BY) for name in ("kept", "gone"))
         made = []
         for network in (kept, gone):
-            subnets.create(conn, network, "p", NewSubnet(network.id, "10.0.0.0/24", 4), now)
-            made.append(ports.create(conn, "p", NewPort(network.id, host="h1"), now))
-        second = ports.create(conn, "p", NewPort(kept.id, host="h1"), now)
+            subnets.create(conn, network, "p", NewSubnet(network.id, "10.0.0.0/24", 4), now, BY)
+            made.append(ports.create(conn, "p", NewPort(network.id, host="h1"), now, BY))
+        second = ports.create(conn, "p", NewPort(kept.id, host="h1"), now, BY)
         ports.unbind(conn, second.id, now)
-        row = ports.change(conn, made[0], {"host": "h2"}, now)
-        ports.change(conn, row, {"name": "x"}, now)
-        ports.delete(conn, made[1].id, now)
-        networks.remove(conn, gone, now)
+        row = ports.change(conn, made[0], {"host": "h2"}, now, BY)
+        ports.change(conn, row, {"name": "x"}, now, BY)
+        ports.delete(conn, made[1].id, now, BY)
+        networks.remove(conn, gone, now, BY)
 
     def state() -> Any:
         def rows(conn: Connection) -> Any:

@@ -13,7 +13,8 @@ from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.db.database import Inline, create
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
 from cloudctl.network import (
     associations,
@@ -38,8 +39,10 @@ from cloudctl.network.routers import NewRouter
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.rest import quota
+from cloudctl.tasks import Unasked
 
 NOW = 1_800_000_000.0
+BY = Unasked("p")
 AT_ONCE = 8
 
 
@@ -66,14 +69,14 @@ def at_once(db: Database, *acts: Callable[[Connection], Any]) -> list[Any]:
 
 
 def network(conn: Connection, cidr: str | None = "10.0.0.0/24") -> str:
-    made = networks.create(conn, "p", NewNetwork(), NOW, NetworkOptions())
+    made = networks.create(conn, "p", NewNetwork(), NOW, NetworkOptions(), BY)
     if cidr:
-        subnets.create(conn, made, "p", NewSubnet(made.id, cidr, 4), NOW)
+        subnets.create(conn, made, "p", NewSubnet(made.id, cidr, 4), NOW, BY)
     return str(made.id)
 
 
 def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
-    return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW).id)
+    return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW, BY).id)
 
 
 def held(conn: Connection, network_id: str) -> Any:
@@ -128,7 +131,7 @@ def test_subnets_made_at_once_do_not_overlap(db: Database) -> None:
     id = db.transact(False, network, None)
 
     def make(conn: Connection) -> str:
-        return str(subnets.create(conn, held(conn, id), "p", NewSubnet(id, "10.0.0.0/24", 4), NOW).id)
+        return str(subnets.create(conn, held(conn, id), "p", NewSubnet(id, "10.0.0.0/24", 4), NOW, BY).id)
 
     assert Counter(at_once(db, *[make] * 8))["InvalidInput"] == 7
 
@@ -138,7 +141,7 @@ def test_a_network_goes_or_gets_a_port(db: Database, round: int) -> None:
     id = db.transact(False, network)
 
     def remove(conn: Connection) -> str:
-        networks.remove(conn, held(conn, id), NOW)
+        networks.remove(conn, held(conn, id), NOW, BY)
         return "removed"
 
     found = at_once(db, *[new_port(id), remove] * 3)
@@ -159,7 +162,7 @@ def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
         row = conn.execute(select(table).where(table.c.id == group).with_for_update()).first()
         if row is None:
             raise security_groups.not_found(group)
-        security_groups.remove(conn, row, NOW)
+        security_groups.remove(conn, row, NOW, BY)
         return "removed"
 
     found = at_once(db, *[new_port(id, security_groups=(group,)), remove] * 3)
@@ -178,7 +181,7 @@ def test_one_rule_is_there_once(db: Database) -> None:
     def add(conn: Connection) -> str:
         table = security_groups.security_groups
         row = conn.execute(select(table).where(table.c.id == group).with_for_update()).one()
-        return str(security_groups.add_rules(conn, row, [NewRule("ingress")], NOW)[0].id)
+        return str(security_groups.add_rules(conn, row, [NewRule("ingress")], NOW, BY)[0].id)
 
     assert Counter(at_once(db, *[add] * 8))["SecurityGroupRuleExists"] == 7
 
@@ -187,15 +190,15 @@ class TestRouters:
     @pytest.fixture
     def outside(self, db: Database) -> str:
         def make(conn: Connection) -> str:
-            made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions())
-            subnets.create(conn, made, "p", NewSubnet(made.id, "203.0.113.0/24", 4), NOW)
+            made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions(), BY)
+            subnets.create(conn, made, "p", NewSubnet(made.id, "203.0.113.0/24", 4), NOW, BY)
             return str(made.id)
 
         return str(db.transact(False, make))
 
     @staticmethod
     def router(conn: Connection) -> str:
-        return str(routers.create(conn, "p", NewRouter(), NOW, NetworkOptions()).id)
+        return str(routers.create(conn, "p", NewRouter(), NOW, NetworkOptions(), BY).id)
 
     @staticmethod
     def locked(conn: Connection, router_id: str) -> Any:
@@ -210,7 +213,7 @@ class TestRouters:
             (subnet_id,) = networks.subnets_of(conn, [network_id])[network_id]
             row = self.locked(conn, router_id)
             subnet = conn.execute(select(tables.Subnet).where(tables.Subnet.id == subnet_id)).one()
-            return router_interfaces.add_subnet(conn, row, subnet, NOW).port_id
+            return router_interfaces.add_subnet(conn, row, subnet, NOW, BY).port_id
 
         return act
 
@@ -225,7 +228,7 @@ class TestRouters:
             query = select(Port).where(Port.id == port_id).with_for_update()
             if conn.execute(query).first() is None:
                 raise ports.not_found(port_id)
-            return str(floating_ips.create(conn, "p", NewFloatingIp(outside), to, NOW).id)
+            return str(floating_ips.create(conn, "p", NewFloatingIp(outside), to, NOW, BY).id)
 
         return act
 
@@ -237,7 +240,7 @@ class TestRouters:
     def way(self, db: Database, outside: str, inside: str) -> str:
         """A router between the two."""
         id = db.transact(False, self.router)
-        db.transact(False, lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW))
+        db.transact(False, lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW, BY))
         db.transact(False, self.join(id, inside))
         return str(id)
 
@@ -265,9 +268,9 @@ class TestRouters:
 
         def part(conn: Connection) -> str:
             (subnet_id,) = networks.subnets_of(conn, [inside])[inside]
-            return router_interfaces.remove(conn, self.locked(conn, way), None, subnet_id, NOW).port_id
+            return router_interfaces.remove(conn, self.locked(conn, way), None, subnet_id, NOW, BY).port_id
 
-        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW) for id in some[:2]]
+        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW, BY) for id in some[:2]]
         at_once(db, *(self.lead(id, outside) for id in some), *deletions, part)
 
         def check(conn: Connection) -> None:
@@ -282,11 +285,11 @@ class TestRouters:
         made = [db.transact(False, self.router) for _ in range(4)]
 
         def close(conn: Connection) -> str:
-            networks.change(conn, held(conn, outside), {"external": False}, NOW, NetworkOptions())
+            networks.change(conn, held(conn, outside), {"external": False}, NOW, NetworkOptions(), BY)
             return "closed"
 
         def lead_out(id: str) -> Callable[[Connection], None]:
-            return lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW)
+            return lambda conn: router_gateways.set(conn, self.locked(conn, id), Gateway(outside), NOW, BY)
 
         found = at_once(db, *(lead_out(id) for id in made), close)
         if "closed" in found:
@@ -297,6 +300,6 @@ class TestRouters:
     def test_one_network_is_the_default_one(self, db: Database) -> None:
         def make(conn: Connection) -> str:
             wanted = NewNetwork(external=True, is_default=True)
-            return str(networks.create(conn, "p", wanted, NOW, NetworkOptions()).id)
+            return str(networks.create(conn, "p", wanted, NOW, NetworkOptions(), BY).id)
 
         assert Counter(at_once(db, *[make] * 6))["DefaultExternalNetworkExists"] == 5

@@ -114,7 +114,7 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
     barrier = Barrier(8)
 
     def database() -> Database:
-        from cloudctl.db.database import Inline
+        from cloudctl.db.threads import Inline
 
         inline: Any = Inline()
         return Database(create(url, 2), inline, inline, Clock())

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import define, field
-from sqlalchemy import Row
+from attrs import define, field, frozen
+from sqlalchemy import Row, update
 from sqlalchemy.exc import OperationalError
 from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.tasks import Context, Step, Workflow, queue, submit
+from cloudctl.tasks import Context, Kind, Step, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.kind import Origin, Unasked
+from cloudctl.tasks.tables import TaskRow
+
+ANYBODY = Unasked()
+
+
+@frozen
+class Somebody:
+    """An origin."""
+
+    user_id: str
+    project_id: str
+    request_id: str
 
 
 @define(eq=False)
@@ -77,23 +90,34 @@ class Scene:
         def cancelled(_conn: Connection, _task: Any) -> None:
             self.did.append(f"{kind} cancelled")
 
-        hooks = {"resource": "thing", "on_failure": failed, "on_cancel": cancelled}
-        self.workflows[kind] = Workflow(kind, steps=steps, **{**hooks, **options})
+        named = Kind(kind, options.pop("resource", "thing"), options.pop("deadline", 1800.0))
+        hooks = {"on_failure": failed, "on_cancel": cancelled}
+        self.workflows[kind] = Workflow(named, steps=steps, **{**hooks, **options})
         if self.engines and kind not in self.engine.workflows:
             self.engine.register([self.workflows[kind]])
         return self.workflows[kind]
 
     # -- tasks
 
-    def submit(self, kind: str, resource_id: str = "one", **options: Any) -> int:
-        workflow = self.workflows.get(kind)
-        defaults = {"resource_type": "thing", "now": self.clock.seconds()}
-        if workflow is not None:
-            defaults |= {"resource_type": workflow.resource, "deadline": workflow.deadline}
-        return self.transact(submit, kind, resource_id, **{**defaults, **options})
+    def kind(self, name: str) -> Kind:
+        return self.workflows[name].kind if name in self.workflows else Kind(name, "thing")
 
-    def cancel(self, resource_id: str = "one", **options: Any) -> int:
-        return self.transact(queue.cancel_open, "thing", resource_id, self.clock.seconds(), **options)
+    def submit(self, kind: str, resource_id: str = "one", by: Origin = ANYBODY, **options: Any) -> int:
+        return self.transact(submit, self.kind(kind), resource_id, by, **options)
+
+    def submit_for(self, seconds: float, kind: str, resource_id: str = "one") -> int:
+        """A task that is due in so many seconds."""
+
+        def later(conn: Connection) -> int:
+            task_id = submit(conn, self.kind(kind), resource_id, ANYBODY)
+            due = self.clock.seconds() + seconds
+            conn.execute(update(TaskRow).where(TaskRow.id == task_id).values(not_before=due))
+            return task_id
+
+        return int(self.transact(later))
+
+    def cancel(self, resource_id: str = "one", keep: Sequence[str] = ()) -> int:
+        return self.transact(queue.cancel_open, "thing", resource_id, keep=[self.kind(name) for name in keep])
 
     def transact(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self.db.transact(False, fn, *args, **kwargs)

@@ -11,7 +11,7 @@ from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Transient, Wait, queue
 from cloudctl.tasks.workflow import Cancelled
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import Scene
+from tests.tasks.scene import ANYBODY, Scene
 
 
 class Gate:
@@ -105,8 +105,8 @@ def test_what_was_submitted_after_the_cancel_runs_after_the_undo(scene: Scene) -
     scene.done("build")
 
     def delete(conn: Connection) -> None:
-        queue.cancel_open(conn, "thing", "one", scene.clock.seconds())
-        queue.submit(conn, "delete", "one", resource_type="thing", now=scene.clock.seconds())
+        queue.cancel_open(conn, "thing", "one")
+        queue.submit(conn, scene.kind("delete"), "one", ANYBODY)
 
     scene.transact(delete)
     scene.pump()

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from cloudctl.errors import Conflict
-from cloudctl.tasks import Context, TryElsewhere, Wait, queue
+from cloudctl.tasks import Context, Kind, TryElsewhere, Wait, queue
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import Scene
+from tests.tasks.scene import Scene, Somebody
 from tests.tasks.test_task_cancel import Gate
+
+MAKE = Kind("make", "volume", 1800.0)
 
 
 async def with_child(ctx: Context) -> Any:
     """Wait for a child that makes a volume; fail as it does."""
-    state = await ctx.child("volume", "make", "v1", {"size": 1})
+    state = await ctx.child("volume", MAKE, "v1", {"size": 1})
     if state in ("queued", "running", "waiting", "undoing"):
         return Wait(600.0)
     if state != "done":
@@ -26,7 +28,7 @@ async def with_child(ctx: Context) -> Any:
 def family(scene: Scene, *made: Any, **options: Any) -> int:
     scene.workflow("make", scene.step("make", *made), resource="volume")
     scene.workflow("build", scene.step("one", *[with_child] * 9), **options)
-    return scene.done("build", request_id="req-1", user_id="u", project_id="p")
+    return scene.done("build", by=Somebody("u", "p", "req-1"))
 
 
 def test_a_parent_waits_without_a_slot_and_is_woken_at_once_when_the_child_ends(scene: Scene) -> None:
@@ -63,7 +65,7 @@ def test_a_child_that_ends_while_its_parent_still_runs_does_wake_it(scene: Scene
     gate = Gate()
 
     async def slow(ctx: Context) -> Any:
-        if await ctx.child("volume", "make", "v1") == "done":
+        if await ctx.child("volume", MAKE, "v1") == "done":
             return None
         await gate(ctx)
         return Wait(600.0)
@@ -124,7 +126,7 @@ def test_impossible_children_are_refused(
     scene: Scene, logged_failures: LoggedFailures, kind: str, resource_id: str
 ) -> None:
     async def one(ctx: Context) -> None:
-        await ctx.child("c", kind, resource_id)
+        await ctx.child("c", scene.kind(kind), resource_id)
 
     scene.workflow("build", scene.step("one", one))
     assert scene.state(scene.done("build")) == "failed"

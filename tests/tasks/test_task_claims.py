@@ -12,7 +12,7 @@ from cloudctl.tasks import Context, Transient, Wait, queue
 from cloudctl.tasks.run import Crash
 from cloudctl.tasks.tables import TaskRow
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import Scene
+from tests.tasks.scene import ANYBODY, Scene
 from tests.tasks.test_task_cancel import Gate, commits
 
 
@@ -53,7 +53,7 @@ def test_due_tasks_start_in_the_order_in_which_they_became_due(bare: Scene) -> N
 
     bare.workflow("build", bare.step("one", *[note] * 3))
     for name, later in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
-        bare.submit("build", name, now=bare.clock.seconds() + later)
+        bare.submit_for(later, "build", name)
     bare.clock.advance(5.0)
     bare.start()
     bare.pump()
@@ -62,7 +62,7 @@ def test_due_tasks_start_in_the_order_in_which_they_became_due(bare: Scene) -> N
 
 def test_a_task_submitted_for_later_starts_exactly_then(scene: Scene) -> None:
     scene.workflow("build", scene.step("one"))
-    scene.submit("build", now=scene.clock.seconds() + 2.25)
+    scene.submit_for(2.25, "build")
     scene.advance(2.2)
     assert scene.did == []
     scene.advance(0.05)
@@ -181,12 +181,12 @@ def test_no_stale_run_can_write_in_any_way(bare: Scene, call: str) -> None:
         elif call == "commit":
             await ctx.commit(note)
         elif call == "child":
-            await ctx.child("c", "child", "two")
+            await ctx.child("c", bare.kind("child"), "two")
         else:
             raise Transient("busy")
 
     def note(conn: Any) -> None:
-        queue.submit(conn, "noted", "note", resource_type="thing", now=0.0)
+        queue.submit(conn, bare.kind("noted"), "note", ANYBODY)
 
     bare.workflow("child")
     bare.workflow("build", bare.step("one", one, Wait(1000.0)), deadline=None)

@@ -15,7 +15,7 @@ from twisted.internet.task import Clock, deferLater
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
-from cloudctl.tasks import Context, Step, Transient, TryElsewhere, Wait, Workflow, queue
+from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
 from cloudctl.testing.crash import LIMIT, Prober, World, crash_everywhere, run
 
@@ -64,7 +64,7 @@ def move(conn: Connection, id: str, state: str, used: int = 0) -> None:
 
 
 async def schedule(ctx: Context) -> Any:
-    return {"host": ("h1", "h2", "h3")[len(ctx.memo.get("_failed", []))]}
+    return {"host": ("h1", "h2", "h3")[len(ctx.tried)]}
 
 
 async def claim(ctx: Context) -> None:
@@ -81,7 +81,7 @@ async def release(ctx: Context) -> None:
 
 
 async def volume(ctx: Context) -> Any:
-    state = await ctx.child("volume", "sound.volume", "volume-of-it")
+    state = await ctx.child("volume", VOLUME.kind, "volume-of-it")
     if state == "failed":
         raise Conflict(f"no volume: {await ctx.child_error('volume')}")
     return None if state == "done" else Wait(30.0)
@@ -116,7 +116,7 @@ def boot(*last: Step, restarts: int = 0) -> Workflow:
         *last,
     )
     hooks = {"on_failure": failed, "on_cancel": cancelled}
-    return Workflow("sound.boot", "thing", steps, restarts=restarts, **hooks)
+    return Workflow(Kind("sound.boot", "thing", 1800.0), steps, restarts=restarts, **hooks)
 
 
 async def make_volume(ctx: Context) -> Any:
@@ -126,7 +126,7 @@ async def make_volume(ctx: Context) -> Any:
     return None
 
 
-VOLUME = Workflow("sound.volume", "volume", [Step("make", make_volume)])
+VOLUME = Workflow(Kind("sound.volume", "volume", 1800.0), [Step("make", make_volume)])
 
 
 async def refuse(_ctx: Context) -> None:
@@ -144,9 +144,9 @@ def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool
         def begin(conn: Connection) -> None:
             conn.execute(insert(things).values(id="one", state="new"))
             kind = workflows[0].kind
-            queue.submit(conn, kind, "one", resource_type="thing", now=clock.seconds(), deadline=workflows[0].deadline)
+            queue.submit(conn, kind, "one", Unasked())
             if cancel:
-                clock.callLater(0.3, lambda: db.transact(False, queue.cancel_open, "thing", "one", clock.seconds()))
+                clock.callLater(0.3, lambda: db.transact(False, queue.cancel_open, "thing", "one"))
 
         def state() -> Any:
             rows = db.transact(True, lambda conn: [tuple(row) for row in conn.execute(select(things))])
@@ -226,7 +226,7 @@ async def look_once_and_act_twice(ctx: Context) -> None:
 
 @pytest.mark.parametrize("careless", [look_once_and_act_twice, add_blindly, add_then_fail_to_look, give_up_if_begun])
 def test_a_step_that_does_not_look_before_it_acts_is_caught(careless: Any) -> None:
-    build = world(Workflow("careless", "thing", [Step("first", careless), Step("second", finish)]))
+    build = world(Workflow(Kind("careless", "thing"), [Step("first", careless), Step("second", finish)]))
     with pytest.raises(AssertionError, match="crashes change the end"):
         crash_everywhere(build, again=())
 
@@ -238,7 +238,7 @@ async def undo_twice_hurts(ctx: Context) -> None:
 def test_an_undo_that_cannot_be_repeated_is_caught() -> None:
     steps = [Step("first", finish, undo=undo_twice_hurts), Step("second", refuse)]
     with pytest.raises(AssertionError, match=r"crash at .* in first of careless"):
-        crash_everywhere(world(Workflow("careless", "thing", steps)), again=())
+        crash_everywhere(world(Workflow(Kind("careless", "thing"), steps)), again=())
 
 
 def test_a_task_that_never_ends_is_caught() -> None:
@@ -246,7 +246,7 @@ def test_a_task_that_never_ends_is_caught() -> None:
         return Wait(60.0)
 
     with pytest.raises(AssertionError, match="not ended"):
-        crash_everywhere(world(Workflow("endless", "thing", [Step("wait", wait)], deadline=None)), limit=600.0)
+        crash_everywhere(world(Workflow(Kind("endless", "thing"), [Step("wait", wait)])), limit=600.0)
     assert LIMIT > 600.0
 
 

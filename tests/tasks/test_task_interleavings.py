@@ -17,7 +17,7 @@ from twisted.internet.task import Clock, deferLater
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
-from cloudctl.tasks import Context, Step, Transient, TryElsewhere, Wait, Workflow, queue
+from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.run import Crash
 from cloudctl.tasks.tables import ENDED, HELD, OPEN, TaskRow
@@ -99,7 +99,7 @@ async def remove(ctx: Context) -> None:
 
 async def settle(ctx: Context) -> Any:
     """Waits once, as for a guest to come up, and for a child."""
-    if await ctx.child("log", "log", f"{ctx.resource_id}-{ctx.task.id}") not in ENDED:
+    if await ctx.child("log", LOG.kind, f"{ctx.resource_id}-{ctx.task.id}") not in ENDED:
         return Wait(2.0)
     return None
 
@@ -113,14 +113,12 @@ async def record(ctx: Context) -> None:
 
 
 MAKE = Workflow(
-    "make",
-    "object",
+    Kind("make", "object", 60.0),
     (Step("claim", claim, unclaim), Step("make", make, unmake), Step("settle", settle), Step("activate", activate)),
     restarts=1,
-    deadline=60.0,
 )
-REMOVE = Workflow("remove", "object", (Step("remove", remove, attempts=50), Step("forget", unclaim)), deadline=None)
-LOG = Workflow("log", "log", (Step("record", record),))
+REMOVE = Workflow(Kind("remove", "object"), (Step("remove", remove, attempts=50), Step("forget", unclaim)))
+LOG = Workflow(Kind("log", "log", 1800.0), (Step("record", record),))
 
 
 class Cloud(RuleBasedStateMachine):
@@ -149,20 +147,19 @@ class Cloud(RuleBasedStateMachine):
 
     @rule(resource=st.sampled_from(RESOURCES), at_once=st.booleans())
     def wish(self, resource: str, at_once: bool) -> None:
-        self.transact(self.submit, "make", resource, MAKE.deadline)
+        self.transact(queue.submit, MAKE.kind, resource, Unasked())
         self.pass_time(0.0 if at_once else 0.3)
 
     @rule(resource=st.sampled_from(RESOURCES))
     def delete(self, resource: str) -> None:
         def delete(conn: Connection) -> None:
-            queue.cancel_open(conn, "object", resource, self.clock.seconds(), keep=("remove",))
-            self.submit(conn, "remove", resource, None)
+            queue.supersede(conn, REMOVE.kind, resource, Unasked(), keep=(REMOVE.kind,))
 
         self.transact(delete)
 
     @rule(resource=st.sampled_from(RESOURCES))
     def cancel(self, resource: str) -> None:
-        self.transact(queue.cancel_open, "object", resource, self.clock.seconds(), ("remove",))
+        self.transact(queue.cancel_open, "object", resource, (REMOVE.kind,))
 
     @rule(fault=st.sampled_from(sorted(FAULTS)), after=st.booleans())
     def break_the_next_call(self, fault: str, after: bool) -> None:
@@ -240,9 +237,6 @@ class Cloud(RuleBasedStateMachine):
             if self.fatal <= 0:
                 self.fatal = None
                 raise Crash
-
-    def submit(self, conn: Connection, kind: str, resource: str, deadline: float | None) -> None:
-        queue.submit(conn, kind, resource, resource_type="object", now=self.clock.seconds(), deadline=deadline)
 
     def open_kinds(self, conn: Connection) -> set[str]:
         return {row.kind for row in conn.execute(select(TaskRow.kind).where(TaskRow.state.in_(OPEN)))}

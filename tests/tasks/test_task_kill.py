@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from sqlalchemy import create_engine, func, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import submit
+from cloudctl.tasks import Unasked, submit
 from cloudctl.tasks.tables import TaskRow
 from tests.tasks.worker import FOUR, commits
 
@@ -24,7 +23,7 @@ KILLS = 6
 
 def submit_all(conn: Connection) -> None:
     for number in range(TASKS):
-        submit(conn, FOUR.kind, f"thing-{number}", resource_type=FOUR.resource, now=time.time())
+        submit(conn, FOUR.kind, f"thing-{number}", Unasked())
 
 
 def start(url: str, folder: Path) -> subprocess.Popen[str]:

@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThread
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import Context, Step, Transient, Wait, Workflow, claims, queue, submit
+from cloudctl.tasks import Context, Kind, Step, Transient, Unasked, Wait, Workflow, claims, queue, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN, TaskRow
 
@@ -41,7 +41,8 @@ def note(conn: Connection, task: str, step: str) -> None:
     conn.execute(insert(effects).values(task=task, step=step))
 
 
-FOUR = Workflow("four", "thing", [Step(name, effect) for name in ("one", "two", "three", "four")])
+BUSY = Kind("busy", "thing", 1800.0)
+FOUR = Workflow(Kind("four", "thing", 1800.0), [Step(name, effect) for name in ("one", "two", "three", "four")])
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -77,7 +78,7 @@ async def ended(db: Database, within: float = 20.0) -> None:
 
 def submit_all(conn: Connection, kind: str, count: int) -> None:
     for number in range(count):
-        submit(conn, kind, f"thing-{number}", resource_type="thing", now=time.time())
+        submit(conn, Kind(kind, "thing"), f"thing-{number}", Unasked())
 
 
 async def states(db: Database) -> set[str]:
@@ -143,7 +144,7 @@ async def test_a_dead_engine_loses_its_task_to_another_and_cannot_write(postgres
             await gate
         await ctx.commit(note, str(ctx.task.id), f"by {ctx.task.fence}")
 
-    workflow = Workflow("work", "thing", [Step("work", work)])
+    workflow = Workflow(Kind("work", "thing", 1800.0), [Step("work", work)])
     frozen, other = (Engine(db, reactor, None, [workflow], lease=1.0) for db in dbs)
     frozen.startService()
     await dbs[0].run(submit_all, "work", 1)
@@ -181,10 +182,10 @@ async def test_a_transaction_of_an_interrupted_step_does_not_commit(
     async def undo(ctx: Context) -> None:
         await ctx.commit(note, "undone", "one")
 
-    workflow = Workflow("hang", "thing", [Step("hang", hang, undo), Step("never", effect)], deadline=0.3)
+    workflow = Workflow(Kind("hang", "thing", 0.3), [Step("hang", hang, undo), Step("never", effect)])
     engine = Engine(db, reactor, None, [workflow])
     engine.startService()
-    await db.run(submit, "hang", "one", resource_type="thing", now=time.time(), deadline=0.3)
+    await db.run(submit, workflow.kind, "one", Unasked())
     await ended(db)
     await sleep(0.8)
     rows = await db.read(lambda conn: [row.task for row in conn.execute(select(effects))])
@@ -203,7 +204,9 @@ async def test_a_deferred_stop_waits_for_threads(databases: Callable[[], Databas
         await deferToThread(time.sleep, 0.3)
         out.append("slept")
 
-    engine = Engine(db, reactor, None, [Workflow("t", "thing", [Step("one", in_thread), Step("two", effect)])])
+    engine = Engine(
+        db, reactor, None, [Workflow(Kind("t", "thing", 1800.0), [Step("one", in_thread), Step("two", effect)])]
+    )
     engine.startService()
     await db.run(submit_all, "t", 1)
     while not engine.active:
@@ -225,10 +228,10 @@ async def test_submissions_for_one_resource_run_in_the_order_of_their_ids(
         await sleep(0.01)
 
     def slow_submit(conn: Connection, delay: float) -> None:
-        submit(conn, "one", "same", resource_type="thing", now=time.time())
+        submit(conn, Kind("one", "thing"), "same", Unasked())
         time.sleep(delay)
 
-    engine = Engine(db, reactor, None, [Workflow("one", "thing", [Step("one", one)])])
+    engine = Engine(db, reactor, None, [Workflow(Kind("one", "thing", 1800.0), [Step("one", one)])])
     engine.startService()
     first = db.run(slow_submit, 0.3)
     await sleep(0.05)
@@ -255,18 +258,18 @@ async def test_parked_cancelled_and_retried_tasks_end(databases: Callable[[], Da
 
     parent_step = Step("parent", parents)
     workflows = [
-        Workflow("waits", "thing", [Step("one", waits)]),
-        Workflow("busy", "thing", [Step("one", busy)]),
-        Workflow("parent", "parent", [parent_step]),
+        Workflow(Kind("waits", "thing", 1800.0), [Step("one", waits)]),
+        Workflow(BUSY, [Step("one", busy)]),
+        Workflow(Kind("parent", "parent", 1800.0), [parent_step]),
     ]
     engine = Engine(db, reactor, None, workflows, chance=lambda: 0.0)
     engine.startService()
     await db.run(submit_all, "waits", 3)
-    await db.run(submit, "busy", "b", resource_type="thing", now=time.time())
-    await db.run(submit, "parent", "p", resource_type="parent", now=time.time())
+    await db.run(submit, BUSY, "b", Unasked())
+    await db.run(submit, Kind("parent", "parent"), "p", Unasked())
     await sleep(0.3)
     for number in range(3):
-        await db.run(queue.cancel_open, "thing", f"thing-{number}", time.time())
+        await db.run(queue.cancel_open, "thing", f"thing-{number}")
     await ended(db)
     await engine.stopService()
     rows = await db.read(queue.listing)
@@ -279,7 +282,7 @@ async def test_parked_cancelled_and_retried_tasks_end(databases: Callable[[], Da
 
 
 async def parents(ctx: Context) -> Any:
-    return None if await ctx.child("c", "busy", "child") == "done" else Wait(60.0)
+    return None if await ctx.child("c", BUSY, "child") == "done" else Wait(60.0)
 
 
 async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: Callable[[], Database]) -> None:

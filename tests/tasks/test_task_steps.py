@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from cloudctl import context
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
-from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
+from cloudctl.tasks import Context, Kind, Step, Transient, Wait, Workflow
 from cloudctl.tasks.run import backoff
 from cloudctl.tasks.tables import TaskRow
 from tests.conftest import LoggedFailures
@@ -269,14 +269,16 @@ def test_a_task_at_an_unknown_step_is_held(bare: Scene) -> None:
 
 
 def test_a_renamed_step_is_found_by_its_former_name(scene: Scene) -> None:
-    renamed = Workflow("build", "thing", (scene.step("zero"), scene.step("new", aliases=("old",)), scene.step("end")))
+    renamed = Workflow(
+        scene.kind("build"), (scene.step("zero"), scene.step("new", aliases=("old",)), scene.step("end"))
+    )
     assert [renamed.index(name) for name in (None, "zero", "new", "old", "end", "gone")] == [0, 0, 1, 1, 2, None]
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("_a",), ("",), ("a" * 65,)])
 def test_bad_names_of_steps_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="step names"):
-        Workflow("build", "thing", tuple(Step(name, commits) for name in names))
+        Workflow(Kind("build", "thing"), tuple(Step(name, commits) for name in names))
 
 
 def test_two_workflows_of_one_kind_are_refused(scene: Scene) -> None:

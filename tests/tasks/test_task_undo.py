@@ -9,8 +9,9 @@ import pytest
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks import Context, Transient, TryElsewhere, Wait, queue
+from cloudctl.tasks.workflow import Cancelled, Reason, Task
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import Scene
+from tests.tasks.scene import ANYBODY, Scene
 
 
 def nothing(_conn: Connection) -> None:
@@ -92,7 +93,7 @@ def test_a_failing_hook_is_tried_again_and_what_it_wrote_is_rolled_back(
     failures = [KeyError("a bug in the hook")]
 
     def failed(conn: Connection, task: Any, why: str) -> None:
-        queue.submit(conn, "fault", "two", resource_type="thing", now=scene.clock.seconds())
+        queue.submit(conn, scene.kind("fault"), "two", ANYBODY)
         if failures:
             raise failures.pop()
 
@@ -118,6 +119,71 @@ def test_a_hook_that_keeps_failing_leaves_the_task_held(scene: Scene, logged_fai
     assert (row.state, row.error) == ("held", "undo of the end failed: never; the task failed first because: no")
 
 
+# -- why
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(Conflict("no"), Reason.FAILED), (TryElsewhere("down"), Reason.ELSEWHERE), (Cancelled(), Reason.CANCELLED)],
+)
+def test_an_undo_knows_why_the_task_turns_back_in_a_later_process_too(
+    scene: Scene, error: Exception, why: Reason
+) -> None:
+    seen: list[Reason | None] = []
+
+    async def look(ctx: Context) -> None:
+        seen.append(ctx.reason)
+
+    async def dies(ctx: Context) -> None:
+        seen.append(ctx.reason)
+        scene.engine.kill()
+
+    async def fails(ctx: Context) -> None:
+        seen.append(ctx.reason)
+        raise error
+
+    scene.workflow("build", scene.step("one", fails, undo=[dies, look]))
+    task_id = scene.done("build")
+    assert scene.row(task_id).memo["_why"] == why.value
+    scene.start(exclusive=True)
+    scene.pump()
+    assert seen == [None, why, why]
+
+
+def test_a_hook_knows_what_the_task_failed_by_and_what_its_steps_remembered(scene: Scene) -> None:
+    class Full(Conflict):
+        pass
+
+    told: list[Any] = []
+
+    def failed(_conn: Connection, task: Task, why: str) -> None:
+        told.append((why, task.failed_by(Full), task.failed_by(Conflict), task.memo["one"]))
+
+    async def dies(_ctx: Context) -> None:
+        scene.engine.kill()
+
+    scene.workflow(
+        "build", scene.step("one", {"host": "h1"}), scene.step("two", Full("no room"), undo=[dies]), on_failure=failed
+    )
+    scene.done("build")
+    assert told == []
+    scene.start(exclusive=True)
+    scene.pump()
+    assert told == [("no room", True, False, {"host": "h1"})]
+
+
+def test_a_hook_knows_that_no_exception_made_the_task_fail(scene: Scene) -> None:
+    told: list[bool] = []
+
+    def failed(_conn: Connection, task: Task, _why: str) -> None:
+        told.append(task.failed_by(Conflict))
+
+    scene.workflow("build", scene.step("one", Wait(600.0)), deadline=60.0, on_failure=failed)
+    scene.done("build")
+    scene.advance(60.0)
+    assert told == [False]
+
+
 # -- elsewhere
 
 
@@ -125,7 +191,7 @@ def test_try_elsewhere_undoes_and_starts_again_knowing_what_failed(scene: Scene)
     known: list[Any] = []
 
     async def schedule(ctx: Context) -> Any:
-        failed = ctx.memo.get("_failed", [])
+        failed = ctx.tried
         known.append([memo["schedule"]["host"] for memo in failed])
         return {"host": f"h{len(failed)}"}
 
@@ -180,7 +246,7 @@ def test_an_undo_that_never_works_leaves_the_task_held_and_visible(scene: Scene)
 def test_a_held_task_that_is_retried_goes_on_where_it_stood_with_fresh_attempts_and_time(scene: Scene) -> None:
     task_id = held(scene)
     scene.did.clear()
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     row = scene.row(task_id)
     assert (row.state, row.attempts, row.deadline) == ("undoing", 0, scene.clock.seconds() + 1800)
     scene.pump()
@@ -191,7 +257,7 @@ def test_a_held_task_that_is_retried_goes_on_where_it_stood_with_fresh_attempts_
 def test_a_task_held_for_its_unknown_kind_goes_forward_when_it_is_retried(scene: Scene) -> None:
     task_id = scene.done("build")
     scene.workflow("build", scene.step("one"))
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     scene.pump()
     assert scene.state(task_id) == "done"
 
@@ -202,10 +268,10 @@ def test_a_held_task_does_not_block_newer_ones_and_is_not_retried_while_they_are
     newer = scene.done("newer")
     assert scene.state(newer) == "waiting"
     with pytest.raises(Conflict, match="newer open tasks"):
-        scene.transact(queue.retry, task_id, scene.clock.seconds())
+        scene.transact(queue.retry, task_id)
     assert scene.state(task_id) == "held"
     scene.advance(5.0)
-    scene.transact(queue.retry, task_id, scene.clock.seconds())
+    scene.transact(queue.retry, task_id)
     assert scene.state(task_id) == "undoing"
 
 
@@ -213,6 +279,6 @@ def test_only_a_held_task_can_be_retried(scene: Scene) -> None:
     scene.workflow("build", scene.step("one"))
     task_id = scene.done("build")
     with pytest.raises(Conflict, match="is done, not held"):
-        scene.transact(queue.retry, task_id, scene.clock.seconds())
+        scene.transact(queue.retry, task_id)
     with pytest.raises(NotFound):
-        scene.transact(queue.retry, task_id + 1, scene.clock.seconds())
+        scene.transact(queue.retry, task_id + 1)

@@ -15,7 +15,7 @@ from twisted.internet.task import deferLater, react
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN, TaskRow
 
@@ -40,7 +40,7 @@ async def work(ctx: Context) -> None:
     await ctx.commit(note, ctx.task.id, ctx.step)
 
 
-FOUR = Workflow("four", "thing", [Step(name, work) for name in ("one", "two", "three", "four")])
+FOUR = Workflow(Kind("four", "thing"), [Step(name, work) for name in ("one", "two", "three", "four")])
 
 
 def any_open(conn: Connection) -> bool:

@@ -19,10 +19,10 @@ from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake import hypervisor, network, volume
 from cloudctl.drivers.specs import DriverResources, GuestSpec, VolumeConnection
 from cloudctl.errors import CloudError
-from cloudctl.tasks import cancel_open, submit
+from cloudctl.tasks import Kind, Unasked, cancel_open, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.testing.crash import World, crash_everywhere
-from cloudctl.volume import attachments, types, volumes
+from cloudctl.volume import attachments, kinds, types, volumes
 from cloudctl.volume.lifecycle import WORKFLOWS
 from cloudctl.volume.tables import Attachment, Message, Volume
 from tests.volume.asking import act
@@ -88,8 +88,8 @@ class Store:
         expected = (CloudError, DriverError)
         return Engine(self.db, self.clock, self.drivers, WORKFLOWS, exclusive=True, expected=expected)
 
-    def submit(self, conn: Connection, kind: str, **args: Any) -> None:
-        submit(conn, kind, ID, resource_type="volume", now=self.db.now(conn), args=args, deadline=3600.0)
+    def submit(self, conn: Connection, kind: Kind, **args: Any) -> None:
+        submit(conn, kind, ID, Unasked(), args=args, deadline=3600.0)
 
     def state(self) -> Any:
         self.last = self.db.transact(True, self._state)
@@ -102,7 +102,7 @@ class Store:
         rows = [[tuple(row) for row in conn.execute(query)] for query in queries]
         return rows, [found.state for found in self.backend.volumes.values()]
 
-    def world(self, kind: str, **args: Any) -> World:
+    def world(self, kind: Kind, **args: Any) -> World:
         def begin() -> None:
             self.db.transact(False, lambda conn: self.submit(conn, kind, **args))
 
@@ -136,7 +136,7 @@ def ends_the_same(build: Callable[[], tuple[Store, World]]) -> Store:
 def test_create_survives_a_crash_anywhere(tmp_path: Path) -> None:
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path)
-        return store, store.world(volumes.CREATE)
+        return store, store.world(kinds.CREATE_VOLUME)
 
     store = ends_the_same(build)
     assert store.end() == ("available", "detached", 1, None)
@@ -148,7 +148,7 @@ def test_create_from_an_image_survives_a_crash_anywhere(tmp_path: Path) -> None:
 
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path, image_id="image", image_format="raw")
-        return store, store.world(volumes.CREATE)
+        return store, store.world(kinds.CREATE_VOLUME)
 
     store = ends_the_same(build)
     assert store.end() == ("available", "detached", 1, None)
@@ -159,7 +159,7 @@ def test_a_failed_create_survives_a_crash_anywhere(tmp_path: Path) -> None:
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path)
         store.backend.behaviour.fail("ensure_created", times=None, error=DriverError("no"), after=True)
-        return store, store.world(volumes.CREATE)
+        return store, store.world(kinds.CREATE_VOLUME)
 
     store = ends_the_same(build)
     assert store.end() == ("error", "detached", 1, None)
@@ -171,10 +171,10 @@ def test_a_create_that_is_deleted_by_force_leaves_nothing(tmp_path: Path) -> Non
         store = Store.build(tmp_path)
 
         def begin(conn: Connection) -> None:
-            store.submit(conn, volumes.CREATE)
+            store.submit(conn, kinds.CREATE_VOLUME)
             volumes.begin_delete(conn, ID, NOW, force=True)
-            cancel_open(conn, "volume", ID, store.db.now(conn))
-            store.submit(conn, volumes.DELETE)
+            cancel_open(conn, kinds.VOLUME, ID)
+            store.submit(conn, kinds.DELETE_VOLUME)
 
         world = World(store.clock, store.db, store.engine, lambda: store.db.transact(False, begin), store.state)
         return store, world
@@ -187,7 +187,7 @@ def test_delete_survives_a_crash_anywhere_and_disconnects_every_host(tmp_path: P
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path, status="deleting")
         store.put("h1", "h2")
-        return store, store.world(volumes.DELETE)
+        return store, store.world(kinds.DELETE_VOLUME)
 
     store = ends_the_same(build)
     assert store.end() == () and not list(store.backend.volumes.values())
@@ -198,7 +198,7 @@ def test_a_failed_delete_survives_a_crash_anywhere(tmp_path: Path) -> None:
         store = Store.build(tmp_path, status="deleting")
         store.put()
         store.backend.behaviour.fail("ensure_absent", times=None, error=DriverError("no"))
-        return store, store.world(volumes.DELETE)
+        return store, store.world(kinds.DELETE_VOLUME)
 
     store = ends_the_same(build)
     assert store.end() == ("error_deleting", "detached", 1, None)
@@ -208,7 +208,7 @@ def test_extend_survives_a_crash_anywhere(tmp_path: Path) -> None:
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path, status="extending", reserved_size=3)
         store.put()
-        return store, store.world(volumes.EXTEND, size=3)
+        return store, store.world(kinds.EXTEND_VOLUME, size=3)
 
     store = ends_the_same(build)
     assert store.end() == ("available", "detached", 3, None)
@@ -219,7 +219,7 @@ def test_a_failed_extend_survives_a_crash_anywhere(tmp_path: Path) -> None:
         store = Store.build(tmp_path, status="extending", reserved_size=3)
         store.put()
         store.backend.behaviour.fail("ensure_extended", times=None, error=DriverError("no"))
-        return store, store.world(volumes.EXTEND, size=3)
+        return store, store.world(kinds.EXTEND_VOLUME, size=3)
 
     store = ends_the_same(build)
     assert store.end() == ("error_extending", "detached", 1, None)
@@ -230,7 +230,7 @@ def test_detach_survives_a_crash_anywhere(tmp_path: Path) -> None:
         store = Store.build(tmp_path, status="available")
         store.put("h1", "h2")
         store.attach(attachments.DETACHING, "h1")
-        return store, store.world(volumes.DETACH, attachment_id=OTHER, host="h1")
+        return store, store.world(kinds.DETACH_VOLUME, attachment_id=OTHER, host="h1")
 
     store = ends_the_same(build)
     assert store.end() == ("available", "detached", 1, None)
@@ -243,7 +243,7 @@ def test_a_failed_detach_frees_the_volume_and_says_so(tmp_path: Path) -> None:
         store.put("h1")
         store.attach(attachments.DETACHING, "h1")
         store.backend.behaviour.fail("disconnect", times=None, error=DriverError("no"))
-        return store, store.world(volumes.DETACH, attachment_id=OTHER, host="h1")
+        return store, store.world(kinds.DETACH_VOLUME, attachment_id=OTHER, host="h1")
 
     store = ends_the_same(build)
     assert store.last[0][1:] == [[(OTHER, "error_detaching", "h1")], [("VOLUME_VOLUME_018_001",)]]
@@ -277,7 +277,7 @@ def test_a_volume_that_somebody_waits_for_is_reserved_once_it_is_made(tmp_path: 
     def build() -> tuple[Store, World]:
         store = Store.build(tmp_path, status="downloading", image_id="image", image_format="raw")
         store.attach(attachments.RESERVED, None)
-        return store, store.world(volumes.CREATE)
+        return store, store.world(kinds.CREATE_VOLUME)
 
     (tmp_path / "image").write_bytes(b"bytes")
     assert ends_the_same(build).end() == ("reserved", "reserved", 1, None)

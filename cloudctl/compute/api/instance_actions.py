@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
 
-from cloudctl.compute import servers
+from cloudctl.compute import kinds, servers
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
@@ -27,38 +27,12 @@ DETAILS = "compute:actions:details"
 
 QUERY = frozenset({"limit", "marker", "changes-since", "changes-before"})
 
-# Kind of task → (action, event).
-NAMES: Mapping[str, tuple[str, str]] = {
-    "compute.server.boot": ("create", "compute__do_build_and_run_instance"),
-    "compute.server.boot_with_volumes": ("create", "compute__do_build_and_run_instance"),
-    "compute.server.delete": ("delete", "compute_terminate_instance"),
-    "compute.server.start": ("start", "compute_start_instance"),
-    "compute.server.stop": ("stop", "compute_stop_instance"),
-    "compute.server.reboot": ("reboot", "compute_reboot_instance"),
-    "compute.server.pause": ("pause", "compute_pause_instance"),
-    "compute.server.unpause": ("unpause", "compute_unpause_instance"),
-    "compute.server.suspend": ("suspend", "compute_suspend_instance"),
-    "compute.server.resume": ("resume", "compute_resume_instance"),
-    "compute.server.rescue": ("rescue", "compute_rescue_instance"),
-    "compute.server.unrescue": ("unrescue", "compute_unrescue_instance"),
-    "compute.server.set_password": ("changePassword", "compute_set_admin_password"),
-    "compute.server.create_image": ("createImage", "compute_snapshot_instance"),
-    "compute.server.rebuild": ("rebuild", "compute_rebuild_instance"),
-    "compute.server.resize": ("resize", "compute_resize_instance"),
-    "compute.server.migrate": ("migrate", "cold_migrate"),
-    "compute.server.confirm_resize": ("confirmResize", "compute_confirm_resize"),
-    "compute.server.revert_resize": ("revertResize", "compute_revert_resize"),
-    "compute.server.attach_volume": ("attach_volume", "compute_attach_volume"),
-    "compute.server.detach_volume": ("detach_volume", "compute_detach_volume"),
-    "compute.server.attach_interface": ("attach_interface", "compute_attach_interface"),
-    "compute.server.detach_interface": ("detach_interface", "compute_detach_interface"),
-}
 FAILURES = (FAILED, HELD, CANCELLED)
 
 
 def action(call: Call, row: Any) -> dict[str, Any]:
     shown = {
-        "action": NAMES[row.kind][0],
+        "action": kinds.action(row.kind).name,
         "instance_uuid": row.resource_id,
         "request_id": row.request_id,
         "user_id": row.user_id,
@@ -85,7 +59,7 @@ def event(call: Call, row: Any, server: Any) -> dict[str, Any]:
     ended = row.ended_at is not None or row.state == HELD
     result = None if not ended else "Error" if row.state in FAILURES else "Success"
     shown: dict[str, Any] = {
-        "event": NAMES[row.kind][1],
+        "event": kinds.action(row.kind).event,
         "start_time": _time(row.log[0]["started_at"] if row.log else row.submitted_at),
         "finish_time": _time(row.ended_at),
         "result": result,
@@ -163,14 +137,12 @@ def _server(conn: Connection, call: Call, server_id: str) -> Any:
 
 def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
     server = _server(conn, call, server_id)
-    return queue.listing(conn, resource=(servers.RESOURCE, server.id), kinds=list(NAMES), limit=MOST)
+    return queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, limit=MOST)
 
 
 def _one(conn: Connection, call: Call, server_id: str, request_id: str) -> tuple[list[Any], Any]:
     server = _server(conn, call, server_id)
-    rows = queue.listing(
-        conn, resource=(servers.RESOURCE, server.id), kinds=list(NAMES), request_id=request_id, limit=MOST
-    )
+    rows = queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, request_id=request_id, limit=MOST)
     if not rows:
         raise NotFound(f"Action for request_id {request_id[:64]} on instance {server.id} not found")
     return rows, server

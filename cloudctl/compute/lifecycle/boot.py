@@ -14,7 +14,7 @@ from typing import Any
 
 from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
-from cloudctl.compute.creation import BOOT, BOOT_WITH_VOLUMES
+from cloudctl.compute.kinds import BOOT, BOOT_WITH_VOLUMES
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
@@ -24,8 +24,8 @@ from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
-from cloudctl.tasks import Context, Step, Workflow
-from cloudctl.tasks.workflow import Cancelled, Memo, Task
+from cloudctl.tasks import Context, Kind, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Reason, Task
 
 EXHAUSTED = (
     "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance "
@@ -38,18 +38,16 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 
     def schedule(after: str) -> Step:
         async def claim(ctx: Context) -> Memo:
-            failed = [tried["schedule"]["host"] for tried in ctx.memo.get("_failed", ()) if "schedule" in tried]
+            failed = [tried["schedule"]["host"] for tried in ctx.tried if "schedule" in tried]
             await ctx.commit(place, ctx.resource_id, failed, after, options, ctx.now)
             return None
 
         return Step("schedule", claim, unschedule)
 
-    def workflow(kind: str, *steps: Step) -> Workflow:
+    def workflow(kind: Kind, *steps: Step) -> Workflow:
         return Workflow(
             kind,
-            servers.RESOURCE,
             (*steps, Step("spawn", spawn, unspawn)),
-            deadline=options.build_timeout,
             restarts=options.max_attempts - 1,
             on_failure=failed,
             on_cancel=cancelled,
@@ -78,7 +76,7 @@ async def unschedule(ctx: Context) -> None:
     if server is not None and server.host is not None:
         # The next attempt leaves this host out.
         ctx.remember(host=server.host)
-    await ctx.write(give_back, ctx.resource_id, ctx.memo.get("_why") != "cancelled", ctx.now)
+    await ctx.write(give_back, ctx.resource_id, ctx.reason is not Reason.CANCELLED, ctx.now)
 
 
 def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float) -> None:
@@ -157,8 +155,8 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     if server is None or server.deleted_at is not None or server.task_state == DELETING:
         return
     message = EXHAUSTED.format(server_id=server.id, why=error) if task.restarts else error
-    deletion.release_devices(conn, server.id, now, made_only=True)
-    networking.let_all_go(conn, server.id, now)
+    deletion.release_devices(conn, server.id, now, task, made_only=True)
+    networking.let_all_go(conn, server.id, now, task)
     gone = {"vm_state": ERROR, "task_state": None, "host": None, "admin_password": None}
     servers.fail(conn, server.id, utc(now), message, **gone)
 

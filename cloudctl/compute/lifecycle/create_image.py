@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 from cloudctl import db
-from cloudctl.compute import servers, snapshots
+from cloudctl.compute import kinds, servers, snapshots
 from cloudctl.compute.states import SNAPSHOT, SNAPSHOT_PENDING, SNAPSHOTTING, UPLOAD
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.image import images
+from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.tasks import Context, Step, Wait, Workflow
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
 
-DEADLINE = 3600.0
 CHILD = "image"
 
 
@@ -44,11 +44,11 @@ def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, 
 
 
 async def discard(ctx: Context) -> None:
-    await ctx.commit(snapshots.discard, ctx.args["image_id"])
+    await ctx.commit(snapshots.discard, ctx.args["image_id"], ctx.task)
 
 
 async def keep(ctx: Context) -> Memo | Wait:
-    state = await ctx.child(CHILD, images.ACTIVATE, ctx.args["image_id"])
+    state = await ctx.child(CHILD, ACTIVATE_IMAGE, ctx.args["image_id"])
     if state in OPEN:
         return Wait()
     if state != DONE:
@@ -82,14 +82,12 @@ def _drop_record(conn: Connection, task: Task) -> None:
         images.get(conn, task.args["image_id"])
     except NotFound:
         return
-    snapshots.discard(conn, task.args["image_id"])
+    snapshots.discard(conn, task.args["image_id"], task)
 
 
 CREATE_IMAGE = Workflow(
-    snapshots.CREATE_IMAGE,
-    servers.RESOURCE,
+    kinds.CREATE_IMAGE,
     (Step("capture", capture, discard), Step("keep", keep, let_go)),
-    deadline=DEADLINE,
     on_failure=failed,
     on_cancel=cancelled,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl import db
-from cloudctl.compute import block_devices, deletion, guests, servers
+from cloudctl.compute import block_devices, deletion, guests, kinds
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown
@@ -33,7 +33,7 @@ async def release(ctx: Context) -> Memo:
         await plugging.unplug(ctx, port_id)
     for volume_id, host in devices:
         await ctx.drivers.volume.disconnect(volume_id, host)
-    await ctx.commit(deletion.finish, ctx.resource_id, ctx.now)
+    await ctx.commit(deletion.finish, ctx.resource_id, ctx.now, ctx.task)
     return None
 
 
@@ -55,9 +55,7 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 DELETE = Workflow(
-    deletion.DELETE,
-    servers.RESOURCE,
+    kinds.DELETE,
     (Step("guest", remove_guest), Step("release", release)),
-    deadline=3600.0,
     on_failure=failed,
 )

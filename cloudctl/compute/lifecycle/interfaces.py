@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from cloudctl import db
-from cloudctl.compute import attaching, networking, power, servers
+from cloudctl.compute import kinds, networking, servers
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.network import plugging
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Origin, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 
@@ -28,13 +28,13 @@ async def let_go(ctx: Context) -> None:
     port_id = ctx.args["port_id"]
     await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
     await plugging.unplug(ctx, port_id)
-    await ctx.commit(gone, ctx.resource_id, port_id, ctx.now)
+    await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
 
 
-def gone(conn: Connection, server_id: str, port_id: str, now: float) -> None:
+def gone(conn: Connection, server_id: str, port_id: str, now: float, by: Origin) -> None:
     row = networking.find(conn, server_id, port_id)
     if row is not None:
-        networking.let_go(conn, row, now)
+        networking.let_go(conn, row, now, by)
 
 
 async def detach(ctx: Context) -> Memo:
@@ -47,17 +47,13 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 ATTACH = Workflow(
-    attaching.ATTACH_INTERFACE,
-    servers.RESOURCE,
+    kinds.ATTACH_INTERFACE,
     (Step("attach", attach, let_go),),
-    deadline=power.DEADLINE,
     on_failure=failed,
 )
 
 DETACH = Workflow(
-    attaching.DETACH_INTERFACE,
-    servers.RESOURCE,
+    kinds.DETACH_INTERFACE,
     (Step("detach", detach, attempts=20),),
-    deadline=power.DEADLINE,
     on_failure=failed,
 )

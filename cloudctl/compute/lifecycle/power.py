@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl import db
-from cloudctl.compute import power, servers
+from cloudctl.compute import kinds, servers
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import (
     ACTIVE,
@@ -30,7 +30,7 @@ from cloudctl.compute.states import (
 )
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 
@@ -101,24 +101,17 @@ def stop(options: ComputeOptions) -> Workflow:
         await ctx.commit(settle, ctx.resource_id, ctx.now, (POWERING_OFF,), STOPPED, SHUTDOWN)
         return None
 
-    return _workflow(power.STOP, stop_guest, failed)
+    return _workflow(kinds.STOP, stop_guest, failed)
 
 
-def _workflow(kind: str, do: Any, on_failure: Any) -> Workflow:
-    step = kind.rpartition(".")[2]
-    return Workflow(
-        kind,
-        servers.RESOURCE,
-        (Step(step, do),),
-        deadline=power.DEADLINE,
-        on_failure=on_failure,
-        on_cancel=cancelled,
-    )
+def _workflow(kind: Kind, do: Any, on_failure: Any) -> Workflow:
+    step = kind.name.rpartition(".")[2]
+    return Workflow(kind, (Step(step, do),), on_failure=on_failure, on_cancel=cancelled)
 
 
-START = _workflow(power.START, start, failed)
-REBOOT = _workflow(power.REBOOT, reboot, reboot_failed)
-PAUSE = _workflow(power.PAUSE, pause, failed)
-UNPAUSE = _workflow(power.UNPAUSE, unpause, failed)
-SUSPEND = _workflow(power.SUSPEND, suspend, failed)
-RESUME = _workflow(power.RESUME, resume, failed)
+START = _workflow(kinds.START, start, failed)
+REBOOT = _workflow(kinds.REBOOT, reboot, reboot_failed)
+PAUSE = _workflow(kinds.PAUSE, pause, failed)
+UNPAUSE = _workflow(kinds.UNPAUSE, unpause, failed)
+SUSPEND = _workflow(kinds.SUSPEND, suspend, failed)
+RESUME = _workflow(kinds.RESUME, resume, failed)

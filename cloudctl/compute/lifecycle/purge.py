@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudctl.compute import deletion, servers
+from cloudctl.compute import kinds, servers
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo
 
@@ -14,4 +14,4 @@ async def remove(ctx: Context) -> Memo:
     return None
 
 
-PURGE = Workflow(deletion.PURGE, servers.RESOURCE, (Step("remove", remove),), deadline=600.0)
+PURGE = Workflow(kinds.PURGE, (Step("remove", remove),))

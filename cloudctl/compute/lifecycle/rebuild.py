@@ -6,7 +6,7 @@ Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off
 from __future__ import annotations
 
 from cloudctl import db
-from cloudctl.compute import placing, power, rebuilding, servers
+from cloudctl.compute import kinds, placing, servers
 from cloudctl.compute.lifecycle import defining
 from cloudctl.compute.states import ACTIVE, ERROR, REBUILDING, RUNNING, SHUTDOWN, STOPPED
 from cloudctl.db import Connection
@@ -75,10 +75,8 @@ def cancelled(conn: Connection, task: Task) -> None:
 
 
 REBUILD = Workflow(
-    rebuilding.REBUILD,
-    servers.RESOURCE,
+    kinds.REBUILD,
     (Step("remove", remove), Step("make", make)),
-    deadline=power.DEADLINE * 2,
     on_failure=failed,
     on_cancel=cancelled,
 )

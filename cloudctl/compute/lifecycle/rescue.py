@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl import db
-from cloudctl.compute import guests, power, rescue, servers
+from cloudctl.compute import guests, kinds, servers
 from cloudctl.compute.states import ACTIVE, ERROR, RESCUED, RESCUING, RUNNING, UNRESCUING, UPDATING_PASSWORD
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 
@@ -70,17 +70,10 @@ def cancelled(conn: Connection, task: Task) -> None:
     servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": doing}, task_state=None, admin_password=None)
 
 
-def _workflow(kind: str, step: str, do: Any) -> Workflow:
-    return Workflow(
-        kind,
-        servers.RESOURCE,
-        (Step(step, do),),
-        deadline=power.DEADLINE,
-        on_failure=failed,
-        on_cancel=cancelled,
-    )
+def _workflow(kind: Kind, step: str, do: Any) -> Workflow:
+    return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
 
 
-RESCUE = _workflow(rescue.RESCUE, "rescue", run_rescued)
-UNRESCUE = _workflow(rescue.UNRESCUE, "unrescue", run_again)
-SET_PASSWORD = _workflow(rescue.SET_PASSWORD, "password", tell_password)
+RESCUE = _workflow(kinds.RESCUE, "rescue", run_rescued)
+UNRESCUE = _workflow(kinds.UNRESCUE, "unrescue", run_again)
+SET_PASSWORD = _workflow(kinds.SET_PASSWORD, "password", tell_password)

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl import db
-from cloudctl.compute import guests, migrations, placing, power, resizing, servers
+from cloudctl.compute import guests, kinds, migrations, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import (
@@ -35,7 +35,7 @@ from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
 from cloudctl.placement.claims import NoValidHost
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 NO_HOST: Mapping[str, str] = {
@@ -65,22 +65,21 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         await ctx.commit(go_back, ctx.resource_id, migration.id, ctx.now)
         return None
 
-    def moving(kind: str) -> Workflow:
+    def moving(kind: Kind) -> Workflow:
         steps = (Step("schedule", schedule, unschedule), Step("off", off, restore), Step("finish", finish, unfinish))
         return _workflow(kind, steps, failed, cancelled)
 
     revert = (Step("off", off_again), Step("finish", finish_revert))
     return (
-        moving(resizing.RESIZE),
-        moving(resizing.MIGRATE),
-        _workflow(resizing.CONFIRM, (Step("confirm", confirm),), end_failed, None),
-        _workflow(resizing.REVERT, revert, end_failed, revert_cancelled),
+        moving(kinds.RESIZE),
+        moving(kinds.MIGRATE),
+        _workflow(kinds.CONFIRM_RESIZE, (Step("confirm", confirm),), end_failed, None),
+        _workflow(kinds.REVERT_RESIZE, revert, end_failed, revert_cancelled),
     )
 
 
-def _workflow(kind: str, steps: tuple[Step, ...], on_failure: Any, on_cancel: Any) -> Workflow:
-    deadline = power.DEADLINE * 2
-    return Workflow(kind, servers.RESOURCE, steps, deadline=deadline, on_failure=on_failure, on_cancel=on_cancel)
+def _workflow(kind: Kind, steps: tuple[Step, ...], on_failure: Any, on_cancel: Any) -> Workflow:
+    return Workflow(kind, steps, on_failure=on_failure, on_cancel=on_cancel)
 
 
 def moves(migration: Any) -> bool:

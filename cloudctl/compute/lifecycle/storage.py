@@ -13,7 +13,8 @@ from cloudctl.errors import CloudError
 from cloudctl.tasks import Context, Wait
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Cancelled, Memo
-from cloudctl.volume import attachments, volumes
+from cloudctl.volume import attachments
+from cloudctl.volume.kinds import CREATE_VOLUME
 
 
 def step_to(conn: Connection, server_id: str, now: float, before: str, after: str | None, **values: Any) -> None:
@@ -39,7 +40,7 @@ async def connect(ctx: Context) -> Memo | Wait:
 async def made(ctx: Context, devices: Iterable[Any]) -> bool:
     """Whether all volumes are there that are made for the server. Raises CloudError if one could not be made."""
     missing = [device for device in devices if device.attachment_id is None]
-    states = [await ctx.child(child_key(device), volumes.CREATE, device.volume_id) for device in missing]
+    states = [await ctx.child(child_key(device), CREATE_VOLUME, device.volume_id) for device in missing]
     for device, state in zip(missing, states, strict=True):
         if state not in (*OPEN, DONE):
             why = await ctx.child_error(child_key(device))

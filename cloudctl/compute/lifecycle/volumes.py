@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Row, select
 
 from cloudctl import db
-from cloudctl.compute import attaching, block_devices, guests, power, servers
+from cloudctl.compute import block_devices, guests, kinds, servers
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -111,18 +111,14 @@ def roll_back(conn: Connection, task: Task) -> None:
 
 
 ATTACH = Workflow(
-    attaching.ATTACH_VOLUME,
-    servers.RESOURCE,
+    kinds.ATTACH_VOLUME,
     (Step("attach", attach, let_go),),
-    deadline=power.DEADLINE,
     on_failure=attach_failed,
 )
 
 DETACH = Workflow(
-    attaching.DETACH_VOLUME,
-    servers.RESOURCE,
+    kinds.DETACH_VOLUME,
     (Step("detach", detach, attempts=20),),
-    deadline=power.DEADLINE,
     on_failure=detach_failed,
     on_cancel=roll_back,
 )

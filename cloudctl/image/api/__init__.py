@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.db.database import Threads
+from cloudctl.db.threads import Threads
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images

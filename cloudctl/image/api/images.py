@@ -161,9 +161,9 @@ def update(
     return domain.full(conn, [domain.get(conn, row.id)])[0]
 
 
-def remove(conn: Connection, call: Call, image_id: str, db: Database) -> None:
+def remove(conn: Connection, call: Call, image_id: str) -> None:
     row = domain.own(conn, call.caller, image_id, "image:images:delete")
-    domain.remove(conn, row, db.now(conn), user_id=call.user_id, project_id=call.project_id)
+    domain.remove(conn, row, call.caller)
 
 
 def block(conn: Connection, call: Call, image_id: str, blocked: bool) -> None:
@@ -213,7 +213,7 @@ class Images:
     @routes.delete("/images/<image_id>", policy="image:images:delete")
     async def remove(self, call: Call, image_id: str) -> None:
         """Delete an image and its data."""
-        await self.db.run(remove, call, image_id, self.db)
+        await self.db.run(remove, call, image_id)
 
     @routes.post("/images/<image_id>/actions/deactivate", policy="image:images:deactivate", status=204)
     async def deactivate(self, call: Call, image_id: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from attrs import asdict, evolve, frozen
@@ -12,7 +11,6 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.image import imports as domain
 from cloudctl.image.api.images import IMPORT_METHODS, CreateImage, new_image
-from cloudctl.image.images import NewImage
 from cloudctl.image.imports import GLANCE_DIRECT, STORE, URI_LENGTH
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import DiskFormat
@@ -100,18 +98,6 @@ def wish(body: ImportImage, options: ImageOptions, permitted: Permitted) -> dict
     return {"method": {"name": name}}
 
 
-def start(
-    conn: Connection, call: Call, image_id: str, wanted: Mapping[str, Any], options: ImageOptions, db: Database
-) -> None:
-    domain.start(conn, call.caller, image_id, wanted, options, db.now(conn))
-
-
-def start_task(
-    conn: Connection, call: Call, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions, db: Database
-) -> Row[Any]:
-    return domain.start_task(conn, call.caller, new, told, uri, options, db.now(conn))
-
-
 def listed(conn: Connection, call: Call) -> Page:
     """All imports of the cloud, page by page, for administrators."""
     wanted = conditions(domain.LISTING, call)
@@ -130,7 +116,7 @@ class Imports:
     async def start(self, call: Call, image_id: str, body: ImportImage) -> Reply:
         """Import staged data, or what an address gives, in the background."""
         wanted = wish(body, self.options, self.permitted)
-        await self.db.run(start, call, image_id, wanted, self.options, self.db)
+        await self.db.run(domain.start, call.caller, image_id, wanted, self.options)
         return Reply(None, headers=(IMPORT_METHODS,))
 
     @routes.get("/images/<image_id>/tasks", policy="image:images:tasks")
@@ -176,7 +162,7 @@ class Tasks:
         if not (new.disk_format and new.container_format):
             raise Invalid("An import needs a disk_format and a container_format.")
         told = {name: value for name, value in asdict(wanted).items() if value is not MISSING}
-        row = await self.db.run(start_task, call, new, told, wanted.import_from, self.options, self.db)
+        row = await self.db.run(domain.start_task, call.caller, new, told, wanted.import_from, self.options)
         return Reply(task_view(row), headers=(("Location", f"{call.root_url}/v2/tasks/{row.id}"),))
 
     @routes.get("/tasks/<task_id>", policy="image:tasks:show")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.db.database import Threads
+from cloudctl.db.threads import Threads
 from cloudctl.image.data import ImageData
 from cloudctl.image.lifecycle.activate import activation
 from cloudctl.image.lifecycle.delete import deletion

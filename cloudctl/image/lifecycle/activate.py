@@ -8,8 +8,9 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Gone
 from cloudctl.image import images as domain
+from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
-from cloudctl.image.images import ACTIVATE, QUEUED, RESOURCE, SAVING
+from cloudctl.image.images import QUEUED, SAVING
 from cloudctl.image.store import ImageStore
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -37,7 +38,7 @@ def activation(db: Database, data: ImageData) -> Workflow:
     def failed(conn: Connection, task: Task, why: str) -> None:
         domain.move(conn, task.resource_id, SAVING, QUEUED, utc(db.now(conn)))
 
-    return Workflow(ACTIVATE, RESOURCE, (Step("keep", keep, undo=drop),), deadline=None, on_failure=failed)
+    return Workflow(kinds.ACTIVATE_IMAGE, (Step("keep", keep, undo=drop),), on_failure=failed)
 
 
 def _active(conn: Connection, image: Row[object], measured: Measured, now: float) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cloudctl.image import kinds
 from cloudctl.image.data import ImageData
-from cloudctl.image.images import DELETE, RESOURCE
 from cloudctl.image.store import ImageStore
 from cloudctl.tasks import Context, Step, Transient, Workflow
 
@@ -18,4 +18,4 @@ def deletion(data: ImageData) -> Workflow:
         except OSError as error:
             raise Transient(f"the data cannot be removed: {error}") from error
 
-    return Workflow(DELETE, RESOURCE, (Step("data", ensure_absent, attempts=ATTEMPTS),), deadline=None)
+    return Workflow(kinds.DELETE_IMAGE, (Step("data", ensure_absent, attempts=ATTEMPTS),))

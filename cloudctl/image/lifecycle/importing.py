@@ -8,10 +8,8 @@ from typing import Any
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.image import imports
+from cloudctl.image import imports, kinds
 from cloudctl.image.data import ImageData
-from cloudctl.image.images import RESOURCE
-from cloudctl.image.imports import IMPORT
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
 from cloudctl.image.web import Unreached
@@ -55,8 +53,7 @@ def importing(
         await data.changed(ImageStore.remove_all, ctx.resource_id)
 
     def ended(conn: Connection, task: Task, why: str) -> None:
-        at = db.now(conn)
-        imports.fail(conn, task.args["task_id"], task.resource_id, why, utc(at), kept, at)
+        imports.fail(conn, task.args["task_id"], task.resource_id, why, utc(db.now(conn)), kept, task)
 
     def cancelled(conn: Connection, task: Task) -> None:
         ended(conn, task, "The image was deleted.")
@@ -65,4 +62,4 @@ def importing(
         Step("fetch", ensure_fetched, undo=drop, attempts=ATTEMPTS),
         Step("keep", ensure_kept, undo=drop),
     )
-    return Workflow(IMPORT, RESOURCE, steps, deadline=options.import_deadline, on_failure=ended, on_cancel=cancelled)
+    return Workflow(kinds.IMPORT_IMAGE, steps, on_failure=ended, on_cancel=cancelled)

@@ -94,7 +94,7 @@ class BandwidthLimits:
     def _create(self, conn: Connection, call: Call, policy_id: str, body: CreateLimit) -> Json:
         policy = _held(conn, call, policy_id)
         wanted = NewLimit(body.max_kbps, body.max_burst_kbps, body.direction)
-        return view(bandwidth_limits.add(conn, policy, wanted, self.db.now(conn), call.user_id))
+        return view(bandwidth_limits.add(conn, policy, wanted, self.db.now(conn), call.caller))
 
     @routes.get(ONE, policy="network:qos_rules:show", pure=True)
     async def show(self, call: Call, policy_id: str, limit_id: str) -> Json:
@@ -113,7 +113,7 @@ class BandwidthLimits:
         policy = _held(conn, call, policy_id)
         row, changes = bandwidth_limits.get(conn, policy, limit_id), given(body)
         if changes:
-            row = bandwidth_limits.change(conn, policy, row, changes, self.db.now(conn), call.user_id)
+            row = bandwidth_limits.change(conn, policy, row, changes, self.db.now(conn), call.caller)
         return view(row)
 
     @routes.delete(ONE, policy="network:qos_rules:change")
@@ -124,7 +124,7 @@ class BandwidthLimits:
     def _delete(self, conn: Connection, call: Call, policy_id: str, limit_id: str) -> None:
         policy = _held(conn, call, policy_id)
         row = bandwidth_limits.get(conn, policy, limit_id)
-        bandwidth_limits.remove(conn, policy, row, self.db.now(conn), call.user_id)
+        bandwidth_limits.remove(conn, policy, row, self.db.now(conn), call.caller)
 
     # -- without the policy in the path
 

@@ -116,7 +116,7 @@ class FloatingIps:
                 subnets.visible(conn, call.caller, each.subnet_id)
             to = _target(conn, call, owner, network.id, each.port_id, each.fixed_ip_address)
             new = NewFloatingIp(network.id, each.description, each.floating_ip_address, each.subnet_id)
-            row = floating_ips.create(conn, owner, new, to, now, call.user_id)
+            row = floating_ips.create(conn, owner, new, to, now, call.caller)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
         return _views(conn, rows)
@@ -146,7 +146,7 @@ class FloatingIps:
         row = floating_ips.held(conn, seen.id)
         check_match(call, row)
         if not isinstance(body.port_id, Missing):
-            row = floating_ips.lead(conn, row, to, now, call.user_id, **changes)
+            row = floating_ips.lead(conn, row, to, now, call.caller, **changes)
         elif changes:
             row = floating_ips.change(conn, row, changes, now)
         return _views(conn, [row])[0]
@@ -159,7 +159,7 @@ class FloatingIps:
     def _delete(self, conn: Connection, call: Call, floatingip_id: str) -> None:
         row = floating_ips.held(conn, self._seen(conn, call, floatingip_id).id)
         check_match(call, row)
-        floating_ips.remove(conn, row, self.db.now(conn), call.user_id)
+        floating_ips.remove(conn, row, self.db.now(conn), call.caller)
 
     def _seen(self, conn: Connection, call: Call, floatingip_id: str) -> Any:
         """The floating IP, if the caller may change it."""

@@ -128,7 +128,7 @@ class Networks:
         for each in wanted:
             owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             qos_policies.check_set(conn, call.caller, None, each.qos_policy_id)
-            row = networks.create(conn, owner, self._new(call, each), now, self.options, call.user_id)
+            row = networks.create(conn, owner, self._new(call, each), now, self.options, call.caller)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
         return self._views(conn, call, rows)
@@ -181,7 +181,7 @@ class Networks:
         if "qos_policy_id" in changes:
             qos_policies.check_set(conn, call.caller, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
-            row = networks.change(conn, row, changes, self.db.now(conn), self.options, call.user_id)
+            row = networks.change(conn, row, changes, self.db.now(conn), self.options, call.caller)
         return self._views(conn, call, [row])[0]
 
     @routes.delete("/networks/<network_id>", policy="network:networks:delete")
@@ -193,7 +193,7 @@ class Networks:
         row = networks.visible(conn, call.caller, network_id, lock=True)
         call.require(project_id=row.project_id)
         check_match(call, row)
-        networks.remove(conn, row, self.db.now(conn), call.user_id)
+        networks.remove(conn, row, self.db.now(conn), call.caller)
 
     def _views(self, conn: Connection, call: Call, rows: Rows) -> Views:
         ids = [row.id for row in rows]

@@ -252,7 +252,7 @@ class Ports:
             owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             everybodys = call.may("network:ports:foreign_security_groups")
             qos_policies.check_set(conn, call.caller, None, each.qos_policy_id)
-            row = ports.create(conn, owner, _new(each), now, call.user_id, everybodys)
+            row = ports.create(conn, owner, _new(each), now, call.caller, everybodys)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
         return _views(conn, call, rows)
@@ -285,7 +285,7 @@ class Ports:
             qos_policies.check_set(conn, call.caller, row.qos_policy_id, changes["qos_policy_id"])
         if changes:
             everybodys = call.may("network:ports:foreign_security_groups")
-            row = ports.change(conn, row, changes, self.db.now(conn), call.user_id, everybodys)
+            row = ports.change(conn, row, changes, self.db.now(conn), call.caller, everybodys)
         return _views(conn, call, [row])[0]
 
     @routes.delete("/ports/<port_id>", policy="network:ports:delete")
@@ -297,7 +297,7 @@ class Ports:
         row = ports.visible(conn, call.caller, port_id, lock=True)
         _require_for_delete(call, row)
         check_match(call, row)
-        ports.delete_by_user(conn, row, self.db.now(conn), call.user_id, standard.sees_all(call.caller))
+        ports.delete_by_user(conn, row, self.db.now(conn), call.caller, standard.sees_all(call.caller))
 
 
 def _require_for_delete(call: Call, row: Any) -> None:

@@ -42,10 +42,10 @@ class RouterInterfaces:
         if body.subnet_id is not None:
             subnet = subnets.visible(conn, call.caller, body.subnet_id)
             foreign = call.may("network:routers:foreign_subnet")
-            added = router_interfaces.add_subnet(conn, row, subnet, now, call.user_id, foreign)
+            added = router_interfaces.add_subnet(conn, row, subnet, now, call.caller, foreign)
         else:
             port = ports.visible(conn, call.caller, str(body.port_id), lock=True)
-            added = router_interfaces.add_port(conn, row, port, now, call.user_id)
+            added = router_interfaces.add_port(conn, row, port, now, call.caller)
         return view(router_id, row.project_id, added)
 
     @routes.put(
@@ -60,7 +60,7 @@ class RouterInterfaces:
         _check_named(body)
         if body.port_id is None and body.subnet_id is not None:
             subnets.visible(conn, call.caller, body.subnet_id)
-        removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, now, call.user_id)
+        removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, now, call.caller)
         return view(router_id, row.project_id, removed)
 
 

@@ -141,10 +141,10 @@ class Routers:
         for each in wanted:
             owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
             _check_kind(call, each)
-            row = routers.create(conn, owner, _new(each), now, self.options, call.user_id)
+            row = routers.create(conn, owner, _new(each), now, self.options, call.caller)
             gateway = _gateway(conn, call, each.external_gateway_info)
             if gateway is not None:
-                router_gateways.set(conn, row, gateway, now, call.user_id)
+                router_gateways.set(conn, row, gateway, now, call.caller)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(routers.get(conn, row.id))
         return self._views(conn, call, rows)
@@ -170,15 +170,15 @@ class Routers:
             # The gateway may be what the present ones need and the new ones do not.
             changes["routes"] = []
         if changes:
-            row = routers.change(conn, row, changes, now, call.user_id)
+            row = routers.change(conn, row, changes, now, call.caller)
         if not isinstance(body.external_gateway_info, Missing):
             gateway = _gateway(conn, call, body.external_gateway_info)
             if gateway is None:
-                router_gateways.clear(conn, row, now, call.user_id)
+                router_gateways.clear(conn, row, now, call.caller)
             else:
-                router_gateways.set(conn, row, gateway, now, call.user_id)
+                router_gateways.set(conn, row, gateway, now, call.caller)
         if not isinstance(body.routes, Missing):
-            extra_routes.set(conn, row, _parsed(body.routes), now, call.user_id)
+            extra_routes.set(conn, row, _parsed(body.routes), now, call.caller)
         return self._views(conn, call, [routers.get(conn, row.id)])[0]
 
     @routes.delete("/routers/<router_id>", policy="network:routers:delete")
@@ -187,7 +187,7 @@ class Routers:
         await self.db.run(self._delete, call, router_id)
 
     def _delete(self, conn: Connection, call: Call, router_id: str) -> None:
-        routers.remove(conn, self._held(conn, call, router_id), self.db.now(conn), call.user_id)
+        routers.remove(conn, self._held(conn, call, router_id), self.db.now(conn), call.caller)
 
     @routes.put(
         "/routers/<router_id>/add_extraroutes", policy="network:routers:update", body=Body(SomeRoutes, "router")
@@ -207,7 +207,7 @@ class Routers:
         row = self._held(conn, call, router_id)
         wanted = change(row.routes, _parsed(body.routes))
         if wanted != row.routes:
-            extra_routes.set(conn, row, wanted, self.db.now(conn), call.user_id)
+            extra_routes.set(conn, row, wanted, self.db.now(conn), call.caller)
         return self._views(conn, call, [routers.get(conn, row.id)])[0]
 
     def _held(self, conn: Connection, call: Call, router_id: str) -> Any:

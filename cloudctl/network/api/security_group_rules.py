@@ -101,7 +101,7 @@ class SecurityGroupRules:
         call.require(project_id=group.project_id)
         for each in wanted:
             _check(conn, call, each)
-        rows = security_groups.add_rules(conn, group, [_new(each) for each in wanted], self.db.now(conn), call.user_id)
+        rows = security_groups.add_rules(conn, group, [_new(each) for each in wanted], self.db.now(conn), call.caller)
         return views(conn, rows)
 
     @routes.get("/security-group-rules/<rule_id>", policy="network:security_group_rules:show")
@@ -121,7 +121,7 @@ class SecurityGroupRules:
         row = security_groups.visible_rule(conn, call.caller, rule_id)
         call.require(project_id=row.project_id)
         check_match(call, row)
-        security_groups.remove_rule(conn, row, self.db.now(conn), call.user_id)
+        security_groups.remove_rule(conn, row, self.db.now(conn), call.caller)
 
 
 def _check(conn: Connection, call: Call, body: CreateRule) -> None:

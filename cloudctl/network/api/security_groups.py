@@ -121,7 +121,7 @@ class SecurityGroups:
         check_match(call, row)
         changes = given(body)
         if changes:
-            row = security_groups.change(conn, row, changes, self.db.now(conn), call.user_id)
+            row = security_groups.change(conn, row, changes, self.db.now(conn), call.caller)
         return _views(conn, [row])[0]
 
     @routes.delete("/security-groups/<group_id>", policy="network:security_groups:delete")
@@ -134,7 +134,7 @@ class SecurityGroups:
         call.require(project_id=row.project_id)
         check_match(call, row)
         default_too = call.may("network:security_groups:delete_default")
-        security_groups.remove(conn, row, self.db.now(conn), call.user_id, default_too)
+        security_groups.remove(conn, row, self.db.now(conn), call.caller, default_too)
 
 
 def _views(conn: Connection, rows: Rows) -> Views:

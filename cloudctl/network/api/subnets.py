@@ -164,7 +164,7 @@ class Subnets:
             named = owner_named(each.tenant_id, each.project_id)
             # An administrator's subnet on a project's network belongs to that project.
             owner = standard.owner_of_new(call.caller, named) if named else network.project_id
-            row = subnets.create(conn, network, owner, _new(each), now, call.user_id)
+            row = subnets.create(conn, network, owner, _new(each), now, call.caller)
             tags.replace(conn, row.id, default(each.tags, []))
             rows.append(row)
         return _views(conn, rows)
@@ -190,7 +190,7 @@ class Subnets:
         if "host_routes" in changes:
             changes["host_routes"] = _pairs_of_routes(changes["host_routes"])
         if changes:
-            row = subnets.change(conn, row, changes, self.db.now(conn), call.user_id)
+            row = subnets.change(conn, row, changes, self.db.now(conn), call.caller)
         return _views(conn, [row])[0]
 
     @routes.delete("/subnets/<subnet_id>", policy="network:subnets:delete")
@@ -199,7 +199,7 @@ class Subnets:
         await self.db.run(self._delete, call, subnet_id)
 
     def _delete(self, conn: Connection, call: Call, subnet_id: str) -> None:
-        subnets.remove(conn, self._held(conn, call, subnet_id), self.db.now(conn), call.user_id)
+        subnets.remove(conn, self._held(conn, call, subnet_id), self.db.now(conn), call.caller)
 
     def _held(self, conn: Connection, call: Call, subnet_id: str) -> Any:
         """The subnet, locked, if the caller may change it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
-from cloudctl.network import networks
+from cloudctl.network import kinds, networks
 from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE
 from cloudctl.tasks import Context, Step, Wait, Workflow
 from cloudctl.tasks.workflow import Task
@@ -33,12 +33,8 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     networks.found_status(conn, task.resource_id, "ERROR")
 
 
-ENSURE_NETWORK = Workflow(
-    "network.network.ensure", "network", steps=(Step("ensure", do=ensure),), deadline=None, on_failure=failed
-)
+ENSURE_NETWORK = Workflow(kinds.ENSURE_NETWORK, steps=(Step("ensure", do=ensure),), on_failure=failed)
 DELETE_NETWORK = Workflow(
-    "network.network.delete",
-    "network",
+    kinds.DELETE_NETWORK,
     steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),),
-    deadline=None,
 )

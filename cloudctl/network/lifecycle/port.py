@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudctl.drivers.errors import HostDown, UnknownHost
-from cloudctl.network import plugging, ports
+from cloudctl.network import kinds, plugging, ports
 from cloudctl.network.lifecycle.patience import ATTEMPTS
 from cloudctl.tasks import Context, Step, Transient, Workflow
 
@@ -40,9 +40,5 @@ async def ensure_absent(ctx: Context) -> None:
         await ctx.drivers.network.ensure_port_absent(ctx.resource_id)
 
 
-ENSURE_PORT = Workflow(
-    "network.port.ensure", "port", steps=(Step("ensure", do=ensure, attempts=ATTEMPTS),), deadline=None
-)
-DELETE_PORT = Workflow(
-    "network.port.delete", "port", steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),), deadline=None
-)
+ENSURE_PORT = Workflow(kinds.ENSURE_PORT, steps=(Step("ensure", do=ensure, attempts=ATTEMPTS),))
+DELETE_PORT = Workflow(kinds.DELETE_PORT, steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import DriverError, UnknownNetwork
 from cloudctl.drivers.interfaces import IRouters
-from cloudctl.network import routers
+from cloudctl.network import kinds, routers
 from cloudctl.network.lifecycle.patience import ATTEMPTS
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -38,12 +38,8 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     routers.failed(conn, task.resource_id)
 
 
-ENSURE_ROUTER = Workflow(
-    "network.router.ensure", "router", steps=(Step("ensure", do=ensure),), deadline=None, on_failure=failed
-)
+ENSURE_ROUTER = Workflow(kinds.ENSURE_ROUTER, steps=(Step("ensure", do=ensure),), on_failure=failed)
 DELETE_ROUTER = Workflow(
-    "network.router.delete",
-    "router",
+    kinds.DELETE_ROUTER,
     steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),),
-    deadline=None,
 )

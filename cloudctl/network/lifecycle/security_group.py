@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.interfaces import ISecurityGroups
-from cloudctl.network import security_groups
+from cloudctl.network import kinds, security_groups
 from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE
 from cloudctl.tasks import Context, Step, Wait, Workflow
 
@@ -32,14 +32,10 @@ async def ensure_absent(ctx: Context) -> Wait | None:
 
 
 ENSURE_SECURITY_GROUP = Workflow(
-    "network.security_group.ensure",
-    "security_group",
+    kinds.ENSURE_SECURITY_GROUP,
     steps=(Step("ensure", do=ensure, attempts=ATTEMPTS),),
-    deadline=None,
 )
 DELETE_SECURITY_GROUP = Workflow(
-    "network.security_group.delete",
-    "security_group",
+    kinds.DELETE_SECURITY_GROUP,
     steps=(Step("ensure-absent", do=ensure_absent, attempts=ATTEMPTS),),
-    deadline=None,
 )

@@ -8,14 +8,14 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import Row
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
-from cloudctl.volume import attachments, creation, search, snapshots, states, volumes
+from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
@@ -276,5 +276,4 @@ def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: b
     volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
     if cascade:
         snapshots.remove_all(conn, call.caller, volume_id, force)
-    tasks.cancel_open(conn, volumes.RESOURCE, volume_id, db.now(conn))
-    volumes.submit(conn, volumes.DELETE, volume_id, call.caller)
+    tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller)

@@ -11,7 +11,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, backups, messages, states
+from cloudctl.volume import attachments, backups, kinds, messages, states
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.lifecycle import frozen_copy
@@ -58,8 +58,7 @@ def creation(archive: ArchiveThreads) -> Workflow:
         return None
 
     return Workflow(
-        backups.CREATE,
-        backups.RESOURCE,
+        kinds.CREATE_BACKUP,
         (
             Step("freeze", freeze, undo=thaw),
             Step("export", export, undo=discard),
@@ -67,7 +66,6 @@ def creation(archive: ArchiveThreads) -> Workflow:
             Step("store", store, undo=remove),
             Step("finish", finish),
         ),
-        deadline=backups.DEADLINE,
         on_failure=failed,
         on_cancel=lambda conn, task: release(conn, task.resource_id),
     )

@@ -8,7 +8,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeSnapshots
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import backups, messages, states
+from cloudctl.volume import backups, kinds, messages, states
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.lifecycle import frozen_copy
@@ -27,7 +27,7 @@ def deletion(archive: ArchiveThreads) -> Workflow:
         return None
 
     steps = (Step("remove", remove), Step("forget", forget))
-    return Workflow(backups.DELETE, backups.RESOURCE, steps, deadline=backups.DEADLINE, on_failure=failed)
+    return Workflow(kinds.DELETE_BACKUP, steps, on_failure=failed)
 
 
 def failed(conn: Connection, task: Task, error: str) -> None:

@@ -8,7 +8,11 @@ from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, services, states, volumes
+from cloudctl.volume import attachments, kinds, messages, services, states, volumes
+
+
+class NoBackend(Unavailable):
+    """The service of the volume's host takes no volumes."""
 
 
 async def start(ctx: Context) -> Memo:
@@ -17,10 +21,10 @@ async def start(ctx: Context) -> Memo:
 
 
 def begin(conn: Connection, volume_id: str, now: float) -> None:
-    """`downloading`, if there is an image. Raises Unavailable if its service takes no volumes, NotFound."""
+    """`downloading`, if there is an image. Raises NoBackend, NotFound."""
     volume = volumes.get(conn, volume_id)
     if not services.takes_volumes(conn, volume.host):
-        raise Unavailable(messages.NO_BACKEND.what)
+        raise NoBackend(messages.NO_BACKEND.what)
     if volume.image_id is not None:
         states.try_move(conn, volume_id, "download", utc(now))
 
@@ -53,19 +57,17 @@ def failed(conn: Connection, task: Task, error: str) -> None:
     now = utc(db.now(conn))
     states.try_move(conn, volume.id, "create failed", now)
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
-    if error == messages.NO_BACKEND.what:
+    if task.failed_by(NoBackend):
         trouble = messages.NO_BACKEND
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 
 
 CREATE = Workflow(
-    volumes.CREATE,
-    volumes.RESOURCE,
+    kinds.CREATE_VOLUME,
     (
         Step("start", start),
         Step("create", create, undo=remove),
         Step("finish", finish),
     ),
-    deadline=volumes.CREATE_DEADLINE,
     on_failure=failed,
 )

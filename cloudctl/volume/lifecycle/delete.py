@@ -12,7 +12,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse, UnknownVolume
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import messages, snapshots, states, volumes
+from cloudctl.volume import kinds, messages, snapshots, states, volumes
 
 
 async def start(ctx: Context) -> Memo:
@@ -68,8 +68,7 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 DELETE = Workflow(
-    volumes.DELETE,
-    volumes.RESOURCE,
+    kinds.DELETE_VOLUME,
     (
         Step("start", start),
         Step("disconnect", disconnect),
@@ -77,6 +76,5 @@ DELETE = Workflow(
         Step("remove", remove),
         Step("forget", forget),
     ),
-    deadline=volumes.DEADLINE,
     on_failure=failed,
 )

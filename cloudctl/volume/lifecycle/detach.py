@@ -10,7 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, volumes
+from cloudctl.volume import attachments, kinds, messages
 
 
 async def disconnect(ctx: Context) -> Memo:
@@ -40,12 +40,10 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 DETACH = Workflow(
-    volumes.DETACH,
-    volumes.RESOURCE,
+    kinds.DETACH_VOLUME,
     (
         Step("disconnect", disconnect),
         Step("finish", finish),
     ),
-    deadline=volumes.DEADLINE,
     on_failure=failed,
 )

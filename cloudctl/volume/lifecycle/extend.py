@@ -15,7 +15,7 @@ from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownVolume
 from cloudctl.drivers.interfaces import IResizeAttached
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, states, volumes
+from cloudctl.volume import attachments, kinds, messages, states, volumes
 from cloudctl.volume.tables import Volume
 
 log = Logger()
@@ -68,14 +68,12 @@ def give_back(conn: Connection, task: Task) -> None:
 
 
 EXTEND = Workflow(
-    volumes.EXTEND,
-    volumes.RESOURCE,
+    kinds.EXTEND_VOLUME,
     (
         Step("extend", extend),
         Step("tell guests", tell_guests),
         Step("finish", finish),
     ),
-    deadline=volumes.DEADLINE,
     on_failure=failed,
     on_cancel=give_back,
 )

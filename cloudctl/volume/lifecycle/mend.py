@@ -11,7 +11,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.errors import UnknownVolume
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo
-from cloudctl.volume import attachments, states, volumes
+from cloudctl.volume import attachments, kinds, states, volumes
 
 
 async def resize(ctx: Context) -> Memo:
@@ -49,11 +49,9 @@ def wanted(conn: Connection, volume_id: str) -> tuple[Any, frozenset[str]]:
 
 
 MEND = Workflow(
-    volumes.MEND,
-    volumes.RESOURCE,
+    kinds.MEND_VOLUME,
     (
         Step("resize", resize),
         Step("connect", connect),
     ),
-    deadline=volumes.DEADLINE,
 )

@@ -13,7 +13,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import ImageSource
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, backups, messages, states, volumes
+from cloudctl.volume import attachments, backups, kinds, messages, states, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.tables import Volume
@@ -66,8 +66,7 @@ def restoration(archive: ArchiveThreads) -> Workflow:
         return None
 
     return Workflow(
-        volumes.RESTORE,
-        volumes.RESOURCE,
+        kinds.RESTORE_VOLUME,
         (
             Step("start", start),
             Step("create", create, undo=remove),
@@ -75,7 +74,6 @@ def restoration(archive: ArchiveThreads) -> Workflow:
             Step("fill", fill),
             Step("finish", finish),
         ),
-        deadline=backups.DEADLINE,
         on_failure=failed,
         on_cancel=lambda conn, task: backups.end_restore(conn, task.args["backup_id"], utc(db.now(conn))),
     )

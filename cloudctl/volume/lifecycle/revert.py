@@ -10,7 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, states, volumes
+from cloudctl.volume import attachments, kinds, messages, states, volumes
 
 
 async def revert(ctx: Context) -> Memo:
@@ -43,13 +43,11 @@ def cancelled(conn: Connection, task: Task) -> None:
 
 
 REVERT = Workflow(
-    volumes.REVERT,
-    volumes.RESOURCE,
+    kinds.REVERT_VOLUME,
     (
         Step("revert", revert),
         Step("finish", finish),
     ),
-    deadline=volumes.DEADLINE,
     on_failure=failed,
     on_cancel=cancelled,
 )

@@ -8,7 +8,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import SnapshotSpec
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import messages, snapshots, states, volumes
+from cloudctl.volume import kinds, messages, snapshots, states
 
 
 async def create(ctx: Context) -> Memo:
@@ -39,12 +39,10 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 
 SNAPSHOT_CREATE = Workflow(
-    snapshots.CREATE,
-    snapshots.RESOURCE,
+    kinds.CREATE_SNAPSHOT,
     (
         Step("create", create, undo=remove),
         Step("finish", finish),
     ),
-    deadline=volumes.DEADLINE,
     on_failure=failed,
 )

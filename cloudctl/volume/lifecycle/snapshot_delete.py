@@ -8,7 +8,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import messages, snapshots, states, volumes
+from cloudctl.volume import kinds, messages, snapshots, states
 
 
 async def remove(ctx: Context) -> Memo:
@@ -35,6 +35,4 @@ def failed(conn: Connection, task: Task, error: str) -> None:
         messages.record(conn, messages.SNAPSHOT_DELETE_FAILED, row.project_id, task.request_id, row.id, now)
 
 
-SNAPSHOT_DELETE = Workflow(
-    snapshots.DELETE, snapshots.RESOURCE, (Step("remove", remove),), deadline=volumes.DEADLINE, on_failure=failed
-)
+SNAPSHOT_DELETE = Workflow(kinds.DELETE_SNAPSHOT, (Step("remove", remove),), on_failure=failed)

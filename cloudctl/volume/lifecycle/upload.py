@@ -9,10 +9,11 @@ from cloudctl import db
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
+from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.tasks import Context, Step, Wait, Workflow
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, messages, states, uploads, volumes
+from cloudctl.volume import attachments, kinds, messages, states, uploads, volumes
 from cloudctl.volume.lifecycle import frozen_copy
 
 
@@ -37,7 +38,7 @@ async def export(ctx: Context) -> Memo:
 
 
 async def activate(ctx: Context) -> Memo | Wait:
-    state = await ctx.child("activate", uploads.ACTIVATE, ctx.args["image_id"])
+    state = await ctx.child("activate", ACTIVATE_IMAGE, ctx.args["image_id"])
     if state in OPEN:
         return Wait()
     if state != DONE:
@@ -65,14 +66,12 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 def ended(conn: Connection, task: Task) -> None:
     """There is no image unless it is whole, nothing works on it any more, and the volume is as it was."""
-    now = db.now(conn)
-    uploads.give_up(conn, task.args["image_id"], now)
-    attachments.follow(conn, task.resource_id, utc(now), leaving=states.UPLOADING)
+    uploads.give_up(conn, task.args["image_id"], task)
+    attachments.follow(conn, task.resource_id, utc(db.now(conn)), leaving=states.UPLOADING)
 
 
 UPLOAD = Workflow(
-    volumes.UPLOAD,
-    volumes.RESOURCE,
+    kinds.UPLOAD_VOLUME,
     (
         Step("freeze", freeze, undo=thaw),
         Step("export", export),
@@ -80,7 +79,6 @@ UPLOAD = Workflow(
         Step("activate", activate),
         Step("finish", finish),
     ),
-    deadline=volumes.CREATE_DEADLINE,
     on_failure=failed,
     on_cancel=ended,
 )

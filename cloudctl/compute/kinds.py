@@ -1,0 +1,57 @@
+"""The work that is done on servers. The log of actions (`api/instance_actions.py`) shows those kinds that have a name
+for users. Reference: compute.md, section 8.7.
+"""
+
+from __future__ import annotations
+
+from cloudctl.tasks import Action, Kind
+
+SERVER = "server"
+
+# Seconds: for what a host does with a guest; for what makes or moves disks; for what waits for other services.
+SOON, LATER, LATE = 900.0, 1800.0, 3600.0
+
+
+def _kind(name: str, deadline: float, action: str, event: str) -> Kind:
+    return Kind(f"compute.server.{name}", SERVER, deadline, Action(action, event))
+
+
+# How long a boot may take is an option.
+BOOT = _kind("boot", LATER, "create", "compute__do_build_and_run_instance")
+BOOT_WITH_VOLUMES = _kind("boot_with_volumes", LATER, "create", "compute__do_build_and_run_instance")
+DELETE = _kind("delete", LATE, "delete", "compute_terminate_instance")
+
+START = _kind("start", SOON, "start", "compute_start_instance")
+STOP = _kind("stop", SOON, "stop", "compute_stop_instance")
+REBOOT = _kind("reboot", SOON, "reboot", "compute_reboot_instance")
+PAUSE = _kind("pause", SOON, "pause", "compute_pause_instance")
+UNPAUSE = _kind("unpause", SOON, "unpause", "compute_unpause_instance")
+SUSPEND = _kind("suspend", SOON, "suspend", "compute_suspend_instance")
+RESUME = _kind("resume", SOON, "resume", "compute_resume_instance")
+
+RESCUE = _kind("rescue", SOON, "rescue", "compute_rescue_instance")
+UNRESCUE = _kind("unrescue", SOON, "unrescue", "compute_unrescue_instance")
+SET_PASSWORD = _kind("set_password", SOON, "changePassword", "compute_set_admin_password")
+CREATE_IMAGE = _kind("create_image", LATE, "createImage", "compute_snapshot_instance")
+REBUILD = _kind("rebuild", LATER, "rebuild", "compute_rebuild_instance")
+RESIZE = _kind("resize", LATER, "resize", "compute_resize_instance")
+MIGRATE = _kind("migrate", LATER, "migrate", "cold_migrate")
+CONFIRM_RESIZE = _kind("confirm_resize", LATER, "confirmResize", "compute_confirm_resize")
+REVERT_RESIZE = _kind("revert_resize", LATER, "revertResize", "compute_revert_resize")
+
+ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume")
+DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume")
+ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface")
+DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface")
+
+# The guest of a server that was deleted while its host was down.
+PURGE = Kind("compute.server.purge", SERVER, 600.0)
+
+# Of all these, the ones that users are told of.
+TOLD = tuple(kind for kind in tuple(globals().values()) if isinstance(kind, Kind) and kind.action is not None)
+_ACTIONS = {kind.name: kind.action for kind in TOLD if kind.action is not None}
+
+
+def action(name: str) -> Action:
+    """What users are told of the kind with this name. Raises KeyError if that is nothing."""
+    return _ACTIONS[name]

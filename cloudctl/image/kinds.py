@@ -1,0 +1,13 @@
+"""The work that is done on images."""
+
+from __future__ import annotations
+
+from cloudctl.tasks import Kind
+
+IMAGE = "image"
+
+DELETE_IMAGE = Kind("image.image.delete", IMAGE)
+# A child of whoever makes an image from a disk.
+ACTIVATE_IMAGE = Kind("image.image.activate", IMAGE)
+# How long an import may take is an option.
+IMPORT_IMAGE = Kind("image.image.import", IMAGE)

@@ -1,0 +1,25 @@
+"""The work that is done on volumes, their snapshots and their backups."""
+
+from __future__ import annotations
+
+from cloudctl.tasks import Kind
+
+VOLUME, SNAPSHOT, BACKUP = "volume", "volume_snapshot", "volume_backup"
+
+# Seconds: usually; for what may copy an image; for what copies through the archive.
+SOON, LATER, DAY = 1800.0, 3600.0, 24 * 3600.0
+
+CREATE_VOLUME = Kind("volume.volume.create", VOLUME, LATER)
+DELETE_VOLUME = Kind("volume.volume.delete", VOLUME, SOON)
+EXTEND_VOLUME = Kind("volume.volume.extend", VOLUME, SOON)
+REVERT_VOLUME = Kind("volume.volume.revert", VOLUME, SOON)
+RESTORE_VOLUME = Kind("volume.volume.restore", VOLUME, DAY)
+UPLOAD_VOLUME = Kind("volume.volume.upload", VOLUME, LATER)
+MEND_VOLUME = Kind("volume.volume.mend", VOLUME, SOON)
+DETACH_VOLUME = Kind("volume.attachment.delete", VOLUME, SOON)
+
+CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)
+DELETE_SNAPSHOT = Kind("volume.snapshot.delete", SNAPSHOT, SOON)
+
+CREATE_BACKUP = Kind("volume.backup.create", BACKUP, DAY)
+DELETE_BACKUP = Kind("volume.backup.delete", BACKUP, DAY)
