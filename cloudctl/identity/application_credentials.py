@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records
-from cloudctl.identity.effective import Role
+from cloudctl.identity.effective import RoleRef
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.records import folded, text_filters
 from cloudctl.identity.tables import (
@@ -23,10 +22,8 @@ from cloudctl.identity.tables import (
     ApplicationCredentialRole,
     ApplicationCredentialRule,
     Project,
+    Role,
     User,
-)
-from cloudctl.identity.tables import (
-    Role as RoleRecord,
 )
 from cloudctl.rest.listing import Listing, equals
 
@@ -93,38 +90,38 @@ def new_secret() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
-def get(conn: Connection, user_id: str, credential_id: str) -> Row[Any]:
+def get(conn: Connection, user_id: str, credential_id: str) -> ApplicationCredential:
     """Raises NotFound; so is the credential of another user."""
-    table = ApplicationCredential.table.c
-    query = select(ApplicationCredential).where(table.id == credential_id, table.user_id == user_id)
+    query = select(ApplicationCredential).where(
+        ApplicationCredential.id == credential_id, ApplicationCredential.user_id == user_id
+    )
     row = conn.execute(query).first()
     if row is None:
         raise records.not_found("application credential", credential_id)
     return row
 
 
-def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[Any]]:
+def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[Role]]:
     """Credential id → its roles, by name."""
-    found: dict[str, list[Any]] = {id: [] for id in credential_ids}
+    found: dict[str, list[Role]] = {id: [] for id in credential_ids}
     query = (
-        select(ApplicationCredentialRole.credential_id, RoleRecord.id, RoleRecord.name, RoleRecord.domain_id)
-        .join(RoleRecord, RoleRecord.id == ApplicationCredentialRole.role_id)
+        select(Role, ApplicationCredentialRole.credential_id)
+        .join(Role, Role.id == ApplicationCredentialRole.role_id)
         .where(ApplicationCredentialRole.credential_id.in_(credential_ids))
-        .order_by(RoleRecord.name)
+        .order_by(Role.name)
     )
-    for row in conn.execute(query):
-        found[row.credential_id].append(row)
+    for role, credential_id in conn.execute(query):
+        found[credential_id].append(role)
     return found
 
 
-def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Row[Any]:
+def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> ApplicationCredential:
     """Raises Conflict (name), Invalid (a role that the user lacks, a time in the past), Forbidden (too many)."""
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of an application credential must be in the future.")
-    records.keep(conn, User.table, new.user_id, "user")
-    records.keep(conn, Project.table, new.project_id, "project")
-    table = ApplicationCredential.table.c
-    held = conn.execute(select(func.count()).where(table.user_id == new.user_id)).scalar_one()
+    records.get(conn, User, new.user_id, "user", stays=True)
+    records.get(conn, Project, new.project_id, "project", stays=True)
+    held = conn.execute(select(func.count()).where(ApplicationCredential.user_id == new.user_id)).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} application credentials.")
     scope = Scope(ScopeKind.PROJECT, new.project_id)
@@ -143,7 +140,7 @@ def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Ro
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two application credentials with the same name: {new.name}.")
-    records.insert_unique(conn, ApplicationCredential.table, row, taken)
+    records.insert_unique(conn, ApplicationCredential, row, taken)
     for role_id in chosen:
         conn.execute(insert(ApplicationCredentialRole).values(credential_id=row["id"], role_id=role_id))
     for rule_id in dict.fromkeys(_rule(conn, new.user_id, rule, now) for rule in new.rules or ()):
@@ -151,7 +148,7 @@ def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> Ro
     return get(conn, new.user_id, str(row["id"]))
 
 
-def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[Role]) -> set[str]:
+def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[RoleRef]) -> set[str]:
     if wanted is None:
         return {role.id for role in held}
     chosen = set()
@@ -159,11 +156,7 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
         matching = {
             role.id
             for role in held
-            if (
-                role.id == name.id
-                if name.id is not None
-                else (role.name, role.domain_id) == (name.name, name.domain_id)
-            )
+            if (role.id == name.id if name.id is not None else role.name == name.name and not name.domain_id)
         }
         if not matching:
             raise Invalid(f"You do not have the role {(name.id or name.name or '')[:64]!r} in this project.")
@@ -175,11 +168,15 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
 
 def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
     """The id of the user's rule; equal rules are kept once."""
-    table = AccessRule.table.c
     if new.id is not None:
         return str(get_rule(conn, user_id, new.id).id)
-    same = (table.user_id == user_id, table.service == new.service, table.method == new.method, table.path == new.path)
-    found = conn.execute(select(table.id).where(*same)).scalar()
+    same = (
+        AccessRule.user_id == user_id,
+        AccessRule.service == new.service,
+        AccessRule.method == new.method,
+        AccessRule.path == new.path,
+    )
+    found = conn.execute(select(AccessRule.id).where(*same)).scalar()
     if found is not None:
         return str(found)
     id = new_hex_id()
@@ -198,7 +195,7 @@ def remove(conn: Connection, user_id: str, credential_id: str) -> None:
 # -- access rules
 
 
-def get_rule(conn: Connection, user_id: str, rule_id: str) -> Row[Any]:
+def get_rule(conn: Connection, user_id: str, rule_id: str) -> AccessRule:
     """Raises NotFound; so is the rule of another user."""
     query = select(AccessRule).where(AccessRule.id == rule_id, AccessRule.user_id == user_id)
     row = conn.execute(query).first()

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import Row, exists, or_, select, tuple_
+from sqlalchemy import exists, or_, select, tuple_
 
 from cloudctl.db import Connection
 from cloudctl.identity import effective
-from cloudctl.identity.tables import Assignment as AssignmentRecord
-from cloudctl.identity.tables import Membership, Project, Role
+from cloudctl.identity.tables import Assignment, Membership, Project, Role
 from cloudctl.rest.listing import Condition
 
 PAGE = 500  # rows or projects read at once
@@ -41,7 +39,7 @@ class Wanted:
 
 
 @frozen
-class Assignment:
+class Holding:
     """Exactly one of `user_id` and `group_id`. `source_id` is the target that was named in the grant."""
 
     role_id: str
@@ -56,13 +54,13 @@ class Assignment:
     prior_role: str = field(default="", eq=False)
 
 
-def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[Assignment]:
+def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[Holding]:
     """What meets the filters, no more than `most`; with `domain_id` only what is on that domain or on its projects.
 
     Nothing is read ahead: what it costs depends on what is shown, not on how many projects there are.
     """
     walk = _effective if wanted.effective else _direct
-    found: dict[Assignment, None] = {}
+    found: dict[Holding, None] = {}
     for one in walk(conn, wanted, Read(conn, _actors(conn, wanted), _conditions(conn, wanted, domain_id))):
         found.setdefault(one)
         if len(found) >= most:
@@ -73,7 +71,7 @@ def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[As
 # -- as granted
 
 
-def _direct(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignment]:
+def _direct(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Holding]:
     targets = _targets(conn, wanted)
     if targets is None:
         yield from rows.all()
@@ -85,7 +83,7 @@ def _direct(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignment
 # -- as tokens see it
 
 
-def _effective(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignment]:
+def _effective(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Holding]:
     targets = _targets(conn, wanted)
     reached = _all_reached(conn, rows) if targets is None else _reaching(rows, targets)
     implied = effective.implications(conn)
@@ -99,7 +97,7 @@ def _effective(conn: Connection, wanted: Wanted, rows: Read) -> Iterator[Assignm
                     yield role
 
 
-def _all_reached(conn: Connection, rows: Read) -> Iterator[Assignment]:
+def _all_reached(conn: Connection, rows: Read) -> Iterator[Holding]:
     """Every assignment, on each target where it holds."""
     for one in rows.all():
         if not one.inherited:
@@ -109,11 +107,11 @@ def _all_reached(conn: Connection, rows: Read) -> Iterator[Assignment]:
             yield evolve(one, target_kind="project", target_id=project.id)
 
 
-def _reaching(rows: Read, targets: Iterable[TreeNode]) -> Iterator[Assignment]:
+def _reaching(rows: Read, targets: Iterable[TreeNode]) -> Iterator[Holding]:
     """The assignments that hold on these targets."""
     for chunk in _chunks(targets):
         sources = {id for target in chunk for id in (target.id, *target.above)}
-        on: dict[str, list[Assignment]] = {}
+        on: dict[str, list[Holding]] = {}
         for one in rows.on(sources):
             on.setdefault(one.target_id, []).append(one)
         for target in chunk:
@@ -124,7 +122,7 @@ def _reaching(rows: Read, targets: Iterable[TreeNode]) -> Iterator[Assignment]:
                         yield evolve(one, target_kind="project", target_id=target.id)
 
 
-def _members(conn: Connection, one: Assignment, wanted: Wanted, groups: dict[str, list[str]]) -> Iterator[Assignment]:
+def _members(conn: Connection, one: Holding, wanted: Wanted, groups: dict[str, list[str]]) -> Iterator[Holding]:
     """The assignment for each user who has it. `groups` remembers who is in them."""
     if not one.group_id:
         yield one
@@ -139,7 +137,7 @@ def _members(conn: Connection, one: Assignment, wanted: Wanted, groups: dict[str
         yield evolve(one, user_id=user_id, group_id="", through_group=one.group_id)
 
 
-def _with_implied(one: Assignment, implied: dict[str, set[str]]) -> Iterator[Assignment]:
+def _with_implied(one: Holding, implied: dict[str, set[str]]) -> Iterator[Holding]:
     yield one
     for role_id in sorted(effective.closed([one.role_id], implied) - {one.role_id}):
         yield evolve(one, role_id=role_id, prior_role=one.role_id)
@@ -196,7 +194,7 @@ def _chunks(targets: Iterable[TreeNode]) -> Iterator[list[TreeNode]]:
 
 def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condition]:
     """What a row must be, whatever its target and whoever has it."""
-    table, found = AssignmentRecord.table.c, list[Condition]()
+    table, found = Assignment.table.c, list[Condition]()
     if wanted.role_id and wanted.effective:
         found.append(table.role_id.in_(_implying(conn, wanted.role_id)))
     elif wanted.role_id:
@@ -238,31 +236,30 @@ class Read:
     actors: Sequence[Actor] | None
     conditions: Sequence[Condition]
 
-    def all(self) -> Iterator[Assignment]:
+    def all(self) -> Iterator[Holding]:
         """In the order of the primary key, page by page: actor by actor, so that the index has that order."""
         if self.actors is None:
             return self._pages(self.conditions)
         return chain.from_iterable(self._pages([*self.conditions, _is(actor)]) for actor in self.actors)
 
-    def on(self, targets: Iterable[str]) -> Iterator[Assignment]:
-        table = AssignmentRecord.table.c
+    def on(self, targets: Iterable[str]) -> Iterator[Holding]:
         # All the kinds that there are: the index begins with the kind.
         where: list[Condition] = [
-            table.target_kind.in_(["project", "domain", "system"]),
-            table.target_id.in_(list(targets)),
+            Assignment.target_kind.in_(["project", "domain", "system"]),
+            Assignment.target_id.in_(list(targets)),
         ]
         if self.actors is not None:
             where.append(or_(*map(_is, self.actors)))
-        order = (table.target_kind, table.target_id, table.actor_id, table.role_id)
-        query = select(AssignmentRecord).where(*where, *self.conditions).order_by(*order)
-        return map(_assignment, self.conn.execute(query).all())
+        order = (Assignment.target_kind, Assignment.target_id, Assignment.actor_id, Assignment.role_id)
+        query = select(Assignment).where(*where, *self.conditions).order_by(*order)
+        return map(_holding, self.conn.execute(query).all())
 
-    def _pages(self, conditions: Sequence[Condition]) -> Iterator[Assignment]:
-        columns = AssignmentRecord.table.primary_key.columns
-        query = select(AssignmentRecord).where(*conditions).order_by(*columns).limit(PAGE)
+    def _pages(self, conditions: Sequence[Condition]) -> Iterator[Holding]:
+        columns = Assignment.table.primary_key.columns
+        query = select(Assignment).where(*conditions).order_by(*columns).limit(PAGE)
         page = self.conn.execute(query).all()
         while page:
-            yield from map(_assignment, page)
+            yield from map(_holding, page)
             if len(page) < PAGE:
                 return
             last = tuple(getattr(page[-1], column.name) for column in columns)
@@ -271,11 +268,11 @@ class Read:
 
 def _is(actor: Actor) -> Condition:
     kind, id = actor
-    return (AssignmentRecord.actor_kind == kind) & (AssignmentRecord.actor_id == id)
+    return (Assignment.actor_kind == kind) & (Assignment.actor_id == id)
 
 
-def _assignment(row: Row[Any]) -> Assignment:
-    return Assignment(
+def _holding(row: Assignment) -> Holding:
+    return Holding(
         row.role_id,
         row.target_kind,
         row.target_id,

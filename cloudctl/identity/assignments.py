@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from attrs import frozen
-from sqlalchemy import Row, delete, select
+from sqlalchemy import ColumnElement, delete, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden
@@ -48,26 +49,27 @@ SYSTEM = Target("system", SYSTEM_TARGET)
 # -- queries
 
 
-def actor_domain(conn: Connection, actor: Actor) -> str:
+def actor_domain(conn: Connection, actor: Actor, *, stays: bool = False) -> str:
     """The domain of a user or a group. Raises NotFound."""
-    row = records.get(conn, User.table if actor.kind == "user" else Group.table, actor.id, actor.kind)
-    return str(row.domain_id)
+    if actor.kind == "user":
+        return records.get(conn, User, actor.id, actor.kind, stays=stays).domain_id
+    return records.get(conn, Group, actor.id, actor.kind, stays=stays).domain_id
 
 
-def target_domain(conn: Connection, target: Target) -> str:
+def target_domain(conn: Connection, target: Target, *, stays: bool = False) -> str:
     """The domain of a project, or the domain; empty for the system. Raises NotFound."""
     if target.kind == "system":
         return ""
-    row = conn.execute(select(Project).where(Project.id == target.id)).first()
-    if row is None or (target.kind == "domain" and not row.is_domain):
+    found = records.get(conn, Project, target.id, target.kind, stays=stays)
+    if target.kind == "domain" and not found.is_domain:
         raise records.not_found(target.kind, target.id)
-    return str(row.domain_id or row.id)
+    return found.domain_id or found.id
 
 
-def granted(conn: Connection, actor: Actor, target: Target) -> list[Row[Any]]:
+def granted(conn: Connection, actor: Actor, target: Target) -> Sequence[Role]:
     """The roles that were granted directly, by name."""
     ids = select(Assignment.role_id).where(*_where(actor, target))
-    return list(conn.execute(select(Role).where(Role.id.in_(ids)).order_by(Role.name)))
+    return conn.execute(select(Role).where(Role.id.in_(ids)).order_by(Role.name)).all()
 
 
 def is_granted(conn: Connection, actor: Actor, target: Target, role_id: str) -> bool:
@@ -75,7 +77,7 @@ def is_granted(conn: Connection, actor: Actor, target: Target, role_id: str) -> 
     return conn.execute(query).first() is not None
 
 
-def _where(actor: Actor, target: Target) -> list[Any]:
+def _where(actor: Actor, target: Target) -> list[ColumnElement[bool]]:
     return [
         Assignment.actor_kind == actor.kind,
         Assignment.actor_id == actor.id,
@@ -90,15 +92,11 @@ def _where(actor: Actor, target: Target) -> list[Any]:
 
 def grant(conn: Connection, actor: Actor, target: Target, role_id: str) -> None:
     """Repeating it does nothing. Raises NotFound, Forbidden (a role of another domain)."""
-    actor_domain(conn, actor)
-    domain_id = target_domain(conn, target)
-    role = roles.get(conn, role_id)
+    actor_domain(conn, actor, stays=True)
+    domain_id = target_domain(conn, target, stays=True)
+    role = roles.get(conn, role_id, stays=True)
     if role.domain_id and role.domain_id != domain_id:
         raise Forbidden("A role of a domain can only be granted in that domain.")
-    records.keep(conn, User.table if actor.kind == "user" else Group.table, actor.id, actor.kind)
-    records.keep(conn, Role.table, role_id, "role")
-    if target.kind != "system":
-        records.keep(conn, Project.table, target.id, target.kind)
     key = {
         "actor_kind": actor.kind,
         "actor_id": actor.id,
@@ -107,7 +105,7 @@ def grant(conn: Connection, actor: Actor, target: Target, role_id: str) -> None:
         "inherited": int(target.inherited),
         "role_id": role_id,
     }
-    records.put(conn, Assignment.table, **key)
+    records.put(conn, Assignment, **key)
     epoch.changed(conn)
 
 
@@ -130,11 +128,13 @@ def _users(conn: Connection, actor: Actor) -> list[str]:
 
 def drop_what_lost_its_roles(conn: Connection, user_id: str) -> None:
     """Delete the user's application credentials that hold a role which the user no longer has there."""
-    table = ApplicationCredential.table.c
-    for credential in conn.execute(select(table.id, table.project_id).where(table.user_id == user_id)).all():
-        held = effective.roles_on(conn, user_id, Scope(ScopeKind.PROJECT, credential.project_id))
+    mine = select(ApplicationCredential.id, ApplicationCredential.project_id).where(
+        ApplicationCredential.user_id == user_id
+    )
+    for credential_id, project_id in conn.execute(mine):
+        held = effective.roles_on(conn, user_id, Scope(ScopeKind.PROJECT, project_id))
         given = select(ApplicationCredentialRole.role_id).where(
-            ApplicationCredentialRole.credential_id == credential.id
+            ApplicationCredentialRole.credential_id == credential_id
         )
         if not set(conn.execute(given).scalars()) <= {role.id for role in held}:
-            cascade.delete_application_credentials(conn, table.id == credential.id)
+            cascade.delete_application_credentials(conn, ApplicationCredential.id == credential_id)

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Table, insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 
 from cloudctl.composition import CatalogEntry
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
-from cloudctl.identity import epoch, revocation
+from cloudctl.identity import epoch, records, revocation
 from cloudctl.identity.catalog import INTERFACES
 from cloudctl.identity.effective import SYSTEM_TARGET
 from cloudctl.identity.tables import Assignment, Endpoint, ImpliedRole, Project, Region, Role, Service, User
@@ -54,7 +54,7 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
     _domain(conn, now)
     role_ids = {name: _role(conn, name, now + timedelta(microseconds=n)) for n, name in enumerate(ROLES)}
     for prior, implied in IMPLICATIONS:
-        _put(conn, ImpliedRole.table, prior_id=role_ids[prior], implied_id=role_ids[implied])
+        records.put(conn, ImpliedRole, prior_id=role_ids[prior], implied_id=role_ids[implied])
     admin_project = _project(conn, "admin", "The administrator's project", now)
     admin = _user(conn, "admin", seed.admin_password_hash, now)
     if seed.reset_admin_password:
@@ -80,7 +80,7 @@ def first_project(conn: Connection, name: str) -> str:
 def _domain(conn: Connection, now: datetime) -> None:
     _ensure(
         conn,
-        Project.table,
+        Project,
         Project.id == DEFAULT_DOMAIN,
         id=DEFAULT_DOMAIN,
         name="Default",
@@ -94,13 +94,13 @@ def _domain(conn: Connection, now: datetime) -> None:
 def _role(conn: Connection, name: str, now: datetime) -> str:
     where = (Role.name_key == name) & (Role.domain_id == "")
     options = {"immutable": True} if name in IMMUTABLE else {}
-    return _ensure(conn, Role.table, where, name=name, name_key=name, options=options, created_at=now)
+    return _ensure(conn, Role, where, name=name, name_key=name, options=options, created_at=now)
 
 
 def _project(conn: Connection, name: str, description: str, now: datetime) -> str:
     return _ensure(
         conn,
-        Project.table,
+        Project,
         (Project.name_key == name) & (Project.domain_id == DEFAULT_DOMAIN),
         name=name,
         name_key=name,
@@ -114,7 +114,7 @@ def _project(conn: Connection, name: str, description: str, now: datetime) -> st
 def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str:
     return _ensure(
         conn,
-        User.table,
+        User,
         (User.name_key == name) & (User.domain_id == DEFAULT_DOMAIN),
         name=name,
         name_key=name,
@@ -144,9 +144,9 @@ def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) ->
 
 
 def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: str) -> None:
-    _put(
+    records.put(
         conn,
-        Assignment.table,
+        Assignment,
         actor_kind="user",
         actor_id=user_id,
         target_kind=kind,
@@ -157,16 +157,16 @@ def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: 
 
 
 def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
-    _ensure(conn, Region.table, Region.id == seed.region, id=seed.region, created_at=now)
+    _ensure(conn, Region, Region.id == seed.region, id=seed.region, created_at=now)
     for position, entry in enumerate(seed.catalog):
         # Lists are in the order of creation, and their times must tell it.
         now += timedelta(microseconds=position)
         where = Service.type == entry.type
-        service_id = _ensure(conn, Service.table, where, type=entry.type, name=entry.name, created_at=now)
+        service_id = _ensure(conn, Service, where, type=entry.type, name=entry.name, created_at=now)
         for interface in INTERFACES:
             _ensure(
                 conn,
-                Endpoint.table,
+                Endpoint,
                 (Endpoint.service_id == service_id)
                 & (Endpoint.interface == interface)
                 & (Endpoint.region_id == seed.region),
@@ -178,18 +178,11 @@ def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
             )
 
 
-def _ensure(conn: Connection, table: Table, where: ColumnElement[bool], **values: Any) -> str:
+def _ensure(conn: Connection, record: type[Record], where: ColumnElement[bool], **values: Any) -> str:
     """The id of the row that there is, or of a new one."""
-    found = conn.execute(select(table.c.id).where(where)).scalar()
+    found = conn.execute(select(record.table.c.id).where(where)).scalar()
     if found is not None:
         return str(found)
     values = {"id": new_hex_id(), **values}
-    conn.execute(insert(table).values(values))
+    conn.execute(insert(record).values(values))
     return str(values["id"])
-
-
-def _put(conn: Connection, table: Table, **key: Any) -> None:
-    """A row that is all key."""
-    where = [table.c[name] == value for name, value in key.items()]
-    if conn.execute(select(*table.primary_key.columns).where(*where)).first() is None:
-        conn.execute(insert(table).values(key))

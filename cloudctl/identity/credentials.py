@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 from cryptography.fernet import InvalidToken
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import delete, func, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -44,12 +44,12 @@ class Delegated:
     trust_id: str = ""
 
 
-def get(conn: Connection, credential_id: str) -> Row[Any]:
+def get(conn: Connection, credential_id: str) -> Credential:
     """Raises NotFound."""
-    return records.get(conn, Credential.table, credential_id, "credential")
+    return records.get(conn, Credential, credential_id, "credential")
 
 
-def blob(row: Row[Any], keys: Keys) -> str:
+def blob(row: Credential, keys: Keys) -> str:
     """Raises ValueError if the key that sealed it is gone."""
     try:
         return keys.fernet().decrypt(bytes(row.blob)).decode()
@@ -59,14 +59,14 @@ def blob(row: Row[Any], keys: Keys) -> str:
 
 def create(
     conn: Connection, values: dict[str, Any], keys: Keys, made_by: Delegated, now: datetime, most: int
-) -> Row[Any]:
+) -> Credential:
     """`values`: type, blob (text), user_id, project_id or None, extra.
 
     Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
     """
-    records.keep(conn, User.table, values["user_id"], "user")
+    records.get(conn, User, values["user_id"], "user", stays=True)
     if values.get("project_id"):
-        records.keep(conn, Project.table, values["project_id"], "project")
+        records.get(conn, Project, values["project_id"], "project", stays=True)
     held = conn.execute(select(func.count()).where(Credential.user_id == values["user_id"])).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} credentials.")
@@ -81,7 +81,7 @@ def create(
         "trust_id": made_by.trust_id or None,
         "created_at": now,
     }
-    records.insert_unique(conn, Credential.table, row, Conflict("There is a credential with this access key already."))
+    records.insert_unique(conn, Credential, row, Conflict("There is a credential with this access key already."))
     return get(conn, row["id"])
 
 
@@ -116,7 +116,7 @@ def _ec2_blob(text: str) -> dict[str, Any]:
     return found
 
 
-def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: Keys) -> Row[Any]:
+def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: Keys) -> Credential:
     """Whose it is and what for stays as it was made. Raises NotFound, Invalid, Conflict (access key)."""
     before = get(conn, credential_id)
     for name in FIXED:
@@ -131,7 +131,7 @@ def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: 
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     taken = Conflict("There is a credential with this access key already.")
-    records.update_unique(conn, Credential.table, credential_id, values, taken)
+    records.update_unique(conn, Credential, credential_id, values, taken)
     return get(conn, credential_id)
 
 
@@ -146,14 +146,14 @@ def remove(conn: Connection, credential_id: str) -> None:
 
 def create_ec2(
     conn: Connection, user_id: str, project_id: str, keys: Keys, made_by: Delegated, now: datetime, most: int
-) -> Row[Any]:
+) -> Credential:
     """With a new access key and secret. Raises NotFound, Forbidden."""
     pair = {"access": secrets.token_hex(16), "secret": secrets.token_hex(16)}
     values = {"type": EC2, "user_id": user_id, "project_id": project_id, "blob": json.dumps(pair)}
     return create(conn, values, keys, made_by, now, most)
 
 
-def get_ec2(conn: Connection, user_id: str, access: str) -> Row[Any]:
+def get_ec2(conn: Connection, user_id: str, access: str) -> Credential:
     """Raises NotFound; so is another user's."""
     row = find_ec2(conn, access)
     if row is None or row.user_id != user_id:
@@ -161,12 +161,12 @@ def get_ec2(conn: Connection, user_id: str, access: str) -> Row[Any]:
     return row
 
 
-def find_ec2(conn: Connection, access: str) -> Row[Any] | None:
+def find_ec2(conn: Connection, access: str) -> Credential | None:
     query = select(Credential).where(Credential.access_hash == ec2_id(access))
     return conn.execute(query).first()
 
 
-def pair(row: Row[Any], keys: Keys) -> tuple[str, str]:
+def pair(row: Credential, keys: Keys) -> tuple[str, str]:
     """Access key and secret."""
     found = _ec2_blob(blob(row, keys))
     return found["access"], found["secret"]

@@ -18,7 +18,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Forbidden
 from cloudctl.identity import domains, records
 from cloudctl.identity.payload import Keys
-from cloudctl.identity.tables import DomainOption, Project
+from cloudctl.identity.tables import DomainOption
 from cloudctl.rest.body import Items, Length, Range, structure
 
 # Group → option → value.
@@ -165,12 +165,13 @@ def part(config: Config, group: str, option: str, what: str) -> Config | dict[st
 def read(conn: Connection, domain_id: str, keys: Keys) -> Config:
     """All that is set and may be shown. Raises NotFound (the domain)."""
     domains.get(conn, domain_id)
-    table = DomainOption.table.c
-    query = select(table.group, table.option, table.value).where(table.domain_id == domain_id)
+    query = select(DomainOption.group, DomainOption.option, DomainOption.value).where(
+        DomainOption.domain_id == domain_id
+    )
     found: Config = {}
-    for row in conn.execute(query.order_by(table.group, table.option)):
-        if not GROUPS[row.group][row.option].secret:
-            found.setdefault(row.group, {})[row.option] = json.loads(keys.fernet().decrypt(bytes(row.value)))
+    for group, option, value in conn.execute(query.order_by(DomainOption.group, DomainOption.option)):
+        if not GROUPS[group][option].secret:
+            found.setdefault(group, {})[option] = json.loads(keys.fernet().decrypt(value))
     return found
 
 
@@ -179,7 +180,7 @@ def read(conn: Connection, domain_id: str, keys: Keys) -> Config:
 
 def replace(conn: Connection, domain_id: str, config: Config, keys: Keys) -> tuple[Config, bool]:
     """The configuration as it may be shown, and whether there was none before. Raises NotFound."""
-    _claim(conn, domain_id)
+    domains.get(conn, domain_id, lock=True)
     before = conn.execute(delete(DomainOption).where(DomainOption.domain_id == domain_id)).rowcount
     _insert(conn, domain_id, config, keys)
     return read(conn, domain_id, keys), before == 0
@@ -187,7 +188,7 @@ def replace(conn: Connection, domain_id: str, config: Config, keys: Keys) -> tup
 
 def change(conn: Connection, domain_id: str, config: Config, keys: Keys, group: str = "", option: str = "") -> Config:
     """The whole configuration, changed. Raises NotFound: also if what the path names is not set."""
-    _claim(conn, domain_id)
+    domains.get(conn, domain_id, lock=True)
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)
     for name, options in config.items():
@@ -199,16 +200,10 @@ def change(conn: Connection, domain_id: str, config: Config, keys: Keys, group: 
 
 def remove(conn: Connection, domain_id: str, group: str = "", option: str = "") -> None:
     """Raises NotFound: also if it is not set."""
-    _claim(conn, domain_id)
+    domains.get(conn, domain_id, lock=True)
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)
     conn.execute(delete(DomainOption).where(*_where(domain_id, group, option)))
-
-
-def _claim(conn: Connection, domain_id: str) -> None:
-    """One change at a time. Raises NotFound."""
-    records.claim(conn, Project.table, domain_id)
-    domains.get(conn, domain_id)
 
 
 def _where(domain_id: str, group: str, option: str) -> Iterator[Any]:

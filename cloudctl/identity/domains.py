@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Table, delete, select
+from sqlalchemy import Table, delete, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -39,15 +39,15 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, domain_id: str) -> Row[Any]:
-    """Raises NotFound."""
-    row = conn.execute(select(Project).where(Project.id == domain_id, Project.is_domain)).first()
-    if row is None:
+def get(conn: Connection, domain_id: str, *, lock: bool = False, stays: bool = False) -> Project:
+    """As `records.get`. Raises NotFound, also for a project that is no domain."""
+    found = records.get(conn, Project, domain_id, "domain", lock=lock, stays=stays)
+    if not found.is_domain:
         raise not_found("domain", domain_id)
-    return row
+    return found
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Project:
     """`values`: name, description, enabled, options, extra, and perhaps an id. Raises Conflict, Invalid."""
     row = {
         "id": new_hex_id(),
@@ -58,24 +58,24 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two domains with the name or id: {values['name']}.")
-    insert_unique(conn, Project.table, row, taken)
+    insert_unique(conn, Project, row, taken)
     return get(conn, row["id"])
 
 
-def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datetime) -> Row[Any]:
+def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datetime) -> Project:
     """Raises NotFound, Conflict, Invalid, Forbidden (immutable)."""
     before = get(conn, domain_id)
     check_mutable(before.options, changes, "domain", domain_id)
     values = with_merged(before, changes)
     taken = Conflict(f"It is not permitted to have two domains with the name: {changes.get('name')}.")
-    update_unique(conn, Project.table, domain_id, values, taken)
+    update_unique(conn, Project, domain_id, values, taken)
     if before.enabled and changes.get("enabled") is False:
         revocation.revoke_domain(conn, domain_id, now)
     epoch.changed(conn)
     return get(conn, domain_id)
 
 
-def with_merged(before: Row[Any], changes: dict[str, Any]) -> dict[str, Any]:
+def with_merged(before: Project | Role, changes: dict[str, Any]) -> dict[str, Any]:
     """The columns of an update: options and attributes of the client's own are merged into those that there are."""
     values = dict(changes)
     if "name" in values:
@@ -89,8 +89,7 @@ def with_merged(before: Row[Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def remove(conn: Connection, domain_id: str) -> None:
     """With its users, groups, projects and roles. Raises NotFound, Forbidden (enabled, immutable, the default one)."""
-    records.claim(conn, Project.table, domain_id)
-    domain = get(conn, domain_id)
+    domain = get(conn, domain_id, lock=True)
     check_mutable(domain.options, None, "domain", domain_id)
     if domain_id == DEFAULT:
         raise Forbidden("The default domain cannot be deleted.")

@@ -5,29 +5,65 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Select, and_, bindparam, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import Assignment, ImpliedRole, Membership, Project
-from cloudctl.identity.tables import Role as RoleRecord
+from cloudctl.identity.tables import Assignment, ImpliedRole, Membership, Project, Role
 
 SYSTEM_TARGET = "system"
 
 
 @frozen
-class Role:
-    """`domain_id` is empty for a role of the whole cloud; only those come into tokens."""
+class RoleRef:
+    """A role of the whole cloud; those of domains do not come into tokens."""
 
     id: str
     name: str
-    domain_id: str = ""
 
 
-def roles_on(conn: Connection, user_id: str, scope: Scope) -> tuple[Role, ...]:
-    """The roles of a user in a scope, implied ones included, sorted by name."""
-    query = select(Assignment.role_id).where(is_actor(user_id), _reaches(conn, scope))
-    return named(conn, closure(conn, conn.execute(query).scalars()))
+def is_actor(user: str | BindParameter[str]) -> ColumnElement[bool]:
+    """Whether an assignment is the user's or that of a group that the user is in."""
+    of_groups = select(Membership.group_id).where(Membership.user_id == user).scalar_subquery()
+    return or_(
+        and_(Assignment.actor_kind == "user", Assignment.actor_id == user),
+        and_(Assignment.actor_kind == "group", Assignment.actor_id.in_(of_groups)),
+    )
+
+
+def _above() -> ColumnElement[str]:
+    """The ids of the projects above the target, and of its domain."""
+    above = select(Project.parent_id.label("id")).where(Project.id == bindparam("target")).cte("above", recursive=True)
+    above = above.union(select(Project.parent_id).where(Project.id == above.c.id))
+    return select(above.c.id).where(above.c.id != "").scalar_subquery()
+
+
+def _roles(reaches: ColumnElement[bool]) -> Select[str, str]:
+    """The ids and names of the roles that a user has by assignments that reach the target, implied ones included."""
+    held = select(Assignment.role_id.label("id")).where(is_actor(bindparam("user")), reaches)
+    closed = held.cte("held", recursive=True)
+    closed = closed.union(select(ImpliedRole.implied_id).where(ImpliedRole.prior_id == closed.c.id))
+    return select(Role.id, Role.name).where(Role.id.in_(select(closed.c.id)), Role.domain_id == "").order_by(Role.name)
+
+
+_kind = Assignment.target_kind
+_target: BindParameter[str] = bindparam("target")
+_reading = {
+    ScopeKind.SYSTEM: _roles(and_(_kind == "system", Assignment.target_id == SYSTEM_TARGET)),
+    ScopeKind.DOMAIN: _roles(and_(_kind == "domain", Assignment.target_id == _target, Assignment.inherited == 0)),
+    ScopeKind.PROJECT: _roles(
+        or_(
+            and_(_kind == "project", Assignment.target_id == _target, Assignment.inherited == 0),
+            and_(Assignment.inherited == 1, _kind.in_(["project", "domain"]), Assignment.target_id.in_(_above())),
+        )
+    ),
+}
+
+
+def roles_on(conn: Connection, user_id: str, scope: Scope) -> tuple[RoleRef, ...]:
+    """The roles of a user in a scope, implied ones included, sorted by name. Those of domains are left out."""
+    found = conn.execute(_reading[scope.kind], {"user": user_id, "target": scope.id})
+    return tuple(RoleRef(id, name) for id, name in found)
 
 
 def implications(conn: Connection) -> dict[str, set[str]]:
@@ -54,18 +90,6 @@ def closed(role_ids: Iterable[str], implied: Mapping[str, set[str]]) -> set[str]
     return held
 
 
-def named(conn: Connection, role_ids: Iterable[str]) -> tuple[Role, ...]:
-    ids = list(role_ids)
-    if not ids:
-        return ()
-    query = (
-        select(RoleRecord.id, RoleRecord.name, RoleRecord.domain_id)
-        .where(RoleRecord.id.in_(ids))
-        .order_by(RoleRecord.name)
-    )
-    return tuple(Role(*row) for row in conn.execute(query) if not row.domain_id)
-
-
 def ancestors(conn: Connection, project_id: str) -> list[str]:
     """The ids of the projects above a project, nearest first, its domain last."""
     found: list[str] = []
@@ -77,26 +101,7 @@ def ancestors(conn: Connection, project_id: str) -> list[str]:
 
 
 def _parent(conn: Connection, project_id: str) -> str:
-    return conn.execute(select(Project.parent_id).where(Project.id == project_id)).scalar() or ""
+    return conn.scalar(_parent_by_id, {"id": project_id}) or ""
 
 
-def is_actor(user_id: str) -> ColumnElement[bool]:
-    """Whether an assignment is the user's or that of a group that the user is in."""
-    of_groups = select(Membership.group_id).where(Membership.user_id == user_id).scalar_subquery()
-    return or_(
-        and_(Assignment.actor_kind == "user", Assignment.actor_id == user_id),
-        and_(Assignment.actor_kind == "group", Assignment.actor_id.in_(of_groups)),
-    )
-
-
-def _reaches(conn: Connection, scope: Scope) -> ColumnElement[bool]:
-    kind, target, inherited = Assignment.target_kind, Assignment.target_id, Assignment.inherited
-    if scope.kind is ScopeKind.SYSTEM:
-        return and_(kind == "system", target == SYSTEM_TARGET)
-    if scope.kind is ScopeKind.DOMAIN:
-        return and_(kind == "domain", target == scope.id, inherited == 0)
-    above = ancestors(conn, scope.id)
-    return or_(
-        and_(kind == "project", target == scope.id, inherited == 0),
-        and_(inherited == 1, kind.in_(["project", "domain"]), target.in_(above)),
-    )
+_parent_by_id = select(Project.parent_id).where(Project.id == bindparam("id"))

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import records
 from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
@@ -51,42 +51,40 @@ def meets(filters: Mapping[str, Any]) -> ColumnElement[bool]:
 
 def in_project(project_id: str) -> Condition:
     """The endpoint groups of a project."""
-    table = ProjectEndpointGroup.table.c
-    return EndpointGroup.id.in_(select(table.group_id).where(table.project_id == project_id))
+    return EndpointGroup.id.in_(
+        select(ProjectEndpointGroup.group_id).where(ProjectEndpointGroup.project_id == project_id)
+    )
 
 
 def with_endpoint(endpoint_id: str) -> Condition:
     """The projects with which an endpoint is associated."""
-    table = ProjectEndpoint.table.c
-    return Project.id.in_(select(table.project_id).where(table.endpoint_id == endpoint_id))
+    return Project.id.in_(select(ProjectEndpoint.project_id).where(ProjectEndpoint.endpoint_id == endpoint_id))
 
 
 def with_group(group_id: str) -> Condition:
     """The projects of an endpoint group."""
-    table = ProjectEndpointGroup.table.c
-    return Project.id.in_(select(table.project_id).where(table.group_id == group_id))
+    return Project.id.in_(select(ProjectEndpointGroup.project_id).where(ProjectEndpointGroup.group_id == group_id))
 
 
 # -- groups
 
 
-def get(conn: Connection, group_id: str) -> Row[Any]:
+def get(conn: Connection, group_id: str) -> EndpointGroup:
     """Raises NotFound."""
-    return records.get(conn, EndpointGroup.table, group_id, "endpoint group")
+    return records.get(conn, EndpointGroup, group_id, "endpoint group")
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> EndpointGroup:
     """`values`: name, description, filters."""
     row = {"id": new_hex_id(), **values, "created_at": now}
     conn.execute(insert(EndpointGroup).values(row))
     return get(conn, row["id"])
 
 
-def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> EndpointGroup:
     """Raises NotFound."""
     get(conn, group_id)
-    if changes:
-        conn.execute(update(EndpointGroup).where(EndpointGroup.id == group_id).values(changes))
+    records.update_by_id(conn, EndpointGroup, group_id, changes)
     return get(conn, group_id)
 
 
@@ -97,19 +95,18 @@ def remove(conn: Connection, group_id: str) -> None:
     conn.execute(delete(EndpointGroup).where(EndpointGroup.id == group_id))
 
 
-# -- associations: `table` is project_endpoints or project_endpoint_groups
+# -- associations: a record of ProjectEndpoint or ProjectEndpointGroup is all key
 
 
-def associate(conn: Connection, table: Table, **key: str) -> None:
+def associate(conn: Connection, record: type[Record], **key: str) -> None:
     """Repeating it does nothing."""
-    records.put(conn, table, **key)
+    records.put(conn, record, **key)
 
 
-def is_associated(conn: Connection, table: Table, **key: str) -> bool:
-    where = [table.c[name] == value for name, value in key.items()]
-    return conn.execute(select(table.c.project_id).where(*where)).first() is not None
+def is_associated(conn: Connection, record: type[Record], **key: str) -> bool:
+    return conn.execute(select(record).where(*records.having(record, key))).first() is not None
 
 
-def dissociate(conn: Connection, table: Table, **key: str) -> bool:
+def dissociate(conn: Connection, record: type[Record], **key: str) -> bool:
     """Whether they were associated."""
-    return conn.execute(delete(table).where(*(table.c[name] == value for name, value in key.items()))).rowcount > 0
+    return conn.execute(delete(record).where(*records.having(record, key))).rowcount > 0

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Table, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import cascade, domains, records
 from cloudctl.identity.federation_tables import (
+    FederationMapping,
     FederationProtocol,
     IdentityProvider,
-    Mapping_,
     RemoteId,
     ServiceProvider,
 )
 from cloudctl.identity.records import flag
-from cloudctl.identity.tables import Project
 from cloudctl.rest.listing import Listing, equals
 
 ORDER = (("created_at", "asc"),)
+
+R = TypeVar("R", bound=Record)
 
 
 def _listing(table: Table, **filters: Any) -> Listing:
@@ -38,35 +39,29 @@ def _listing(table: Table, **filters: Any) -> Listing:
 
 
 PROVIDERS = _listing(IdentityProvider.table, enabled=flag(IdentityProvider.enabled))
-MAPPINGS = _listing(Mapping_.table)
+MAPPINGS = _listing(FederationMapping.table)
 PROTOCOLS = _listing(FederationProtocol.table)
 SERVICE_PROVIDERS = _listing(ServiceProvider.table, enabled=flag(ServiceProvider.enabled))
 
 
-def get(conn: Connection, table: Table, id: str, kind: str) -> Row[Any]:
-    """Raises NotFound."""
-    return records.get(conn, table, id, kind)
-
-
-def create(conn: Connection, table: Table, kind: str, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, record: type[R], kind: str, values: dict[str, Any], now: datetime) -> R:
     """A mapping or a service provider. Raises Conflict (id)."""
     taken = Conflict(f"There is a {kind} with the id {values['id'][:64]} already.")
-    records.insert_unique(conn, table, {**values, "created_at": now}, taken)
-    return get(conn, table, values["id"], kind)
+    records.insert_unique(conn, record, {**values, "created_at": now}, taken)
+    return records.get(conn, record, values["id"], kind)
 
 
-def change(conn: Connection, table: Table, kind: str, id: str, values: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, record: type[R], kind: str, id: str, changes: dict[str, Any]) -> R:
     """Raises NotFound."""
-    get(conn, table, id, kind)
-    if values:
-        conn.execute(update(table).where(table.c.id == id).values(values))
-    return get(conn, table, id, kind)
+    records.get(conn, record, id, kind)
+    records.update_by_id(conn, record, id, changes)
+    return records.get(conn, record, id, kind)
 
 
-def remove(conn: Connection, table: Table, kind: str, id: str) -> None:
+def remove(conn: Connection, record: type[Record], kind: str, id: str) -> None:
     """Raises NotFound."""
-    get(conn, table, id, kind)
-    conn.execute(delete(table).where(table.c.id == id))
+    records.get(conn, record, id, kind)
+    conn.execute(delete(record).where(record.table.c.id == id))
 
 
 # -- identity providers
@@ -81,29 +76,28 @@ def remote_ids_of(conn: Connection, provider_ids: Iterable[str]) -> dict[str, li
     return found
 
 
-def create_provider(conn: Connection, values: dict[str, Any], remote: Iterable[str], now: datetime) -> Row[Any]:
+def create_provider(conn: Connection, values: dict[str, Any], remote: Iterable[str], now: datetime) -> IdentityProvider:
     """Without a domain_id it gets a domain of its own. Raises Conflict (id, remote ids), NotFound (the domain)."""
     if values.get("domain_id"):
-        domains.get(conn, values["domain_id"])
-        records.keep(conn, Project.table, values["domain_id"], "domain")
+        domains.get(conn, values["domain_id"], stays=True)
     else:
         own = {"name": values["id"], "description": f"Of the identity provider {values['id']}.", "options": {}}
         values = {**values, "domain_id": domains.create(conn, own, now).id}
-    row = create(conn, IdentityProvider.table, "identity provider", values, now)
+    row = create(conn, IdentityProvider, "identity provider", values, now)
     _set_remote_ids(conn, row.id, remote)
     return row
 
 
 def change_provider(
     conn: Connection, provider_id: str, values: dict[str, Any], remote: Iterable[str] | None
-) -> Row[Any]:
+) -> IdentityProvider:
     """Raises NotFound, Invalid (the domain stays), Conflict (remote ids)."""
-    before = get(conn, IdentityProvider.table, provider_id, "identity provider")
+    before = records.get(conn, IdentityProvider, provider_id, "identity provider")
     if values.get("domain_id", before.domain_id) != before.domain_id:
         raise Invalid("The domain of an identity provider cannot be changed.")
     if remote is not None:
         _set_remote_ids(conn, provider_id, remote)
-    return change(conn, IdentityProvider.table, "identity provider", provider_id, values)
+    return change(conn, IdentityProvider, "identity provider", provider_id, values)
 
 
 def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -> None:
@@ -118,15 +112,14 @@ def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -
 
 def remove_provider(conn: Connection, provider_id: str) -> None:
     """With its protocols; its domain stays. Raises NotFound."""
-    records.claim(conn, IdentityProvider.table, provider_id)
-    get(conn, IdentityProvider.table, provider_id, "identity provider")
+    records.get(conn, IdentityProvider, provider_id, "identity provider", lock=True)
     cascade.delete_identity_providers(conn, IdentityProvider.id == provider_id)
 
 
 # -- protocols
 
 
-def get_protocol(conn: Connection, provider_id: str, id: str) -> Row[Any]:
+def get_protocol(conn: Connection, provider_id: str, id: str) -> FederationProtocol:
     """Raises NotFound."""
     found = conn.execute(select(FederationProtocol).where(*_protocol(provider_id, id))).first()
     if found is None:
@@ -134,18 +127,17 @@ def get_protocol(conn: Connection, provider_id: str, id: str) -> Row[Any]:
     return found
 
 
-def put_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str, now: datetime) -> Row[Any]:
+def put_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str, now: datetime) -> FederationProtocol:
     """Raises NotFound (the provider), Invalid (no such mapping), Conflict."""
-    get(conn, IdentityProvider.table, provider_id, "identity provider")
-    records.keep(conn, IdentityProvider.table, provider_id, "identity provider")
+    records.get(conn, IdentityProvider, provider_id, "identity provider", stays=True)
     _check_mapping(conn, mapping_id)
     values = {"provider_id": provider_id, "id": id, "mapping_id": mapping_id, "created_at": now}
     taken = Conflict(f"The identity provider has a protocol {id[:64]} already.")
-    records.insert_unique(conn, FederationProtocol.table, values, taken)
+    records.insert_unique(conn, FederationProtocol, values, taken)
     return get_protocol(conn, provider_id, id)
 
 
-def change_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str) -> Row[Any]:
+def change_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str) -> FederationProtocol:
     """Raises NotFound, Invalid (no such mapping)."""
     get_protocol(conn, provider_id, id)
     _check_mapping(conn, mapping_id)
@@ -164,5 +156,5 @@ def _protocol(provider_id: str, id: str) -> tuple[ColumnElement[bool], ColumnEle
 
 
 def _check_mapping(conn: Connection, mapping_id: str) -> None:
-    if conn.execute(select(Mapping_.id).where(Mapping_.id == mapping_id)).first() is None:
+    if conn.execute(select(FederationMapping.id).where(FederationMapping.id == mapping_id)).first() is None:
         raise Invalid(f"There is no mapping {mapping_id[:64]}.")

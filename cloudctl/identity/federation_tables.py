@@ -34,14 +34,14 @@ class RemoteId(Record, table="identity_remote_ids"):
 Index("ix_identity_remote_ids_provider_id", RemoteId.provider_id)
 
 
-class Mapping_(Record, table="identity_mappings"):
+class FederationMapping(Record, table="identity_mappings"):
     id: Field[str] = column(String(64), primary_key=True)
     rules: Field[list[Any]] = json(list)
     schema_version: Field[str] = text(16)
     created_at: Field[datetime] = time(nullable=False)
 
 
-Index("ix_identity_mappings_order", Mapping_.created_at, Mapping_.id)
+Index("ix_identity_mappings_order", FederationMapping.created_at, FederationMapping.id)
 
 
 class FederationProtocol(Record, table="identity_protocols"):

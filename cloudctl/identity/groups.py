@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, select
+from sqlalchemy import delete, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import assignments, cascade, domains, epoch, records, users
 from cloudctl.identity.records import folded, own_attributes, text_filters
-from cloudctl.identity.tables import Group, Membership, Project, User
+from cloudctl.identity.tables import Group, Membership
 from cloudctl.rest.listing import Condition, Listing, equals
 
 LISTING = Listing(
@@ -23,19 +23,18 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, group_id: str) -> Row[Any]:
-    """Raises NotFound."""
-    return records.get(conn, Group.table, group_id, "group")
+def get(conn: Connection, group_id: str, *, lock: bool = False, stays: bool = False) -> Group:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, Group, group_id, "group", lock=lock, stays=stays)
 
 
 def of_user(user_id: str) -> Condition:
     return Group.id.in_(select(Membership.group_id).where(Membership.user_id == user_id))
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Group:
     """`values`: name, domain_id, description, extra. Raises NotFound (domain), Conflict (name), Invalid."""
-    domains.get(conn, values["domain_id"])
-    records.keep(conn, Project.table, values["domain_id"], "domain")
+    domains.get(conn, values["domain_id"], stays=True)
     row = {
         "id": new_hex_id(),
         "description": "",
@@ -45,11 +44,11 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, Group.table, row, taken)
+    records.insert_unique(conn, Group, row, taken)
     return get(conn, row["id"])
 
 
-def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Group:
     """Raises NotFound, Conflict, Invalid."""
     before = get(conn, group_id)
     values = dict(changes)
@@ -60,14 +59,13 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Row[Any]
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
     taken = Conflict(f"It is not permitted to have two groups with the same name in a domain: {values.get('name')}.")
-    records.update_unique(conn, Group.table, group_id, values, taken)
+    records.update_unique(conn, Group, group_id, values, taken)
     return get(conn, group_id)
 
 
 def remove(conn: Connection, group_id: str) -> None:
     """With its grants; its members lose the roles that they had through it. Raises NotFound."""
-    records.claim(conn, Group.table, group_id)
-    get(conn, group_id)
+    get(conn, group_id, lock=True)
     for user_id in cascade.of_group(conn, group_id):
         assignments.drop_what_lost_its_roles(conn, user_id)
     conn.execute(delete(Group).where(Group.id == group_id))
@@ -75,9 +73,9 @@ def remove(conn: Connection, group_id: str) -> None:
 
 def add(conn: Connection, group_id: str, user_id: str) -> None:
     """Repeating it does nothing. Raises NotFound."""
-    records.keep(conn, Group.table, group_id, "group")
-    records.keep(conn, User.table, user_id, "user")
-    records.put(conn, Membership.table, group_id=group_id, user_id=user_id)
+    get(conn, group_id, stays=True)
+    users.get(conn, user_id, stays=True)
+    records.put(conn, Membership, group_id=group_id, user_id=user_id)
     epoch.changed(conn)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import define
-from sqlalchemy import Table, select
+from sqlalchemy import bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -23,6 +23,7 @@ from cloudctl.identity.auth_request import (
     SystemWide,
     TrustName,
     Unscoped,
+    UserName,
     Wish,
 )
 from cloudctl.identity.multi_factor import NotEnough
@@ -64,12 +65,12 @@ def issue(
 
     A wish for a trust takes one of its uses, so it needs a transaction that writes.
     """
-    # The epoch first: a revocation that commits after this line is newer than the token.
-    value = epoch.current(conn)
     seconds = int(time)
     now = utc(seconds)
+    # The epoch comes with the first thing that is read: a revocation that commits later is newer than the token.
+    user, value = _user(conn, proofs[0].user_id)
     for proof in proofs:
-        check_unchanged(conn, proof, now)
+        _check_unchanged(conn, user, proof, now)
     draft = Draft(
         user_id=proofs[0].user_id,
         methods=tuple(dict.fromkeys(proof.method for proof in proofs)),
@@ -87,17 +88,17 @@ def issue(
             draft.delegation, draft.delegation_id = Delegation.OAUTH, proof.access_token_id
     if receipt is not None:
         _take_receipt(conn, draft, receipt, now)
-    _check_user(conn, draft, proofs, value, time, options)
+    _check_user(conn, user, draft, proofs, value, time, options)
     if draft.delegation is Delegation.APPLICATION_CREDENTIAL:
-        _scope_of_delegation(conn, draft, wish, ApplicationCredential.table)
+        _scope_of_delegation(conn, draft, wish, records.find(conn, ApplicationCredential, draft.delegation_id))
     elif draft.delegation is Delegation.OAUTH:
-        _scope_of_delegation(conn, draft, wish, OAuthAccessToken.table)
+        _scope_of_delegation(conn, draft, wish, records.find(conn, OAuthAccessToken, draft.delegation_id))
     elif draft.delegation is Delegation.TRUST:
         _scope_of_trust(conn, draft, draft.delegation_id, now)
     elif isinstance(wish, TrustName):
         _take_trust(conn, draft, wish, now)
     else:
-        draft.scope = _scope(conn, draft.user_id, wish, options)
+        draft.scope = _scope(conn, user, wish, options)
     token = Token(
         draft.user_id,
         draft.methods,
@@ -112,20 +113,29 @@ def issue(
     return subject.read(conn, token, now)
 
 
-def check_unchanged(conn: Connection, proof: Proof, now: datetime) -> None:
+_user_by_id = select(User, epoch.CURRENT).where(User.id == bindparam("id"))
+
+
+def _user(conn: Connection, user_id: str) -> tuple[User, int]:
+    """The user, and the epoch. Raises Unauthorized."""
+    found = conn.execute(_user_by_id, {"id": user_id}).first()
+    if found is None:
+        raise invalid()
+    user, value = found
+    return user, value or 0
+
+
+def _check_unchanged(conn: Connection, user: User, proof: Proof, now: datetime) -> None:
     """The secret was checked in another thread, and may have been changed since. Raises Unauthorized."""
     if proof.method == "application_credential":
-        table = ApplicationCredential.table.c
-        stored = conn.execute(select(table.secret_hash).where(table.id == proof.credential_id)).scalar()
-        if stored != proof.stored_hash:
+        credential = records.find(conn, ApplicationCredential, proof.credential_id)
+        if credential is None or credential.secret_hash != proof.stored_hash:
             raise invalid()
     if proof.method == "password":
-        columns = (User.password_hash, User.password_expires_at, User.options)
-        row = conn.execute(select(*columns).where(User.id == proof.user_id)).first()
-        if row is None or row.password_hash != proof.stored_hash:
+        if user.password_hash != proof.stored_hash:
             raise invalid()
-        expired = row.password_expires_at is not None and row.password_expires_at <= now
-        if expired and not row.options.get("ignore_password_expiry"):
+        expired = user.password_expires_at is not None and user.password_expires_at <= now
+        if expired and not user.options.get("ignore_password_expiry"):
             raise Unauthorized(f"The password is expired and needs to be changed for user: {proof.user_id}.")
 
 
@@ -157,42 +167,46 @@ def _take_receipt(conn: Connection, draft: Draft, receipt: Token, now: datetime)
 
 
 def _check_user(
-    conn: Connection, draft: Draft, proofs: Sequence[Proof], epoch: int, time: float, options: IdentityOptions
+    conn: Connection,
+    user: User,
+    draft: Draft,
+    proofs: Sequence[Proof],
+    epoch: int,
+    time: float,
+    options: IdentityOptions,
 ) -> None:
     """Raises NotEnough; Unauthorized where there is nothing to go on with, or somebody was guessing meanwhile."""
     if "ec2credential" in draft.methods:
         # Not a login of the user: a service says what the user has signed.
         return
-    columns = (User.options, User.failures, User.failed_at)
-    row = conn.execute(select(*columns).where(User.id == draft.user_id)).first()
     guessable = any(proof.method in ("password", "totp") for proof in proofs)
-    if row is None or (guessable and lockout.is_locked(row, options.passwords, utc(time))):
+    if guessable and lockout.is_locked(user, options.passwords, utc(time)):
         raise invalid()
-    if multi_factor.is_enough(row.options, draft.methods):
+    if multi_factor.is_enough(user.options, draft.methods):
         return
     found = multi_factor.receipt(draft.user_id, draft.methods, epoch, int(time), options.receipt_lifetime)
     if found is None:
         raise invalid()
-    raise NotEnough(subject.read(conn, found, utc(time)), multi_factor.begun(row.options, found.methods))
+    raise NotEnough(subject.read(conn, found, utc(time)), multi_factor.begun(user.options, found.methods))
 
 
 # -- scope
 
 
-def _scope_of_delegation(conn: Connection, draft: Draft, wish: Wish, table: Table) -> None:
+def _scope_of_delegation(
+    conn: Connection, draft: Draft, wish: Wish, origin: ApplicationCredential | OAuthAccessToken | None
+) -> None:
     """An application credential and an access token have one scope; another wish is refused."""
-    query = select(table.c.project_id, table.c.expires_at).where(table.c.id == draft.delegation_id)
-    row = conn.execute(query).first()
-    if row is None:
+    if origin is None:
         raise invalid()
-    if wish is not None and not (isinstance(wish, ProjectName) and project_id(conn, wish) == row.project_id):
+    if wish is not None and not (isinstance(wish, ProjectName) and project_id(conn, wish) == origin.project_id):
         raise invalid()
-    draft.scope = Scope(ScopeKind.PROJECT, row.project_id)
-    draft.ends_by(row.expires_at)
+    draft.scope = Scope(ScopeKind.PROJECT, origin.project_id)
+    draft.ends_by(origin.expires_at)
 
 
 def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) -> None:
-    row = conn.execute(select(Trust).where(Trust.id == wish.id)).first()
+    row = records.find(conn, Trust, wish.id)
     if row is None or trusts.has_expired(row, now):
         raise records.not_found("trust", wish.id)
     if row.trustee_user_id != draft.user_id:
@@ -203,16 +217,16 @@ def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) 
 
 
 def _scope_of_trust(conn: Connection, draft: Draft, trust_id: str, now: datetime) -> None:
-    row = conn.execute(select(Trust).where(Trust.id == trust_id)).first()
+    row = records.find(conn, Trust, trust_id)
     if row is None or trusts.has_expired(row, now):
         raise invalid()
     draft.delegation, draft.delegation_id = Delegation.TRUST, trust_id
     draft.user_id = row.trustor_user_id if row.impersonation else row.trustee_user_id
-    draft.scope = Scope(ScopeKind.PROJECT, row.project_id)
+    draft.scope = Scope(ScopeKind.PROJECT, row.project_id or "")
     draft.ends_by(row.expires_at)
 
 
-def _scope(conn: Connection, user_id: str, wish: Wish, options: IdentityOptions) -> Scope:
+def _scope(conn: Connection, user: User, wish: Wish, options: IdentityOptions) -> Scope:
     if isinstance(wish, Unscoped):
         return UNSCOPED
     if isinstance(wish, SystemWide):
@@ -222,31 +236,62 @@ def _scope(conn: Connection, user_id: str, wish: Wish, options: IdentityOptions)
     if isinstance(wish, DomainName):
         return Scope(ScopeKind.DOMAIN, domain_id(conn, wish))
     if options.honour_default_project:
-        chosen = conn.execute(select(User.default_project_id).where(User.id == user_id)).scalar()
-        scope = Scope(ScopeKind.PROJECT, chosen or "")
-        if chosen and subject.may_have(conn, user_id, scope):
+        scope = Scope(ScopeKind.PROJECT, user.default_project_id or "")
+        if scope.id and subject.may_have(conn, user.id, scope):
             return scope
     return UNSCOPED
+
+
+# -- names, which are looked up by their folded form
+
+_domains = Project.table.alias("domains")
+_is_domain = _domains.c.is_domain & (_domains.c.domain_id == "")
+_in_domain = select(Project.id).join(_domains, _domains.c.id == Project.domain_id).where(_is_domain)
+_project = Project.name_key == bindparam("name")
+_by_domain_id, _by_domain_name = _domains.c.id == bindparam("domain"), _domains.c.name_key == bindparam("domain")
+_project_by_domain_id = _in_domain.where(_project, _by_domain_id)
+_project_by_domain_name = _in_domain.where(_project, _by_domain_name)
 
 
 def project_id(conn: Connection, name: ProjectName) -> str:
     """Raises Unauthorized for a name that there is not; an id is taken as it is."""
     if name.id is not None:
         return name.id
-    domain = domain_id(conn, name.domain)
-    key = records.folded(name.name or "")
-    query = select(Project.id).where(Project.domain_id == domain, Project.name_key == key)
-    found = conn.execute(query).scalar()
+    query, domain = _project_by_domain_id, name.domain.id
+    if domain is None:
+        query, domain = _project_by_domain_name, records.folded(name.domain.name or "")
+    found = conn.scalar(query, {"name": records.folded(name.name or ""), "domain": domain})
     if found is None:
         raise invalid()
-    return str(found)
+    return found
+
+
+_some_domain = select(Project.id).where(Project.is_domain, Project.domain_id == "")
+_domain_by_id = _some_domain.where(Project.id == bindparam("id"))
+_domain_by_name = _some_domain.where(Project.name_key == bindparam("name"))
 
 
 def domain_id(conn: Connection, name: DomainName) -> str:
     """Raises Unauthorized."""
-    key = Project.name_key == records.folded(name.name or "")
-    where = Project.id == name.id if name.id is not None else key
-    found = conn.execute(select(Project.id).where(Project.is_domain, Project.domain_id == "", where)).scalar()
+    if name.id is not None:
+        found = conn.scalar(_domain_by_id, {"id": name.id})
+    else:
+        found = conn.scalar(_domain_by_name, {"name": records.folded(name.name or "")})
     if found is None:
         raise invalid()
-    return str(found)
+    return found
+
+
+_users = select(User).join(_domains, _domains.c.id == User.domain_id).where(_is_domain)
+_user_named = User.name_key == bindparam("name")
+_user_by_domain_id = _users.where(_user_named, _by_domain_id)
+_user_by_domain_name = _users.where(_user_named, _by_domain_name)
+
+
+def find_user(conn: Connection, name: UserName) -> User | None:
+    if name.id is not None:
+        return records.find(conn, User, name.id)
+    query, domain = _user_by_domain_id, name.domain.id
+    if domain is None:
+        query, domain = _user_by_domain_name, records.folded(name.domain.name or "")
+    return conn.execute(query, {"name": records.folded(name.name or ""), "domain": domain}).first()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, select, update
+from sqlalchemy import delete, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
-from cloudctl.identity import projects, records, services
-from cloudctl.identity.tables import ProjectLimit, RegisteredLimit
+from cloudctl.identity import projects, records
+from cloudctl.identity.tables import ProjectLimit, Region, RegisteredLimit, Service
 from cloudctl.rest.listing import Listing, equals
 
 MODEL = {"name": "flat", "description": "Each project has its own limits, whatever those above and below it have."}
@@ -48,28 +49,26 @@ LIMITS = Listing(
 # -- registered limits
 
 
-def get_registered(conn: Connection, id: str) -> Row[Any]:
+def get_registered(conn: Connection, id: str) -> RegisteredLimit:
     """Raises NotFound."""
-    return records.get(conn, RegisteredLimit.table, id, "registered limit")
+    return records.get(conn, RegisteredLimit, id, "registered limit")
 
 
-def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -> RegisteredLimit:
     """`values`: service_id, region_id (or ""), resource_name, default_limit, description. Raises Invalid, Conflict."""
     _check_place(conn, values)
     row = {"id": new_hex_id(), **values, "created_at": now}
-    records.insert_unique(conn, RegisteredLimit.table, row, Conflict("There is such a registered limit already."))
+    records.insert_unique(conn, RegisteredLimit, row, Conflict("There is such a registered limit already."))
     return get_registered(conn, row["id"])
 
 
-def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> Row[Any]:
+def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> RegisteredLimit:
     """What it limits stays while there are limits of it. Raises NotFound, Forbidden, Invalid, Conflict."""
     get_registered(conn, id)
     if any(name in changes for name in KEY) and _is_used(conn, id):
         raise Forbidden("The registered limit is in use: only its default and description can be changed.")
     _check_place(conn, changes)
-    records.update_unique(
-        conn, RegisteredLimit.table, id, changes, Conflict("There is such a registered limit already.")
-    )
+    records.update_unique(conn, RegisteredLimit, id, changes, Conflict("There is such a registered limit already."))
     return get_registered(conn, id)
 
 
@@ -86,21 +85,21 @@ def _is_used(conn: Connection, id: str) -> bool:
 
 
 def _check_place(conn: Connection, values: dict[str, Any]) -> None:
-    if "service_id" in values and not services.has_service(conn, values["service_id"]):
+    if "service_id" in values and records.find(conn, Service, values["service_id"]) is None:
         raise Invalid(f"There is no service {values['service_id'][:64]}.")
-    if values.get("region_id") and not services.has_region(conn, values["region_id"]):
+    if values.get("region_id") and records.find(conn, Region, values["region_id"]) is None:
         raise Invalid(f"There is no region {values['region_id'][:64]}.")
 
 
 # -- limits
 
 
-def get(conn: Connection, id: str) -> Row[Any]:
+def get(conn: Connection, id: str) -> ProjectLimit:
     """Raises NotFound."""
-    return records.get(conn, ProjectLimit.table, id, "limit")
+    return records.get(conn, ProjectLimit, id, "limit")
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> ProjectLimit:
     """`values`: those of the registered limit's key, project_id or domain_id (the other empty), resource_limit,
     description. Raises NotFound (project or domain), Forbidden (nothing registered), Conflict.
     """
@@ -118,15 +117,14 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         **{name: value for name, value in values.items() if name not in KEY},
         "created_at": now,
     }
-    records.insert_unique(conn, ProjectLimit.table, row, Conflict("There is such a limit already."))
+    records.insert_unique(conn, ProjectLimit, row, Conflict("There is such a limit already."))
     return get(conn, str(row["id"]))
 
 
-def change(conn: Connection, id: str, changes: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, id: str, changes: dict[str, Any]) -> ProjectLimit:
     """Raises NotFound."""
     get(conn, id)
-    if changes:
-        conn.execute(update(ProjectLimit).where(ProjectLimit.id == id).values(changes))
+    records.update_by_id(conn, ProjectLimit, id, changes)
     return get(conn, id)
 
 
@@ -136,7 +134,7 @@ def remove(conn: Connection, id: str) -> None:
     conn.execute(delete(ProjectLimit).where(ProjectLimit.id == id))
 
 
-def registered_of(conn: Connection, rows: Any) -> dict[str, Row[Any]]:
+def registered_of(conn: Connection, rows: Iterable[ProjectLimit]) -> dict[str, RegisteredLimit]:
     """Registered limit id → its row, for the limits given."""
     ids = {row.registered_limit_id for row in rows}
     return {row.id: row for row in conn.execute(select(RegisteredLimit).where(RegisteredLimit.id.in_(ids)))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, update
+from sqlalchemy import update
 
 from cloudctl.db import Connection
 from cloudctl.identity.options import PasswordOptions
@@ -34,7 +34,7 @@ def forgiven(conn: Connection, user_id: str) -> None:
     conn.execute(update(User).where(User.id == user_id).values(failures=0, failed_at=None))
 
 
-def is_inactive(user: Row[Any], rules: PasswordOptions, now: datetime) -> bool:
+def is_inactive(user: User, rules: PasswordOptions, now: datetime) -> bool:
     """Whether the user has not logged in for so long that the account counts as disabled."""
     if not rules.disable_days_inactive or user.options.get("ignore_user_inactivity"):
         return False

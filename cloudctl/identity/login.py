@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, select, update
+from sqlalchemy import select, update
 from twisted.internet.defer import ensureDeferred
 from twisted.logger import Logger
 
@@ -30,10 +30,11 @@ from cloudctl.identity.auth_request import (
     UserName,
     Wish,
 )
-from cloudctl.identity.issue import domain_id, issue
+from cloudctl.identity.issue import find_user, issue
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys, Token, Unreadable
+from cloudctl.identity.records import folded
 from cloudctl.identity.subject import Subject, invalid
 from cloudctl.identity.tables import ApplicationCredential, User
 from cloudctl.identity.tokens import Tokens
@@ -89,16 +90,16 @@ class Logins:
 
     async def prove_password(self, user: UserName, password: str) -> Proof:
         """Raises Unauthorized, after the cost of one hash whatever the reason."""
-        row = await self.db.read(self._user, user)
+        row = await self.db.read(find_user, user)
         too_long = len(password) > self.options.passwords.maximum_length
         stored = None if row is None or too_long or self._is_locked(row) else row.password_hash
         if not await self.hasher.verify(stored, "" if too_long else password):
             raise self._failed(row)
-        assert row is not None
-        return Proof("password", row.id, await self._succeeded(row, password), had_failures=row.failures > 0)
+        assert row is not None and stored is not None
+        return Proof("password", row.id, await self._succeeded(row, stored, password), had_failures=row.failures > 0)
 
     async def _prove_passcode(self, method: ByTotp) -> Proof:
-        row = await self.db.read(self._user, method.user)
+        row = await self.db.read(find_user, method.user)
         # It takes as long as a password: neither shows a passcode which users there are, nor is it cheap to try many.
         await self.hasher.verify(None, "")
         user_id = "" if row is None or self._is_locked(row) else row.id
@@ -107,7 +108,7 @@ class Logins:
         assert row is not None
         return Proof("totp", row.id, had_failures=row.failures > 0)
 
-    def _failed(self, user: Row[Any] | None) -> Unauthorized:
+    def _failed(self, user: User | None) -> Unauthorized:
         """Count it. Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
 
         The answer does not wait for that, or its time would tell that there is such a user.
@@ -141,40 +142,35 @@ class Logins:
 
     # -- lookups
 
-    def _user(self, conn: Connection, name: UserName) -> Row[Any] | None:
-        return conn.execute(select(User).where(*_named_user(conn, name))).first()
-
-    def _credential(self, conn: Connection, method: ByApplicationCredential) -> Row[Any] | None:
-        table = ApplicationCredential.table.c
+    def _credential(self, conn: Connection, method: ByApplicationCredential) -> ApplicationCredential | None:
         if method.id is not None:
-            where = [table.id == method.id]
-        else:
-            owner = self._user(conn, method.user)
-            if owner is None or method.name is None:
-                return None
-            where = [table.user_id == owner.id, table.name_key == method.name.casefold()]
-        return conn.execute(select(ApplicationCredential).where(*where)).first()
+            return records.find(conn, ApplicationCredential, method.id)
+        owner = find_user(conn, method.user)
+        if owner is None or method.name is None:
+            return None
+        mine = (ApplicationCredential.user_id == owner.id, ApplicationCredential.name_key == folded(method.name))
+        return conn.execute(select(ApplicationCredential).where(*mine)).first()
 
     # -- bookkeeping
 
     def _now(self) -> datetime:
         return utc(self.db.clock.seconds())
 
-    def _is_locked(self, user: Row[Any]) -> bool:
+    def _is_locked(self, user: User) -> bool:
         rules, now = self.options.passwords, self._now()
         return lockout.is_locked(user, rules, now) or lockout.is_inactive(user, rules, now)
 
-    async def _succeeded(self, user: Row[Any], password: str) -> str:
+    async def _succeeded(self, user: User, stored: str, password: str) -> str:
         """Write down what a good password changes; most logins write nothing. The hash that is stored now."""
         changes: dict[str, Any] = {}
         now = self._now()
         if self.options.passwords.disable_days_inactive and (user.active_at is None or user.active_at < now):
             changes["active_at"] = now
-        if self.hasher.hashing.is_outdated(user.password_hash):
+        if self.hasher.hashing.is_outdated(stored):
             changes["password_hash"] = await self.hasher.hash(password)
         if changes:
-            await self.db.run(self._write, user.id, user.password_hash, changes)
-        return str(changes.get("password_hash", user.password_hash))
+            await self.db.run(self._write, user.id, stored, changes)
+        return str(changes.get("password_hash", stored))
 
     def _write(self, conn: Connection, user_id: str, password_hash: str, changes: dict[str, Any]) -> None:
         same = (User.id == user_id, User.password_hash == password_hash)
@@ -197,14 +193,3 @@ class Logins:
             trust_id=row.trust_id or "",
         )
         return self._issue(conn, [proof], None if proof.trust_id else ProjectName(id=row.project_id))
-
-
-def _named_user(conn: Connection, name: UserName) -> list[ColumnElement[bool]]:
-    if name.id is not None:
-        return [User.id == name.id]
-    try:
-        domain = domain_id(conn, name.domain)
-    except Unauthorized:
-        # Looked up all the same, to no avail: it takes as long.
-        domain = ""
-    return [User.domain_id == domain, User.name_key == records.folded(name.name or "")]

@@ -11,10 +11,10 @@ import secrets
 import string
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
-from sqlalchemy import Row, Table, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id, seconds
@@ -37,6 +37,8 @@ from cloudctl.rest.listing import Listing
 
 VERIFIER = string.ascii_letters + string.digits
 VERIFIER_LENGTH = 12
+
+T = TypeVar("T", OAuthRequestToken, OAuthAccessToken)
 
 CONSUMERS = Listing(
     OAuthConsumer.table,
@@ -64,12 +66,12 @@ class Issued:
 # -- consumers
 
 
-def get_consumer(conn: Connection, consumer_id: str) -> Row[Any]:
+def get_consumer(conn: Connection, consumer_id: str) -> OAuthConsumer:
     """Raises NotFound."""
-    return records.get(conn, OAuthConsumer.table, consumer_id, "consumer")
+    return records.get(conn, OAuthConsumer, consumer_id, "consumer")
 
 
-def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: datetime) -> tuple[Row[Any], str]:
+def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: datetime) -> tuple[OAuthConsumer, str]:
     """`values`: description, extra. The consumer and its secret. Raises Invalid."""
     secret = secrets.token_hex(16)
     row: dict[str, Any] = {
@@ -83,21 +85,19 @@ def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: d
     return get_consumer(conn, row["id"]), secret
 
 
-def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any]) -> OAuthConsumer:
     """Raises NotFound, Invalid."""
     before = get_consumer(conn, consumer_id)
     values = dict(changes)
     if "extra" in values:
         values["extra"] = records.own_attributes(values["extra"], before.extra)
-    if values:
-        conn.execute(update(OAuthConsumer).where(OAuthConsumer.id == consumer_id).values(values))
+    records.update_by_id(conn, OAuthConsumer, consumer_id, values)
     return get_consumer(conn, consumer_id)
 
 
 def remove_consumer(conn: Connection, consumer_id: str) -> None:
     """With its tokens, and the tokens that were made from them. Raises NotFound."""
-    get_consumer(conn, consumer_id)
-    records.claim(conn, OAuthConsumer.table, consumer_id)
+    records.get(conn, OAuthConsumer, consumer_id, "consumer", lock=True)
     conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.consumer_id == consumer_id))
     cascade.delete_access_tokens(conn, OAuthAccessToken.consumer_id == consumer_id)
     conn.execute(delete(OAuthNonce).where(OAuthNonce.consumer_id == consumer_id))
@@ -111,12 +111,12 @@ def request_token(
     conn: Connection, request: SignedRequest, project_id: str, keys: Keys, now: datetime, lifetime: int
 ) -> Issued:
     """Step one. `lifetime` in seconds, 0: for ever. Raises Unauthorized, NotFound (the project)."""
-    consumer = _signed(conn, request, None, keys, now)[0]
-    records.keep(conn, Project.table, project_id, "project")
+    consumer = _consumer(conn, request, None, keys, now)
+    records.get(conn, Project, project_id, "project", stays=True)
     # They were never authorized, or never fetched.
     conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.expires_at <= now))
     issued = _new(now, lifetime)
-    row = {
+    row: dict[str, Any] = {
         "id": issued.id,
         "consumer_id": consumer.id,
         "secret": _sealed(issued.secret, keys),
@@ -134,15 +134,14 @@ def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[Ro
 
     Raises NotFound (also one that has expired), Forbidden (a role that the user lacks), Conflict (already authorized).
     """
-    row = records.get(conn, OAuthRequestToken.table, token_id, "request token")
+    row = records.get(conn, OAuthRequestToken, token_id, "request token")
     if _has_expired(row, now):
         raise records.not_found("request token", token_id)
     scope = Scope(ScopeKind.PROJECT, row.project_id)
     held = effective.roles_on(conn, user_id, scope) if subject.may_have(conn, user_id, scope) else ()
     given = chosen(wanted, held)
     verifier = "".join(secrets.choice(VERIFIER) for _ in range(VERIFIER_LENGTH))
-    table = OAuthRequestToken.table
-    free = update(table).where(table.c.id == token_id, table.c.user_id.is_(None))
+    free = update(OAuthRequestToken).where(OAuthRequestToken.id == token_id, OAuthRequestToken.user_id.is_(None))
     if conn.execute(free.values(user_id=user_id, verifier=verifier, role_ids=sorted(given))).rowcount != 1:
         raise Conflict("The request token has been authorized already.")
     return verifier
@@ -153,14 +152,14 @@ def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: date
 
     Raises Unauthorized; NotFound if what it is for is deleted at this moment.
     """
-    consumer, asked = _signed(conn, request, OAuthRequestToken.table, keys, now)
+    consumer, asked = _signed(conn, request, OAuthRequestToken, keys, now)
     right = secrets.compare_digest((asked.verifier or "").encode(), request.verifier.encode())
-    if not asked.verifier or not right:
+    if not asked.verifier or not right or asked.user_id is None:
         raise subject.invalid()
     if conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.id == asked.id)).rowcount != 1:
         raise subject.invalid()
-    records.keep(conn, OAuthConsumer.table, consumer.id, "consumer")
-    records.keep(conn, User.table, asked.user_id, "user")
+    records.get(conn, OAuthConsumer, consumer.id, "consumer", stays=True)
+    records.get(conn, User, asked.user_id, "user", stays=True)
     issued = _new(now, lifetime)
     row = {
         "id": issued.id,
@@ -177,28 +176,27 @@ def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: date
     return issued
 
 
-def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -> Row[Any]:
+def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -> OAuthAccessToken:
     """The access token that signed a login. Raises Unauthorized."""
-    found: Row[Any] = _signed(conn, request, OAuthAccessToken.table, keys, now)[1]
-    return found
+    return _signed(conn, request, OAuthAccessToken, keys, now)[1]
 
 
 # -- access tokens of a user
 
 
-def get_access_token(conn: Connection, user_id: str, token_id: str) -> Row[Any]:
+def get_access_token(conn: Connection, user_id: str, token_id: str) -> OAuthAccessToken:
     """Raises NotFound; so is another user's."""
-    row = records.get(conn, OAuthAccessToken.table, token_id, "access token")
+    row = records.get(conn, OAuthAccessToken, token_id, "access token")
     if row.user_id != user_id:
         raise records.not_found("access token", token_id)
     return row
 
 
-def roles_of(conn: Connection, user_id: str, token_id: str) -> list[Row[Any]]:
+def roles_of(conn: Connection, user_id: str, token_id: str) -> Sequence[Role]:
     """By name. Raises NotFound."""
     get_access_token(conn, user_id, token_id)
     given = select(OAuthAccessRole.role_id).where(OAuthAccessRole.token_id == token_id)
-    return list(conn.execute(select(Role).where(Role.id.in_(given)).order_by(Role.name)))
+    return conn.execute(select(Role).where(Role.id.in_(given)).order_by(Role.name)).all()
 
 
 def remove_access_token(conn: Connection, user_id: str, token_id: str) -> None:
@@ -211,35 +209,46 @@ def remove_access_token(conn: Connection, user_id: str, token_id: str) -> None:
 
 
 def _signed(
-    conn: Connection, request: SignedRequest, table: Table | None, keys: Keys, now: datetime
-) -> tuple[Row[Any], Any]:
-    """The consumer, and its token in `table` if the step has one, that signed the request. Raises Unauthorized."""
-    query = select(OAuthConsumer).where(OAuthConsumer.id == request.consumer_id)
-    consumer = conn.execute(query).first()
-    token = None
-    if table is not None:
-        where = (table.c.id == request.token_id, table.c.consumer_id == request.consumer_id)
-        token = conn.execute(select(table).where(*where)).first()
+    conn: Connection, request: SignedRequest, record: type[T], keys: Keys, now: datetime
+) -> tuple[OAuthConsumer, T]:
+    """The consumer and its token that signed the request. Raises Unauthorized."""
+    found = records.find(conn, record, request.token_id)
+    token = found if found is not None and found.consumer_id == request.consumer_id else None
+    consumer = _consumer(conn, request, token, keys, now)
+    if token is None or _has_expired(token, now):
+        raise subject.invalid()
+    return consumer, token
+
+
+def _consumer(
+    conn: Connection,
+    request: SignedRequest,
+    token: OAuthRequestToken | OAuthAccessToken | None,
+    keys: Keys,
+    now: datetime,
+) -> OAuthConsumer:
+    """The consumer that signed the request, with its token if it has one. Raises Unauthorized."""
+    consumer = records.find(conn, OAuthConsumer, request.consumer_id)
     try:
         # Computed whoever asks, so that an unknown consumer takes as long as a wrong secret.
         oauth_signatures.check(request, _secret(consumer, keys), _secret(token, keys), seconds(now))
         fresh = _take_nonce(conn, request, now) if consumer is not None else False
     except BadSignature:
         raise subject.invalid() from None
-    if consumer is None or not fresh or (table is not None and (token is None or _has_expired(token, now))):
+    if consumer is None or not fresh:
         raise subject.invalid()
-    return consumer, token
+    return consumer
 
 
-def _secret(row: Row[Any] | None, keys: Keys) -> str:
-    return "" if row is None else keys.fernet().decrypt(bytes(row.secret)).decode()
+def _secret(row: OAuthConsumer | OAuthRequestToken | OAuthAccessToken | None, keys: Keys) -> str:
+    return "" if row is None else keys.fernet().decrypt(row.secret).decode()
 
 
 def _take_nonce(conn: Connection, request: SignedRequest, now: datetime) -> bool:
     """Whether the request is the first with its nonce. Older ones are refused for their time."""
     conn.execute(delete(OAuthNonce).where(OAuthNonce.said_at < int(seconds(now)) - WINDOW))
     key = {"consumer_id": request.consumer_id, "said_at": request.timestamp, "digest": request.nonce}
-    return records.put(conn, OAuthNonce.table, **key)
+    return records.put(conn, OAuthNonce, **key)
 
 
 def _sealed(secret: str, keys: Keys) -> bytes:
@@ -250,5 +259,5 @@ def _new(now: datetime, lifetime: int) -> Issued:
     return Issued(new_hex_id(), secrets.token_hex(16), now + timedelta(seconds=lifetime) if lifetime else None)
 
 
-def _has_expired(row: Row[Any], now: datetime) -> bool:
+def _has_expired(row: OAuthRequestToken | OAuthAccessToken, now: datetime) -> bool:
     return row.expires_at is not None and bool(row.expires_at <= now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, update
+from sqlalchemy import delete, insert
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -22,26 +22,25 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, policy_id: str) -> Row[Any]:
+def get(conn: Connection, policy_id: str) -> PolicyBlob:
     """Raises NotFound."""
-    return records.get(conn, PolicyBlob.table, policy_id, "policy")
+    return records.get(conn, PolicyBlob, policy_id, "policy")
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> PolicyBlob:
     """`values`: type, blob, extra. Raises Invalid."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     conn.execute(insert(PolicyBlob).values(row))
     return get(conn, row["id"])
 
 
-def change(conn: Connection, policy_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, policy_id: str, changes: dict[str, Any]) -> PolicyBlob:
     """Raises NotFound, Invalid."""
     before = get(conn, policy_id)
     values = dict(changes)
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
-    if values:
-        conn.execute(update(PolicyBlob).where(PolicyBlob.id == policy_id).values(values))
+    records.update_by_id(conn, PolicyBlob, policy_id, values)
     return get(conn, policy_id)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, not_, select
+from sqlalchemy import and_, delete, not_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -65,9 +65,9 @@ def exists(conn: Connection, project_id: str) -> bool:
     return conn.execute(query).first() is not None
 
 
-def get(conn: Connection, project_id: str) -> Row[Any]:
-    """A domain is found, too. Raises NotFound."""
-    return records.get(conn, Project.table, project_id, "project")
+def get(conn: Connection, project_id: str, *, lock: bool = False, stays: bool = False) -> Project:
+    """As `records.get`; a domain is found, too. Raises NotFound."""
+    return records.get(conn, Project, project_id, "project", lock=lock, stays=stays)
 
 
 def tags(conn: Connection, project_ids: Iterable[str]) -> dict[str, list[str]]:
@@ -90,14 +90,14 @@ def children(conn: Connection, project_id: str) -> dict[str, Any]:
     return {id: children(conn, id) for id in ids}
 
 
-def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, Row[Any]]:
+def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, Project]:
     return {row.id: row for row in conn.execute(select(Project).where(Project.id.in_(list(ids))))}
 
 
 # -- actions
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime, *, most_depth: int) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime, *, most_depth: int) -> Project:
     """`values`: name, domain_id, parent_id (empty: the domain), description, enabled, options, tags, extra.
 
     Raises NotFound (domain or parent), Conflict (name), Forbidden (too deep, parent disabled), Invalid.
@@ -118,15 +118,14 @@ def create(conn: Connection, values: dict[str, Any], now: datetime, *, most_dept
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two projects with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, Project.table, row, taken)
+    records.insert_unique(conn, Project, row, taken)
     set_tags(conn, row["id"], wanted_tags)
     return get(conn, row["id"])
 
 
 def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: int) -> None:
-    records.keep(conn, Project.table, domain_id, "domain")
-    records.keep(conn, Project.table, parent_id, "project")
-    parent = get(conn, parent_id)
+    records.get(conn, Project, domain_id, "domain", stays=True)
+    parent = get(conn, parent_id, stays=True)
     if (parent.domain_id or parent.id) != domain_id:
         raise Invalid("The parent project belongs to another domain.")
     if not parent.enabled:
@@ -135,7 +134,7 @@ def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: 
         raise Forbidden(f"The tree of projects has at most {most_depth} levels below the domain.")
 
 
-def change(conn: Connection, project_id: str, changes: dict[str, Any], now: datetime) -> Row[Any]:
+def change(conn: Connection, project_id: str, changes: dict[str, Any], now: datetime) -> Project:
     """Raises NotFound, Conflict, Forbidden (immutable, another parent, children or parent in the way), Invalid."""
     before = get(conn, project_id)
     check_mutable(before.options, changes, "project", project_id)
@@ -148,7 +147,7 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     if enabled and not before.enabled and before.parent_id and not get(conn, before.parent_id).enabled:
         raise Forbidden(f"Cannot enable project {project_id}: its parent is disabled.")
     taken = Conflict("It is not permitted to have two projects with the same name in a domain.")
-    records.update_unique(conn, Project.table, project_id, with_merged(before, values), taken)
+    records.update_unique(conn, Project, project_id, with_merged(before, values), taken)
     if wanted_tags is not None:
         set_tags(conn, project_id, wanted_tags)
     if before.enabled and not enabled:
@@ -158,7 +157,7 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     return get(conn, project_id)
 
 
-def _check_fixed(before: Row[Any], changes: dict[str, Any]) -> None:
+def _check_fixed(before: Project, changes: dict[str, Any]) -> None:
     if "parent_id" in changes and (changes["parent_id"] or "") != before.parent_id:
         raise Forbidden("The parent of a project cannot be changed.")
     if "domain_id" in changes and (changes["domain_id"] or "") != before.domain_id:
@@ -175,8 +174,7 @@ def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
 
 def remove(conn: Connection, project_id: str) -> None:
     """What other services keep for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
-    records.claim(conn, Project.table, project_id)
-    before = get(conn, project_id)
+    before = get(conn, project_id, lock=True)
     check_mutable(before.options, None, "project", project_id)
     if before.is_domain:
         raise Forbidden("A domain is deleted as a domain.")
@@ -195,7 +193,7 @@ def set_tags(conn: Connection, project_id: str, names: Iterable[str]) -> None:
         raise Invalid(f"A project has at most {MOST_TAGS} tags.")
     conn.execute(delete(ProjectTag).where(ProjectTag.project_id == project_id))
     for name in wanted:
-        records.put(conn, ProjectTag.table, project_id=project_id, name=name)
+        records.put(conn, ProjectTag, project_id=project_id, name=name)
 
 
 def add_tag(conn: Connection, project_id: str, name: str) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from cloudctl.db import Connection
 from cloudctl.identity.effective import SYSTEM_TARGET, is_actor
 from cloudctl.identity.tables import Assignment, Project
 
 
-def projects_of(conn: Connection, user_id: str) -> list[Row[Any]]:
+def projects_of(conn: Connection, user_id: str) -> Sequence[Project]:
     """Enabled projects of enabled domains in which the user has a role, direct, through a group or inherited."""
     direct, above = set[str](), set[str]()
-    table = Assignment.table.c
-    query = select(table.target_kind, table.target_id, table.inherited).where(is_actor(user_id))
-    for row in conn.execute(query):
-        if row.inherited:
-            above.add(row.target_id)
-        elif row.target_kind == "project":
-            direct.add(row.target_id)
-    return list(_enabled(conn, direct | _below(conn, above)))
+    query = select(Assignment.target_kind, Assignment.target_id, Assignment.inherited).where(is_actor(user_id))
+    for kind, id, inherited in conn.execute(query):
+        if inherited:
+            above.add(id)
+        elif kind == "project":
+            direct.add(id)
+    return _enabled(conn, direct | _below(conn, above))
 
 
 def _below(conn: Connection, ids: set[str]) -> set[str]:
@@ -32,26 +31,26 @@ def _below(conn: Connection, ids: set[str]) -> set[str]:
     return found
 
 
-def _enabled(conn: Connection, ids: set[str]) -> list[Row[Any]]:
+def _enabled(conn: Connection, ids: set[str]) -> Sequence[Project]:
     # Domains are those without one: so the index is used.
     domains = select(Project.id).where(Project.domain_id == "", Project.enabled).scalar_subquery()
     query = select(Project).where(
         Project.id.in_(ids), Project.is_domain.is_(False), Project.enabled, Project.domain_id.in_(domains)
     )
-    return list(conn.execute(query.order_by(Project.name, Project.id)))
+    return conn.execute(query.order_by(Project.name, Project.id)).all()
 
 
-def domains_of(conn: Connection, user_id: str) -> list[Row[Any]]:
+def domains_of(conn: Connection, user_id: str) -> Sequence[Project]:
     """Enabled domains on which the user has a role."""
-    table = Assignment.table.c
-    mine = select(table.target_id).where(is_actor(user_id), table.target_kind == "domain", table.inherited == 0)
+    mine = select(Assignment.target_id).where(
+        is_actor(user_id), Assignment.target_kind == "domain", Assignment.inherited == 0
+    )
     query = select(Project).where(Project.id.in_(mine), Project.is_domain, Project.enabled)
-    return list(conn.execute(query.order_by(Project.name, Project.id)))
+    return conn.execute(query.order_by(Project.name, Project.id)).all()
 
 
 def has_system(conn: Connection, user_id: str) -> bool:
-    table = Assignment.table.c
-    query = select(table.role_id).where(
-        is_actor(user_id), table.target_kind == "system", table.target_id == SYSTEM_TARGET
+    query = select(Assignment.role_id).where(
+        is_actor(user_id), Assignment.target_kind == "system", Assignment.target_id == SYSTEM_TARGET
     )
     return conn.execute(query).first() is not None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
-from sqlalchemy import Column, Row, Table, func, insert, select, true, update
+from sqlalchemy import Column, ColumnElement, Select, bindparam, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.errors import CloudError, Forbidden, Invalid, NotFound
 from cloudctl.rest import listing
 from cloudctl.rest.listing import Condition, Filter, Limits
@@ -21,6 +22,8 @@ RESERVED = ("id", "links")
 MOST = 1000  # records of one answer
 LIMITS = Limits(most=MOST, default=MOST, zero="most")
 
+R = TypeVar("R", bound=Record)
+
 
 def folded(name: str) -> str:
     """The form in which names are compared."""
@@ -31,56 +34,69 @@ def not_found(kind: str, id: str) -> NotFound:
     return NotFound(f"Could not find {kind}: {id[:64]}.")
 
 
-def get(conn: Connection, table: Table, id: str, kind: str) -> Row[Any]:
-    """Raises NotFound."""
-    row = conn.execute(select(table).where(table.c.id == id)).first()
-    if row is None:
+def find(conn: Connection, record: type[R], id: str, *, lock: bool = False, stays: bool = False) -> R | None:
+    """`lock`: nobody else changes it, nor adds to it, before this transaction has ended. `stays`: nobody deletes it."""
+    query = _by_id(record)
+    if lock or stays:
+        query = query.with_for_update(read=not lock)
+    return conn.execute(query, {"id": id}).first()
+
+
+def get(conn: Connection, record: type[R], id: str, kind: str, *, lock: bool = False, stays: bool = False) -> R:
+    """As `find`. Raises NotFound, in which `kind` is what the client calls it."""
+    found = find(conn, record, id, lock=lock, stays=stays)
+    if found is None:
         raise not_found(kind, id)
-    return row
+    return found
 
 
-def keep(conn: Connection, table: Table, id: str, kind: str) -> None:
-    """Nobody deletes the record before this transaction has committed what belongs to it. Raises NotFound."""
-    if conn.execute(select(table.c.id).where(table.c.id == id).with_for_update(read=True)).first() is None:
-        raise not_found(kind, id)
+@cache
+def _by_id(record: type[R]) -> Select[R]:
+    return select(record).where(record.table.c.id == bindparam("id"))
 
 
-def claim(conn: Connection, table: Table, id: str) -> None:
-    """Nothing is added to the record while this transaction deletes it with all that belongs to it."""
-    conn.execute(select(table.c.id).where(table.c.id == id).with_for_update()).first()
-
-
-def insert_unique(conn: Connection, table: Table, values: Mapping[str, Any], conflict: CloudError) -> None:
+def insert_unique(conn: Connection, record: type[Record], values: Mapping[str, Any], conflict: CloudError) -> None:
     """Raises `conflict` if a unique constraint is in the way."""
     try:
         with conn.begin_nested():
-            conn.execute(insert(table).values(values))
+            conn.execute(insert(record).values(values))
     except IntegrityError:
         raise conflict from None
 
 
-def update_unique(conn: Connection, table: Table, id: str, values: Mapping[str, Any], conflict: CloudError) -> None:
+def update_unique(
+    conn: Connection, record: type[Record], id: str, values: Mapping[str, Any], conflict: CloudError
+) -> None:
     """Raises `conflict` if a unique constraint is in the way."""
     if not values:
         return
     try:
         with conn.begin_nested():
-            conn.execute(update(table).where(table.c.id == id).values(values))
+            conn.execute(update(record).where(record.table.c.id == id).values(values))
     except IntegrityError:
         raise conflict from None
 
 
-def put(conn: Connection, table: Table, **key: Any) -> bool:
+def update_by_id(conn: Connection, record: type[Record], id: str, values: Mapping[str, Any]) -> None:
+    if values:
+        conn.execute(update(record).where(record.table.c.id == id).values(values))
+
+
+def put(conn: Connection, record: type[Record], **key: Any) -> bool:
     """Insert a row that is all key; whether it was not there before."""
-    where = [table.c[name] == value for name, value in key.items()]
-    if conn.execute(select(true()).where(*where)).first() is not None:
+    if conn.execute(select(true()).where(*having(record, key))).first() is not None:
         return False
     try:
         with conn.begin_nested():
-            conn.execute(insert(table).values(key))
+            conn.execute(insert(record).values(key))
     except IntegrityError:
         return False
     return True
+
+
+def having(record: type[Record], key: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+    """The conditions that these columns have these values."""
+    return [record.table.c[name] == value for name, value in key.items()]
 
 
 def own_attributes(sent: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> dict[str, Any]:

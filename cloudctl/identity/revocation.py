@@ -6,11 +6,11 @@ invalid after the user, project or domain is enabled again. Roles are looked up 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, or_, select
+from sqlalchemy import String, bindparam, delete, insert, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -45,31 +45,47 @@ def revoke_domain(conn: Connection, domain_id: str, now: datetime) -> None:
 
 def is_revoked(conn: Connection, token: Token, user_ids: Iterable[str], domain_ids: Iterable[str]) -> bool:
     """`user_ids`: the token's user, and those that delegated to it; `domain_ids`: theirs and that of the project."""
-    table = Revocation.table.c
-    conditions = [
-        table.audit_id == token.audit_ids[0],
-        table.audit_chain_id == token.audit_ids[-1],
-        table.user_id.in_(set(user_ids)),
-        table.domain_id.in_(set(domain_ids)),
-    ]
-    if token.scope.kind is ScopeKind.PROJECT:
-        conditions.append(table.project_id == token.scope.id)
-    if token.scope.kind is ScopeKind.DOMAIN:
-        conditions.append(table.domain_scope_id == token.scope.id)
-    query = select(table.id).where(table.epoch > token.epoch, or_(*conditions)).limit(1)
-    return conn.execute(query).first() is not None
+    scope = token.scope
+    values = {
+        "epoch": token.epoch,
+        "audit": token.audit_ids[0],
+        "chain": token.audit_ids[-1],
+        "users": set(user_ids),
+        "domains": set(domain_ids),
+        "project": scope.id if scope.kind is ScopeKind.PROJECT else None,
+        "domain_scope": scope.id if scope.kind is ScopeKind.DOMAIN else None,
+    }
+    return conn.execute(_revoking, values).first() is not None
 
 
-def events(conn: Connection, since: datetime | None) -> list[Row[Any]]:
+_revoking = (
+    select(Revocation.id)
+    .where(
+        Revocation.epoch > bindparam("epoch"),
+        or_(
+            Revocation.audit_id == bindparam("audit"),
+            Revocation.audit_chain_id == bindparam("chain"),
+            Revocation.user_id.in_(bindparam("users", expanding=True)),
+            Revocation.domain_id.in_(bindparam("domains", expanding=True)),
+            # Equal to NULL is nothing.
+            Revocation.project_id == bindparam("project", type_=String),
+            Revocation.domain_scope_id == bindparam("domain_scope", type_=String),
+        ),
+    )
+    .limit(1)
+)
+
+
+def events(conn: Connection, since: datetime | None) -> Sequence[Revocation]:
     """All revocations, oldest first; only those made since then if a time is given."""
     query = select(Revocation).order_by(Revocation.id)
-    return list(conn.execute(query if since is None else query.where(Revocation.revoked_at >= since)))
+    return conn.execute(query if since is None else query.where(Revocation.revoked_at >= since)).all()
 
 
-def revoked_tokens(conn: Connection, now: datetime) -> list[Row[Any]]:
+def revoked_tokens(conn: Connection, now: datetime) -> Sequence[Revocation]:
     """Tokens that were revoked one by one and have not expired yet, oldest first."""
     query = select(Revocation).where(Revocation.audit_id.is_not(None), Revocation.expires_at > now)
-    return list(conn.execute(query.order_by(Revocation.id)))
+    return conn.execute(query.order_by(Revocation.id)).all()
 
 
 def _revoke(conn: Connection, now: datetime, **values: Any) -> None:

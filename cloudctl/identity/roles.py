@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, select
+from sqlalchemy import delete, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -13,7 +14,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, domains, effective, epoch, records
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, folded, own_attributes, text_filters
-from cloudctl.identity.tables import ImpliedRole, Project, Role
+from cloudctl.identity.tables import ImpliedRole, Role
 from cloudctl.rest.listing import Listing
 
 # What a domain's manager may give away.
@@ -28,16 +29,15 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, role_id: str) -> Row[Any]:
-    """Raises NotFound."""
-    return records.get(conn, Role.table, role_id, "role")
+def get(conn: Connection, role_id: str, *, lock: bool = False, stays: bool = False) -> Role:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, Role, role_id, "role", lock=lock, stays=stays)
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], now: datetime) -> Role:
     """`values`: name, domain_id ("": of the whole cloud), description, options, extra. Raises NotFound, Conflict."""
     if values["domain_id"]:
-        domains.get(conn, values["domain_id"])
-        records.keep(conn, Project.table, values["domain_id"], "domain")
+        domains.get(conn, values["domain_id"], stays=True)
     row = {
         "id": new_hex_id(),
         **values,
@@ -46,11 +46,11 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
         "created_at": now,
     }
     taken = Conflict(f"It is not permitted to have two roles with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, Role.table, row, taken)
+    records.insert_unique(conn, Role, row, taken)
     return get(conn, row["id"])
 
 
-def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Role:
     """Raises NotFound, Conflict, Forbidden (immutable), Invalid."""
     before = get(conn, role_id)
     check_mutable(before.options, changes, "role", role_id)
@@ -58,15 +58,14 @@ def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Row[Any]:
     if "domain_id" in values and (values.pop("domain_id") or "") != before.domain_id:
         raise Invalid("The domain of a role cannot be changed.")
     taken = Conflict("It is not permitted to have two roles with the same name in a domain.")
-    records.update_unique(conn, Role.table, role_id, with_merged(before, values), taken)
+    records.update_unique(conn, Role, role_id, with_merged(before, values), taken)
     epoch.changed(conn)
     return get(conn, role_id)
 
 
 def remove(conn: Connection, role_id: str) -> None:
     """With its grants. Raises NotFound, Forbidden (immutable)."""
-    records.claim(conn, Role.table, role_id)
-    check_mutable(get(conn, role_id).options, None, "role", role_id)
+    check_mutable(get(conn, role_id, lock=True).options, None, "role", role_id)
     cascade.of_role(conn, role_id)
     conn.execute(delete(Role).where(Role.id == role_id))
 
@@ -74,14 +73,14 @@ def remove(conn: Connection, role_id: str) -> None:
 # -- implications
 
 
-def implies(conn: Connection, prior_id: str) -> list[Row[Any]]:
+def implies(conn: Connection, prior_id: str) -> Sequence[Role]:
     """The roles that `prior_id` implies directly, by name. Raises NotFound."""
     get(conn, prior_id)
     direct = select(ImpliedRole.implied_id).where(ImpliedRole.prior_id == prior_id)
-    return list(conn.execute(select(Role).where(Role.id.in_(direct)).order_by(Role.name)))
+    return conn.execute(select(Role).where(Role.id.in_(direct)).order_by(Role.name)).all()
 
 
-def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], Row[Any]]:
+def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]:
     """Both roles. Raises NotFound if the one does not imply the other."""
     prior, implied = get(conn, prior_id), get(conn, implied_id)
     if implied_id not in effective.implications(conn).get(prior_id, ()):
@@ -89,7 +88,7 @@ def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any
     return prior, implied
 
 
-def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], Row[Any]]:
+def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]:
     """Raises NotFound, Forbidden (admin, a domain's role by one of the cloud), Invalid (a loop)."""
     prior, implied = get(conn, prior_id), get(conn, implied_id)
     if not implied.domain_id and implied.name == ADMIN:
@@ -98,7 +97,7 @@ def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Row[Any], R
         raise Forbidden("A role of the whole cloud cannot imply one of a domain.")
     if prior_id in effective.closure(conn, [implied_id]):
         raise Invalid("A role cannot imply itself, directly or through others.")
-    records.put(conn, ImpliedRole.table, prior_id=prior_id, implied_id=implied_id)
+    records.put(conn, ImpliedRole, prior_id=prior_id, implied_id=implied_id)
     epoch.changed(conn)
     return prior, implied
 
@@ -111,7 +110,7 @@ def no_longer_imply(conn: Connection, prior_id: str, implied_id: str) -> None:
     epoch.changed(conn)
 
 
-def inferences(conn: Connection) -> list[tuple[Row[Any], list[Row[Any]]]]:
+def inferences(conn: Connection) -> list[tuple[Role, list[Role]]]:
     """Every role that implies others, with those, by name."""
     by_id = {row.id: row for row in conn.execute(select(Role).order_by(Role.name))}
     found = effective.implications(conn)

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import delete, insert, select
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import catalog, records
@@ -53,29 +53,28 @@ REGIONS = Listing(
 # -- services
 
 
-def get_service(conn: Connection, service_id: str) -> Row[Any]:
+def get_service(conn: Connection, service_id: str) -> Service:
     """Raises NotFound."""
-    return records.get(conn, Service.table, service_id, "service")
+    return records.get(conn, Service, service_id, "service")
 
 
-def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> Service:
     """`values`: type, name, description, enabled, extra. Raises Invalid."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     conn.execute(insert(Service).values(row))
     return get_service(conn, row["id"])
 
 
-def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -> Service:
     """Raises NotFound, Invalid."""
     before = get_service(conn, service_id)
-    _change(conn, Service.table, before, changes)
+    _change(conn, Service, before, changes)
     return get_service(conn, service_id)
 
 
 def remove_service(conn: Connection, service_id: str) -> None:
     """With its endpoints. Limits that were registered for it stay until they are deleted. Raises NotFound."""
-    records.claim(conn, Service.table, service_id)
-    get_service(conn, service_id)
+    records.get(conn, Service, service_id, "service", lock=True)
     own = select(Endpoint.id).where(Endpoint.service_id == service_id)
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))
     conn.execute(delete(Endpoint).where(Endpoint.service_id == service_id))
@@ -85,12 +84,12 @@ def remove_service(conn: Connection, service_id: str) -> None:
 # -- endpoints
 
 
-def get_endpoint(conn: Connection, endpoint_id: str) -> Row[Any]:
+def get_endpoint(conn: Connection, endpoint_id: str) -> Endpoint:
     """Raises NotFound."""
-    return records.get(conn, Endpoint.table, endpoint_id, "endpoint")
+    return records.get(conn, Endpoint, endpoint_id, "endpoint")
 
 
-def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, make_region: bool) -> Row[Any]:
+def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, make_region: bool) -> Endpoint:
     """`values`: interface, service_id, url, region_id, enabled, extra. Raises Invalid (service, region, url)."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     _check_endpoint(conn, row, now, make_region)
@@ -100,21 +99,19 @@ def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, 
 
 def change_endpoint(
     conn: Connection, endpoint_id: str, changes: dict[str, Any], now: datetime, *, make_region: bool
-) -> Row[Any]:
+) -> Endpoint:
     """Raises NotFound, Invalid (service, region, url)."""
     before = get_endpoint(conn, endpoint_id)
     _check_endpoint(conn, changes, now, make_region)
-    _change(conn, Endpoint.table, before, changes)
+    _change(conn, Endpoint, before, changes)
     return get_endpoint(conn, endpoint_id)
 
 
 def _check_endpoint(conn: Connection, values: dict[str, Any], now: datetime, make_region: bool) -> None:
-    if "service_id" in values:
-        if not _exists(conn, Service.table, values["service_id"]):
-            raise Invalid(f"There is no service {values['service_id'][:64]}.")
-        records.keep(conn, Service.table, values["service_id"], "service")
+    if "service_id" in values and records.find(conn, Service, values["service_id"], stays=True) is None:
+        raise Invalid(f"There is no service {values['service_id'][:64]}.")
     region_id = values.get("region_id")
-    if region_id is not None and not _exists(conn, Region.table, region_id):
+    if region_id is not None and records.find(conn, Region, region_id) is None:
         if not make_region:
             raise Invalid(f"There is no region {region_id[:64]}.")
         create_region(conn, {"id": region_id}, now)
@@ -142,26 +139,26 @@ def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
 # -- regions
 
 
-def get_region(conn: Connection, region_id: str) -> Row[Any]:
+def get_region(conn: Connection, region_id: str) -> Region:
     """Raises NotFound."""
-    return records.get(conn, Region.table, region_id, "region")
+    return records.get(conn, Region, region_id, "region")
 
 
-def create_region(conn: Connection, values: dict[str, Any], now: datetime) -> Row[Any]:
+def create_region(conn: Connection, values: dict[str, Any], now: datetime) -> Region:
     """`values`: id (may be left out), description, parent_region_id, extra. Raises Conflict, NotFound (parent)."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     if row.get("parent_region_id"):
         get_region(conn, row["parent_region_id"])
-    records.insert_unique(conn, Region.table, row, Conflict(f"There is a region {row['id'][:64]} already."))
+    records.insert_unique(conn, Region, row, Conflict(f"There is a region {row['id'][:64]} already."))
     return get_region(conn, row["id"])
 
 
-def change_region(conn: Connection, region_id: str, changes: dict[str, Any]) -> Row[Any]:
+def change_region(conn: Connection, region_id: str, changes: dict[str, Any]) -> Region:
     """Raises NotFound, Invalid (a cycle)."""
     before = get_region(conn, region_id)
     if changes.get("parent_region_id"):
         _check_no_cycle(conn, region_id, changes["parent_region_id"])
-    _change(conn, Region.table, before, changes)
+    _change(conn, Region, before, changes)
     return get_region(conn, region_id)
 
 
@@ -183,21 +180,10 @@ def remove_region(conn: Connection, region_id: str) -> None:
     conn.execute(delete(Region).where(Region.id == region_id))
 
 
-def has_service(conn: Connection, service_id: str) -> bool:
-    return _exists(conn, Service.table, service_id)
-
-
-def has_region(conn: Connection, region_id: str) -> bool:
-    return _exists(conn, Region.table, region_id)
-
-
-def _exists(conn: Connection, table: Any, id: str) -> bool:
-    return conn.execute(select(table.c.id).where(table.c.id == id)).first() is not None
-
-
-def _change(conn: Connection, table: Any, before: Row[Any], changes: dict[str, Any]) -> None:
+def _change(
+    conn: Connection, record: type[Record], before: Service | Endpoint | Region, changes: dict[str, Any]
+) -> None:
     values = dict(changes)
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
-    if values:
-        conn.execute(update(table).where(table.c.id == before.id).values(values))
+    records.update_by_id(conn, record, before.id, values)

@@ -9,61 +9,52 @@ from __future__ import annotations
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
-from cloudctl.identity import effective, revocation
-from cloudctl.identity.effective import Role
+from cloudctl.identity import effective, epoch, revocation, tables
+from cloudctl.identity.effective import RoleRef
 from cloudctl.identity.payload import Delegation, Scope, ScopeKind, Token
-from cloudctl.identity.tables import (
-    AccessRule as AccessRuleRecord,
-)
 from cloudctl.identity.tables import (
     ApplicationCredential,
     ApplicationCredentialRole,
     ApplicationCredentialRule,
     OAuthAccessRole,
     OAuthAccessToken,
+    Project,
+    Trust,
     TrustRole,
-)
-from cloudctl.identity.tables import (
-    Project as ProjectRecord,
-)
-from cloudctl.identity.tables import (
-    Trust as TrustRecord,
-)
-from cloudctl.identity.tables import (
-    User as UserRecord,
+    User,
 )
 from cloudctl.rest.faults import UNAUTHENTICATED
 from cloudctl.rest.identity import AccessRule, Identity
 
 
 @frozen
-class Domain:
+class DomainRef:
     id: str
     name: str
 
 
 @frozen
-class User:
+class UserRef:
     id: str
     name: str
-    domain: Domain
+    domain: DomainRef
     password_expires_at: datetime | None
 
 
 @frozen
-class Project:
+class ProjectRef:
     id: str
     name: str
-    domain: Domain
+    domain: DomainRef
 
 
 @frozen
-class Credential:
+class CredentialRef:
     """The application credential of a token. `access_rules` None: it may be used for every call."""
 
     id: str
@@ -74,18 +65,18 @@ class Credential:
 
 
 @frozen
-class Trust:
+class TrustRef:
     """The trust of a token. Its roles are what the trustor still has of them."""
 
     id: str
     impersonation: bool
-    trustor: User
-    trustee: User
+    trustor: UserRef
+    trustee: UserRef
     expires_at: datetime | None
 
 
 @frozen
-class Access:
+class AccessRef:
     """The OAuth access token of a token."""
 
     id: str
@@ -98,13 +89,14 @@ class Subject:
     """A valid token, complete."""
 
     token: Token
-    user: User
-    project: Project | None
-    domain: Domain | None
-    roles: tuple[Role, ...]
-    credential: Credential | None = None
-    trust: Trust | None = None
-    access: Access | None = None
+    user: UserRef
+    project: ProjectRef | None
+    domain: DomainRef | None
+    roles: tuple[RoleRef, ...]
+    epoch: int  # of the cloud, when it was read
+    credential: CredentialRef | None = None
+    trust: TrustRef | None = None
+    access: AccessRef | None = None
 
     @property
     def ends_at(self) -> datetime:
@@ -142,7 +134,8 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     """The subject of a token that expired at most `expired_for` seconds ago. Raises Unauthorized if it is not valid."""
     if (now - utc(token.expires_at)).total_seconds() >= expired_for:
         raise invalid()
-    user = _user(conn, token.user_id)
+    # The epoch comes with the first thing that is read: what commits later is seen to be newer.
+    user, value = _user(conn, token.user_id)
     project = domain = None
     if token.scope.kind is ScopeKind.PROJECT:
         project = _project(conn, token.scope.id)
@@ -153,25 +146,21 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     domain_ids = [person.domain.id for person in people] + ([project.domain.id] if project else [])
     if revocation.is_revoked(conn, token, [person.id for person in people], domain_ids):
         raise invalid()
-    roles: tuple[Role, ...] = ()
+    roles: tuple[RoleRef, ...] = ()
     if token.scope.kind is not ScopeKind.UNSCOPED:
         roles = effective.roles_on(conn, trust.trustor.id if trust else user.id, token.scope)
-    credential = None
+    credential = access = None
     if token.delegation is Delegation.APPLICATION_CREDENTIAL:
         credential = _credential(conn, token, now)
-        table = ApplicationCredentialRole.table.c
-        roles = _restricted(conn, select(table.role_id).where(table.credential_id == credential.id), roles)
+        roles = _restricted(conn, _of_credential, credential.id, roles)
     if trust is not None:
-        given = select(TrustRole.role_id).where(TrustRole.trust_id == trust.id)
-        roles = _restricted(conn, given, roles)
-    access = None
+        roles = _restricted(conn, _of_trust, trust.id, roles)
     if token.delegation is Delegation.OAUTH:
         access = _access(conn, token, now)
-        given = select(OAuthAccessRole.role_id).where(OAuthAccessRole.token_id == access.id)
-        roles = _restricted(conn, given, roles)
+        roles = _restricted(conn, _of_access, access.id, roles)
     if token.scope.kind is not ScopeKind.UNSCOPED and not roles:
         raise invalid()
-    return Subject(token, user, project, domain, roles, credential, trust, access)
+    return Subject(token, user, project, domain, roles, value, credential, trust, access)
 
 
 def invalid() -> Unauthorized:
@@ -191,74 +180,98 @@ def may_have(conn: Connection, user_id: str, scope: Scope) -> bool:
     return bool(effective.roles_on(conn, user_id, scope))
 
 
-def _user(conn: Connection, user_id: str) -> User:
-    columns = (UserRecord.name, UserRecord.domain_id, UserRecord.enabled, UserRecord.password_expires_at)
-    row = conn.execute(select(*columns).where(UserRecord.id == user_id)).first()
-    if row is None or not row.enabled:
+# -- queries, built once
+
+_domains = Project.table.alias("domains")
+_open_domain = _domains.c.is_domain & _domains.c.enabled
+_user_by_id = (
+    select(User.name, User.domain_id, User.password_expires_at, _domains.c.name, epoch.CURRENT)
+    .join(_domains, (_domains.c.id == User.domain_id) & _open_domain)
+    .where(User.id == bindparam("id"), User.enabled)
+)
+_project_by_id = (
+    select(Project.name, Project.domain_id, _domains.c.name)
+    .join(_domains, (_domains.c.id == Project.domain_id) & _open_domain)
+    .where(Project.id == bindparam("id"), Project.enabled, Project.is_domain.is_(False))
+)
+_domain_by_id = select(Project.name).where(Project.id == bindparam("id"), Project.enabled, Project.is_domain)
+_credential_by_id = select(ApplicationCredential).where(ApplicationCredential.id == bindparam("id"))
+_trust_by_id = select(Trust).where(Trust.id == bindparam("id"))
+_access_by_id = select(OAuthAccessToken).where(OAuthAccessToken.id == bindparam("id"))
+_rules = (
+    select(tables.AccessRule)
+    .join(ApplicationCredentialRule, ApplicationCredentialRule.rule_id == tables.AccessRule.id)
+    .where(ApplicationCredentialRule.credential_id == bindparam("id"))
+    .order_by(tables.AccessRule.created_at, tables.AccessRule.id)
+)
+# The roles that were delegated.
+_of_credential = select(ApplicationCredentialRole.role_id).where(
+    ApplicationCredentialRole.credential_id == bindparam("id")
+)
+_of_trust = select(TrustRole.role_id).where(TrustRole.trust_id == bindparam("id"))
+_of_access = select(OAuthAccessRole.role_id).where(OAuthAccessRole.token_id == bindparam("id"))
+
+
+def _user(conn: Connection, user_id: str) -> tuple[UserRef, int]:
+    """The user, and the epoch."""
+    row = conn.execute(_user_by_id, {"id": user_id}).first()
+    if row is None:
         raise invalid()
-    return User(user_id, row.name, _domain(conn, row.domain_id), row.password_expires_at)
+    name, domain_id, password_expires_at, domain_name, value = row
+    return UserRef(user_id, name, DomainRef(domain_id, domain_name), password_expires_at), value or 0
 
 
-def _project(conn: Connection, project_id: str) -> Project:
-    columns = (ProjectRecord.name, ProjectRecord.domain_id, ProjectRecord.enabled, ProjectRecord.is_domain)
-    row = conn.execute(select(*columns).where(ProjectRecord.id == project_id)).first()
-    if row is None or not row.enabled or row.is_domain:
+def _project(conn: Connection, project_id: str) -> ProjectRef:
+    row = conn.execute(_project_by_id, {"id": project_id}).first()
+    if row is None:
         raise invalid()
-    return Project(project_id, row.name, _domain(conn, row.domain_id))
+    name, domain_id, domain_name = row
+    return ProjectRef(project_id, name, DomainRef(domain_id, domain_name))
 
 
-def _domain(conn: Connection, domain_id: str) -> Domain:
-    query = select(ProjectRecord.name, ProjectRecord.enabled).where(
-        ProjectRecord.id == domain_id, ProjectRecord.is_domain
-    )
-    row = conn.execute(query).first()
-    if row is None or not row.enabled:
+def _domain(conn: Connection, domain_id: str) -> DomainRef:
+    name = conn.scalar(_domain_by_id, {"id": domain_id})
+    if name is None:
         raise invalid()
-    return Domain(domain_id, row.name)
+    return DomainRef(domain_id, name)
 
 
-def _credential(conn: Connection, token: Token, now: datetime) -> Credential:
-    table = ApplicationCredential.table.c
-    row = conn.execute(select(ApplicationCredential).where(table.id == token.delegation_id)).first()
+def _credential(conn: Connection, token: Token, now: datetime) -> CredentialRef:
+    row = conn.execute(_credential_by_id, {"id": token.delegation_id}).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
     rules = rules_of(conn, row.id) if row.has_access_rules else None
-    return Credential(row.id, row.name, row.unrestricted, rules, row.expires_at)
+    return CredentialRef(row.id, row.name, row.unrestricted, rules, row.expires_at)
 
 
 def rules_of(conn: Connection, credential_id: str) -> tuple[AccessRule, ...]:
     """The access rules of an application credential, oldest first."""
-    query = (
-        select(AccessRuleRecord.id, AccessRuleRecord.service, AccessRuleRecord.method, AccessRuleRecord.path)
-        .join(ApplicationCredentialRule, ApplicationCredentialRule.rule_id == AccessRuleRecord.id)
-        .where(ApplicationCredentialRule.credential_id == credential_id)
-        .order_by(AccessRuleRecord.created_at, AccessRuleRecord.id)
-    )
-    return tuple(AccessRule(row.id, row.service, row.method, row.path) for row in conn.execute(query))
+    found = conn.execute(_rules, {"id": credential_id})
+    return tuple(AccessRule(rule.id, rule.service, rule.method, rule.path) for rule in found)
 
 
-def _trust(conn: Connection, token: Token, now: datetime) -> Trust:
-    row = conn.execute(select(TrustRecord).where(TrustRecord.id == token.delegation_id)).first()
+def _trust(conn: Connection, token: Token, now: datetime) -> TrustRef:
+    row = conn.execute(_trust_by_id, {"id": token.delegation_id}).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
-    trustor, trustee = _user(conn, row.trustor_user_id), _user(conn, row.trustee_user_id)
+    trustor, trustee = _user(conn, row.trustor_user_id)[0], _user(conn, row.trustee_user_id)[0]
     if token.user_id != (trustor.id if row.impersonation else trustee.id):
         raise invalid()
-    return Trust(row.id, row.impersonation, trustor, trustee, row.expires_at)
+    return TrustRef(row.id, row.impersonation, trustor, trustee, row.expires_at)
 
 
-def _access(conn: Connection, token: Token, now: datetime) -> Access:
-    row = conn.execute(select(OAuthAccessToken).where(OAuthAccessToken.id == token.delegation_id)).first()
+def _access(conn: Connection, token: Token, now: datetime) -> AccessRef:
+    row = conn.execute(_access_by_id, {"id": token.delegation_id}).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
     if row.user_id != token.user_id:
         raise invalid()
-    return Access(row.id, row.consumer_id, row.expires_at)
+    return AccessRef(row.id, row.consumer_id, row.expires_at)
 
 
-def _restricted(conn: Connection, query: Select[str], held: tuple[Role, ...]) -> tuple[Role, ...]:
+def _restricted(conn: Connection, query: Select[str], id: str, held: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
     """The roles that were delegated and those they imply; all of them must still be held."""
-    given = set(conn.execute(query).scalars())
+    given = set(conn.scalars(query, {"id": id}))
     if not given <= {role.id for role in held}:
         raise invalid()
     allowed = effective.closure(conn, given)

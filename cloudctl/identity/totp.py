@@ -58,13 +58,12 @@ def step_of(secret: bytes, said: str, seconds: float) -> int | None:
 
 def take(conn: Connection, user_id: str, said: str, keys: Keys, seconds: float) -> bool:
     """Whether it is a passcode of one of the user's devices that is good now and was not used before."""
-    table = Credential.table.c
-    query = select(table.id, table.blob).where(table.user_id == user_id, table.type == TYPE).order_by(table.created_at)
-    for row in conn.execute(query.order_by(table.id)).all():
-        step = step_of(shared_secret(keys.fernet().decrypt(bytes(row.blob)).decode()), said, seconds)
+    mine = (Credential.user_id == user_id, Credential.type == TYPE)
+    query = select(Credential.id, Credential.blob).where(*mine).order_by(Credential.created_at)
+    for id, blob in conn.execute(query.order_by(Credential.id)):
+        step = step_of(shared_secret(keys.fernet().decrypt(blob).decode()), said, seconds)
         if step is not None:
-            unused = or_(table.totp_step.is_(None), table.totp_step < step)
-            return (
-                conn.execute(update(Credential).where(table.id == row.id, unused).values(totp_step=step)).rowcount == 1
-            )
+            unused = or_(Credential.totp_step.is_(None), Credential.totp_step < step)
+            taken = update(Credential).where(Credential.id == id, unused).values(totp_step=step)
+            return conn.execute(taken).rowcount == 1
     return False

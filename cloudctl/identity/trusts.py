@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import cascade, effective, records
-from cloudctl.identity.effective import Role
+from cloudctl.identity.effective import RoleRef
 from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import Project, Trust, TrustRole, User
-from cloudctl.identity.tables import Role as RoleRecord
+from cloudctl.identity.tables import Project, Role, Trust, TrustRole, User
 from cloudctl.rest.listing import Listing, equals
 
 LISTING = Listing(
@@ -52,34 +51,34 @@ class NewTrust:
     extra: dict[str, Any]
 
 
-def get(conn: Connection, trust_id: str, now: datetime) -> Row[Any]:
+def get(conn: Connection, trust_id: str, now: datetime) -> Trust:
     """Raises NotFound; so is one that has expired or was used up."""
-    row = records.get(conn, Trust.table, trust_id, "trust")
+    row = records.get(conn, Trust, trust_id, "trust")
     if not is_usable(row, now):
         raise records.not_found("trust", trust_id)
     return row
 
 
-def is_usable(row: Row[Any], now: datetime) -> bool:
+def is_usable(row: Trust, now: datetime) -> bool:
     """Whether another token may be made from it."""
     return not has_expired(row, now) and (row.remaining_uses is None or row.remaining_uses > 0)
 
 
-def has_expired(row: Row[Any], now: datetime) -> bool:
+def has_expired(row: Trust, now: datetime) -> bool:
     return row.expires_at is not None and bool(row.expires_at <= now)
 
 
-def roles_of(conn: Connection, trust_id: str) -> list[Row[Any]]:
+def roles_of(conn: Connection, trust_id: str) -> Sequence[Role]:
     """By name."""
     mine = select(TrustRole.role_id).where(TrustRole.trust_id == trust_id)
-    return list(conn.execute(select(RoleRecord).where(RoleRecord.id.in_(mine)).order_by(RoleRecord.name)))
+    return conn.execute(select(Role).where(Role.id.in_(mine)).order_by(Role.name)).all()
 
 
-def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: int) -> Row[Any]:
+def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: int) -> Trust:
     """Raises NotFound (trustee), Forbidden (roles that the trustor lacks, redelegation), Invalid."""
     for user_id in {new.trustor_user_id, new.trustee_user_id}:
-        records.keep(conn, User.table, user_id, "user")
-    records.keep(conn, Project.table, new.project_id, "project")
+        records.get(conn, User, user_id, "user", stays=True)
+    records.get(conn, Project, new.project_id, "project", stays=True)
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("The expiration of a trust must be in the future.")
     if new.redelegation_count > most_redelegations:
@@ -107,7 +106,7 @@ def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: i
     return get(conn, str(row["id"]), now)
 
 
-def chosen(wanted: Sequence[RoleName], held: Sequence[Role]) -> set[str]:
+def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:
     """The ids of the roles that are to be given away. Raises Forbidden for one that is not held, or none at all."""
     if not wanted:
         raise Forbidden("At least one role must be given.")
@@ -141,10 +140,10 @@ def _check_redelegation(conn: Connection, new: NewTrust, given: set[str], now: d
 
 def use(conn: Connection, trust_id: str) -> bool:
     """Take one of its uses; whether there was one left."""
-    row = conn.execute(select(Trust.remaining_uses).where(Trust.id == trust_id)).first()
-    if row is None:
+    trust = records.find(conn, Trust, trust_id)
+    if trust is None:
         return False
-    if row.remaining_uses is None:
+    if trust.remaining_uses is None:
         return True
     left = update(Trust).where(Trust.id == trust_id, Trust.remaining_uses > 0)
     return conn.execute(left.values(remaining_uses=Trust.remaining_uses - 1)).rowcount == 1
@@ -152,5 +151,5 @@ def use(conn: Connection, trust_id: str) -> bool:
 
 def remove(conn: Connection, trust_id: str) -> None:
     """With those that were made from it; their tokens end. Raises NotFound."""
-    records.get(conn, Trust.table, trust_id, "trust")
+    records.get(conn, Trust, trust_id, "trust")
     cascade.delete_trusts(conn, Trust.id == trust_id)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, or_, select
+from sqlalchemy import delete, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -66,22 +66,21 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, user_id: str) -> Row[Any]:
-    """Raises NotFound."""
-    return records.get(conn, User.table, user_id, "user")
+def get(conn: Connection, user_id: str, *, lock: bool = False, stays: bool = False) -> User:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, User, user_id, "user", lock=lock, stays=stays)
 
 
 def in_group(group_id: str) -> Condition:
     return User.id.in_(select(Membership.user_id).where(Membership.group_id == group_id))
 
 
-def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now: datetime) -> Row[Any]:
+def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now: datetime) -> User:
     """`values`: name, domain_id, enabled, default_project_id, description, options, extra, password_hash (or None).
 
     Raises NotFound (domain), Conflict (name), Invalid.
     """
-    domains.get(conn, values["domain_id"])
-    records.keep(conn, Project.table, values["domain_id"], "domain")
+    domains.get(conn, values["domain_id"], stays=True)
     _check_default_project(conn, values.get("default_project_id"))
     options = merged_options({}, values.get("options", {}))
     row = {
@@ -98,11 +97,11 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
             "password_expires_at": password_rules.expiry(rules, options, now, by_admin=True),
         }
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values['name']}.")
-    records.insert_unique(conn, User.table, row, taken)
+    records.insert_unique(conn, User, row, taken)
     return get(conn, row["id"])
 
 
-def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: PasswordOptions, now: datetime) -> Row[Any]:
+def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: PasswordOptions, now: datetime) -> User:
     """As an administrator does it. Raises NotFound, Conflict, Invalid."""
     before = get(conn, user_id)
     values = dict(changes)
@@ -125,7 +124,7 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
     if values.get("enabled"):
         values["active_at"] = now
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values.get('name')}.")
-    records.update_unique(conn, User.table, user_id, values, taken)
+    records.update_unique(conn, User, user_id, values, taken)
     if "password_hash" in values or (before.enabled and values.get("enabled") is False):
         revocation.revoke_user(conn, user_id, now)
     epoch.changed(conn)
@@ -150,15 +149,14 @@ def change_own_password(
         "failures": 0,
         "failed_at": None,
     }
-    records.update_unique(conn, User.table, user_id, values, Conflict("The password cannot be changed now."))
+    records.update_unique(conn, User, user_id, values, Conflict("The password cannot be changed now."))
     revocation.revoke_user(conn, user_id, now)
     return True
 
 
 def remove(conn: Connection, user_id: str) -> None:
     """With everything that is only the user's. Raises NotFound."""
-    records.claim(conn, User.table, user_id)
-    get(conn, user_id)
+    get(conn, user_id, lock=True)
     cascade.of_user(conn, user_id)
     conn.execute(delete(User).where(User.id == user_id))
 

@@ -80,8 +80,8 @@ def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keyston
     system = {"identity": {"methods": ["password"], "password": password}, "scope": {"system": {"all": True}}}
     without = keystone.ask("POST", "/auth/tokens", {"auth": system}).json()["token"]["catalog"]
     assert "object-store" not in [one["type"] for one in without if one["endpoints"]]
-    broken = "UPDATE identity_endpoints SET url = '$(nonsense)s' WHERE service_id = ?"
-    keystone.db.transact(False, lambda conn: conn.execute(text(broken), (service,)) and None)
+    broken = "UPDATE identity_endpoints SET url = '$(nonsense)s' WHERE service_id = :id"
+    keystone.db.transact(False, lambda conn: conn.execute(text(broken), {"id": service}) and None)
     assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
     for path, kind in ((f"/endpoints/{made['id']}", "endpoint"), (f"/services/{service}", "service")):
         keystone.ask("PATCH", path, {kind: {"enabled": False}}, admin)

@@ -22,7 +22,7 @@ def again(keystone: Any, **changes: Any) -> Any:
 
 def rows(keystone: Any) -> dict[str, int]:
     def count(conn: Any) -> dict[str, int]:
-        tables = [t for t in conn.dialect.get_table_names(conn) if t.startswith("identity_")]
+        tables = [t for t in conn.dialect.get_table_names(conn.alchemy) if t.startswith("identity_")]
         return {t: conn.execute(text(f"SELECT count(*) FROM {t}")).scalar() for t in tables}
 
     found: dict[str, int] = keystone.db.transact(True, count)

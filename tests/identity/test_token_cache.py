@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
@@ -32,7 +32,7 @@ def authenticate(tokens: Tokens, token: str) -> Any:
 def statements(db: Database) -> list[str]:
     """Fills as statements are executed."""
     seen: list[str] = []
-    event.listen(db.engine, "before_cursor_execute", lambda c, cursor, text, *rest: seen.append(text))
+    db.connections.get().driver.set_trace_callback(seen.append)
     return seen
 
 

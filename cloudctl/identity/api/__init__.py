@@ -54,7 +54,7 @@ def build(
     asked, port 15868.
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)
-    users = Users(db, logins, hasher, options)
+    users = Users(db, logins, hasher, options.passwords)
     auth_tokens = AuthTokens(db, tokens, logins, options, instance_ha_url)
     resources = (
         Version(),
@@ -66,7 +66,7 @@ def build(
         Projects(db, options),
         ProjectTags(db),
         Domains(db),
-        DomainConfig(db, credential_keys, options),
+        DomainConfig(db, credential_keys, options.passwords),
         Roles(db),
         ImpliedRoles(db),
         Grants(db),

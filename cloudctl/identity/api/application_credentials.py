@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
@@ -17,7 +16,7 @@ from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
-from cloudctl.identity.tables import AccessRule, ApplicationCredential
+from cloudctl.identity.tables import AccessRule, ApplicationCredential, Role
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, Pattern, extra
 from cloudctl.rest.call import Call
@@ -75,19 +74,19 @@ class CreateApplicationCredential:
     others: dict[str, Any] = extra()
 
 
+@frozen
 class ApplicationCredentials:
-    routes = Routes("Application credentials")
+    db: Database
+    hasher: Hasher
+    options: IdentityOptions
 
-    def __init__(self, db: Database, hasher: Hasher, options: IdentityOptions) -> None:
-        self.db = db
-        self.hasher = hasher
-        self.options = options
+    routes = Routes("Application credentials")
 
     @routes.get("/users/<user_id>/application_credentials", policy="identity:list_application_credentials")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the application credentials of a user"""
         check_not_delegated(call)
-        return await self.db.read(self._list, call, user_id)
+        return await self.db.scan(self._list, call, user_id)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
@@ -160,11 +159,11 @@ class ApplicationCredentials:
         await self.db.run(domain.remove, user_id, credential_id)
 
 
+@frozen
 class AccessRules:
-    routes = Routes("Access rules")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Access rules")
 
     @routes.get(
         "/users/<user_id>/access_rules",
@@ -173,7 +172,7 @@ class AccessRules:
     )
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the access rules of a user"""
-        return paged(call, "access_rules", await self.db.read(self._list, call, user_id), rule_view)
+        return paged(call, "access_rules", await self.db.scan(self._list, call, user_id), rule_view)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Page:
         users.get(conn, user_id)
@@ -232,7 +231,7 @@ def _rule(body: RuleReference) -> domain.NewRule:
     return domain.NewRule(path=body.path or "", method=body.method or "", service=body.service or "")
 
 
-def view(conn: Connection, call: Call, row: Row[Any], roles: Sequence[Row[Any]]) -> dict[str, Any]:
+def view(conn: Connection, call: Call, row: ApplicationCredential, roles: Sequence[Role]) -> dict[str, Any]:
     expires = formats.micros(row.expires_at)
     shown = {
         "id": row.id,
@@ -255,7 +254,7 @@ def view(conn: Connection, call: Call, row: Row[Any], roles: Sequence[Row[Any]])
     return shown
 
 
-def rule_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def rule_view(call: Call, row: AccessRule) -> dict[str, Any]:
     return {
         "id": row.id,
         "path": row.path,

@@ -12,7 +12,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import assignment_list, records
 from cloudctl.identity.api.collection import listed
-from cloudctl.identity.assignment_list import Assignment, Wanted
+from cloudctl.identity.assignment_list import Holding, Wanted
 from cloudctl.identity.tables import Group, Project, Role, User
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.route import Routes
@@ -83,11 +83,11 @@ def filters(query: Query) -> Wanted:
     return found
 
 
+@frozen
 class RoleAssignments:
-    routes = Routes("Role assignments")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Role assignments")
 
     @routes.get("/role_assignments", policy="identity:list_role_assignments", query=FILTERS)
     async def list(self, call: Call) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class RoleAssignments:
         wanted = filters(call.query)
         asked = call.query.integer("limit")
         limit = min(asked or records.MOST, records.MOST)
-        views, more = await self.db.read(self._list, call, wanted, limit)
+        views, more = await self.db.scan(self._list, call, wanted, limit)
         body = listed(call, "role_assignments", views)
         if more and not asked:
             body["truncated"] = True
@@ -108,21 +108,24 @@ class RoleAssignments:
         return [view(call, one, names) for one in shown], len(found) > limit
 
 
-def look_up(conn: Connection, found: Iterable[Assignment]) -> Names:
-    def named(table: Any, ids: set[str]) -> dict[str, tuple[str, str]]:
-        query = select(table.c.id, table.c.name, table.c.domain_id).where(table.c.id.in_(ids))
-        return {row.id: (row.name, row.domain_id) for row in conn.execute(query)}
+Named = User | Group | Role | Project
+
+
+def look_up(conn: Connection, found: Iterable[Holding]) -> Names:
+    def named(record: type[Named], ids: set[str]) -> dict[str, tuple[str, str]]:
+        query = select(record.id, record.name, record.domain_id).where(record.id.in_(ids))
+        return {id: (name, domain_id) for id, name, domain_id in conn.execute(query)}
 
     rows = [*found]
-    by_user = named(User.table, {one.user_id for one in rows})
-    by_group = named(Group.table, {one.group_id for one in rows})
-    by_role = named(Role.table, {one.role_id for one in rows})
-    by_project = named(Project.table, {one.target_id for one in rows})
+    by_user = named(User, {one.user_id for one in rows})
+    by_group = named(Group, {one.group_id for one in rows})
+    by_role = named(Role, {one.role_id for one in rows})
+    by_project = named(Project, {one.target_id for one in rows})
     domain_ids = {domain for kind in (by_user, by_group, by_role, by_project) for _, domain in kind.values()}
-    return Names(by_user, by_group, by_role, by_project | named(Project.table, domain_ids))
+    return Names(by_user, by_group, by_role, by_project | named(Project, domain_ids))
 
 
-def view(call: Call, one: Assignment, names: Names) -> dict[str, Any]:
+def view(call: Call, one: Holding, names: Names) -> dict[str, Any]:
     root = f"{call.root_url}/v3"
     kind, id = ("users", one.user_id) if one.user_id else ("groups", one.group_id)
     if one.target_kind == "system":
@@ -139,7 +142,7 @@ def view(call: Call, one: Assignment, names: Names) -> dict[str, Any]:
     return {"role": names.shown("roles", one.role_id), kind[:-1]: names.shown(kind, id), "scope": scope, "links": links}
 
 
-def path(one: Assignment) -> str:
+def path(one: Holding) -> str:
     """Of the grant that it comes from."""
     actor = (
         f"groups/{one.through_group or one.group_id}" if one.through_group or one.group_id else f"users/{one.user_id}"

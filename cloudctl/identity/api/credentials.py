@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
-from cloudctl.identity import tables, totp, users
+from cloudctl.identity import totp, users
 from cloudctl.identity.api.application_credentials import check_may_manage
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Id, changes
@@ -18,6 +17,7 @@ from cloudctl.identity.credentials import Delegated
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Credential
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -43,21 +43,21 @@ class UpdateCredential:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Credentials:
-    routes = Routes("Credentials")
+    db: Database
+    keys: Keys
+    options: IdentityOptions
 
-    def __init__(self, db: Database, keys: Keys, options: IdentityOptions) -> None:
-        self.db = db
-        self.keys = keys
-        self.options = options
+    routes = Routes("Credentials")
 
     @routes.get("/credentials", policy="identity:list_credentials", query=tuple(domain.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List credentials: one's own, or all"""
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        own = [] if call.may("identity:list_all_credentials") else [tables.Credential.user_id == call.user_id]
+        own = [] if call.may("identity:list_all_credentials") else [Credential.user_id == call.user_id]
         return paged(call, "credentials", page(conn, call, domain.LISTING, *own), self.view)
 
     @routes.post(
@@ -85,7 +85,7 @@ class Credentials:
         check_id(body.extra, credential_id)
         return {"credential": self.view(call, await self.db.run(self._update, call, credential_id, body))}
 
-    def _update(self, conn: Connection, call: Call, credential_id: str, body: UpdateCredential) -> Row[Any]:
+    def _update(self, conn: Connection, call: Call, credential_id: str, body: UpdateCredential) -> Credential:
         row = self._required(conn, call, credential_id)
         check_delegation(call, row.type, row.project_id)
         return domain.change(conn, credential_id, changes(body), self.keys)
@@ -100,12 +100,12 @@ class Credentials:
         check_delegation(call, row.type, row.project_id)
         domain.remove(conn, credential_id)
 
-    def _required(self, conn: Connection, call: Call, credential_id: str) -> Row[Any]:
+    def _required(self, conn: Connection, call: Call, credential_id: str) -> Credential:
         row = domain.get(conn, credential_id)
         call.require(user_id=row.user_id)
         return row
 
-    def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def view(self, call: Call, row: Credential) -> dict[str, Any]:
         return {
             **row.extra,
             "id": row.id,
@@ -140,23 +140,23 @@ class CreateEc2:
     others: dict[str, Any] = extra()
 
 
+@frozen
 class Ec2Credentials:
-    routes = Routes("EC2 credentials")
+    db: Database
+    keys: Keys
+    options: IdentityOptions
 
-    def __init__(self, db: Database, keys: Keys, options: IdentityOptions) -> None:
-        self.db = db
-        self.keys = keys
-        self.options = options
+    routes = Routes("EC2 credentials")
 
     @routes.get("/users/<user_id>/credentials/OS-EC2", policy="identity:ec2_list_credentials")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the EC2 credentials of a user"""
-        return listed(call, "credentials", await self.db.read(self._list, call, user_id))
+        return listed(call, "credentials", await self.db.scan(self._list, call, user_id))
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Any:
         users.get(conn, user_id)
-        table = tables.Credential.table.c
-        found = page(conn, call, domain.LISTING, table.user_id == user_id, table.type == domain.EC2)
+        mine = (Credential.user_id == user_id, Credential.type == domain.EC2)
+        found = page(conn, call, domain.LISTING, *mine)
         return [self.view(call, row) for row in found.rows]
 
     @routes.post(
@@ -190,7 +190,7 @@ class Ec2Credentials:
         check_delegation(call, domain.EC2, row.project_id)
         domain.remove(conn, row.id)
 
-    def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def view(self, call: Call, row: Credential) -> dict[str, Any]:
         access, secret = domain.pair(row, self.keys)
         return {
             "access": access,

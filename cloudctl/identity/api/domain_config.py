@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
 from cloudctl.identity import domain_config as domain
 from cloudctl.identity import domains
-from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.payload import Keys
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
@@ -20,13 +22,13 @@ from cloudctl.rest.route import Routes
 CONFIG = Body(dict[str, Any], key="config")
 
 
+@frozen
 class DomainConfig:
-    routes = Routes("Domain configuration")
+    db: Database
+    keys: Keys
+    rules: PasswordOptions
 
-    def __init__(self, db: Database, keys: Keys, options: IdentityOptions) -> None:
-        self.db = db
-        self.keys = keys
-        self.rules = options.passwords
+    routes = Routes("Domain configuration")
 
     # -- defaults
 

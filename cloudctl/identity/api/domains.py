@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
-from cloudctl.identity import domains, projects, records, tables
+from cloudctl.identity import domains, projects, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Immutable, ProjectTitle, changes
 from cloudctl.identity.api.projects import Tags
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Project
 from cloudctl.rest.body import MISSING, Body, Missing, Pattern, extra
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import Condition, Page
 from cloudctl.rest.route import Routes
 
 ExplicitId = Annotated[str, Pattern("[0-9a-fA-F]{32}", "32 hexadecimal digits")]
@@ -42,22 +42,21 @@ class UpdateDomain:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Domains:
-    routes = Routes("Domains")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Domains")
 
     @routes.get("/domains", policy="identity:list_domains", query=tuple(domains.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List domains"""
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table = tables.Project.table.c
-        where: Any = [table.is_domain.is_(True)]
+        where: list[Condition] = [Project.is_domain.is_(True)]
         if call.identity.domain_id:
-            where.append(table.id == call.identity.domain_id)
+            where.append(Project.id == call.identity.domain_id)
         found: Page = page(conn, call, domains.LISTING, *where)
         tags = projects.tags(conn, [row.id for row in found.rows])
         return paged(call, "domains", found, lambda call, row: view(call, row, tags[row.id]))
@@ -108,11 +107,11 @@ class Domains:
         """Delete a domain with all that is in it"""
         await self.db.run(domains.remove, domain_id)
 
-    def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def _shown(self, conn: Connection, call: Call, row: Project) -> dict[str, Any]:
         return view(call, row, projects.tags(conn, [row.id])[row.id])
 
 
-def view(call: Call, row: Row[Any], tags: Any) -> dict[str, Any]:
+def view(call: Call, row: Project, tags: Any) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from cloudctl.db import Connection, Database
 from cloudctl.identity import endpoint_filters as domain
-from cloudctl.identity import projects, records, services, tables
+from cloudctl.identity import projects, records, services
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.api.services import RegionId, endpoint_view
+from cloudctl.identity.tables import EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest.body import MISSING, Body, Missing, Name, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -53,17 +54,17 @@ def values_of(body: CreateGroup | UpdateGroup) -> dict[str, Any]:
     return values
 
 
+@frozen
 class EndpointGroups:
-    routes = Routes("Endpoint groups")
+    db: Database
+    instance_ha_url: str
 
-    def __init__(self, db: Database, instance_ha_url: str) -> None:
-        self.db = db
-        self.instance_ha_url = instance_ha_url
+    routes = Routes("Endpoint groups")
 
     @routes.get(GROUPS, policy="identity:list_endpoint_groups", query=("name",))
     async def list(self, call: Call) -> dict[str, Any]:
         """List endpoint groups"""
-        return paged(call, "endpoint_groups", await self.db.read(self._list, call), view)
+        return paged(call, "endpoint_groups", await self.db.scan(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, domain.LISTING)
@@ -93,7 +94,7 @@ class EndpointGroups:
     @routes.get(f"{GROUP}/endpoints", policy="identity:list_endpoints_associated_with_endpoint_group")
     async def endpoints(self, call: Call, group_id: str) -> dict[str, Any]:
         """List the endpoints that meet the filters of a group"""
-        return listed(call, "endpoints", await self.db.read(self._endpoints, call, group_id))
+        return listed(call, "endpoints", await self.db.scan(self._endpoints, call, group_id))
 
     def _endpoints(self, conn: Connection, call: Call, group_id: str) -> Any:
         condition = domain.meets(domain.get(conn, group_id).filters)
@@ -105,7 +106,7 @@ class EndpointGroups:
     @routes.get(f"{GROUP}/projects", policy="identity:list_projects_associated_with_endpoint_group")
     async def projects(self, call: Call, group_id: str) -> dict[str, Any]:
         """List the projects of an endpoint group"""
-        return listed(call, "projects", await self.db.read(self._projects, call, group_id))
+        return listed(call, "projects", await self.db.scan(self._projects, call, group_id))
 
     def _projects(self, conn: Connection, call: Call, group_id: str) -> Any:
         domain.get(conn, group_id)
@@ -118,17 +119,17 @@ class EndpointGroups:
 
     def _add(self, conn: Connection, group_id: str, project_id: str) -> None:
         self._both(conn, group_id, project_id)
-        domain.associate(conn, tables.ProjectEndpointGroup.table, group_id=group_id, project_id=project_id)
+        domain.associate(conn, ProjectEndpointGroup, group_id=group_id, project_id=project_id)
 
     @routes.get(f"{GROUP}/projects/<project_id>", policy="identity:get_endpoint_group_in_project")
     async def check(self, call: Call, group_id: str, project_id: str) -> dict[str, Any]:
         """Show the endpoint group of a project"""
         return {"endpoint_group": view(call, await self.db.read(self._check, group_id, project_id))}
 
-    def _check(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
+    def _check(self, conn: Connection, group_id: str, project_id: str) -> EndpointGroup:
         group = self._both(conn, group_id, project_id)
         key = {"group_id": group_id, "project_id": project_id}
-        if not domain.is_associated(conn, tables.ProjectEndpointGroup.table, **key):
+        if not domain.is_associated(conn, ProjectEndpointGroup, **key):
             raise records.not_found("endpoint group in project", group_id)
         return group
 
@@ -139,34 +140,34 @@ class EndpointGroups:
 
     def _remove(self, conn: Connection, group_id: str, project_id: str) -> None:
         self._both(conn, group_id, project_id)
-        if not domain.dissociate(conn, tables.ProjectEndpointGroup.table, group_id=group_id, project_id=project_id):
+        if not domain.dissociate(conn, ProjectEndpointGroup, group_id=group_id, project_id=project_id):
             raise records.not_found("endpoint group in project", group_id)
 
-    def _both(self, conn: Connection, group_id: str, project_id: str) -> Row[Any]:
+    def _both(self, conn: Connection, group_id: str, project_id: str) -> EndpointGroup:
         projects.get(conn, project_id)
         return domain.get(conn, group_id)
 
     @routes.get(f"{PROJECT}/endpoint_groups", policy="identity:list_endpoint_groups_for_project")
     async def of_project(self, call: Call, project_id: str) -> dict[str, Any]:
         """List the endpoint groups of a project"""
-        return paged(call, "endpoint_groups", await self.db.read(self._of_project, call, project_id), view)
+        return paged(call, "endpoint_groups", await self.db.scan(self._of_project, call, project_id), view)
 
     def _of_project(self, conn: Connection, call: Call, project_id: str) -> Page:
         projects.get(conn, project_id)
         return page(conn, call, domain.LISTING, domain.in_project(project_id))
 
 
+@frozen
 class ProjectEndpoints:
-    routes = Routes("Endpoints of projects")
+    db: Database
+    instance_ha_url: str
 
-    def __init__(self, db: Database, instance_ha_url: str) -> None:
-        self.db = db
-        self.instance_ha_url = instance_ha_url
+    routes = Routes("Endpoints of projects")
 
     @routes.get(f"{PROJECT}/endpoints", policy="identity:list_endpoints_for_project")
     async def list(self, call: Call, project_id: str) -> dict[str, Any]:
         """List the endpoints that a project sees"""
-        return listed(call, "endpoints", await self.db.read(self._list, call, project_id))
+        return listed(call, "endpoints", await self.db.scan(self._list, call, project_id))
 
     def _list(self, conn: Connection, call: Call, project_id: str) -> Any:
         projects.get(conn, project_id)
@@ -177,7 +178,7 @@ class ProjectEndpoints:
     @routes.get("/OS-EP-FILTER/endpoints/<endpoint_id>/projects", policy="identity:list_projects_for_endpoint")
     async def projects(self, call: Call, endpoint_id: str) -> dict[str, Any]:
         """List the projects with which an endpoint is associated"""
-        return listed(call, "projects", await self.db.read(self._projects, call, endpoint_id))
+        return listed(call, "projects", await self.db.scan(self._projects, call, endpoint_id))
 
     def _projects(self, conn: Connection, call: Call, endpoint_id: str) -> Any:
         services.get_endpoint(conn, endpoint_id)
@@ -190,7 +191,7 @@ class ProjectEndpoints:
 
     def _add(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
-        domain.associate(conn, tables.ProjectEndpoint.table, project_id=project_id, endpoint_id=endpoint_id)
+        domain.associate(conn, ProjectEndpoint, project_id=project_id, endpoint_id=endpoint_id)
 
     @routes.get(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:check_endpoint_in_project", status=204)
     async def check(self, call: Call, project_id: str, endpoint_id: str) -> None:
@@ -200,7 +201,7 @@ class ProjectEndpoints:
     def _check(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
         key = {"project_id": project_id, "endpoint_id": endpoint_id}
-        if not domain.is_associated(conn, tables.ProjectEndpoint.table, **key):
+        if not domain.is_associated(conn, ProjectEndpoint, **key):
             raise records.not_found("endpoint in project", endpoint_id)
 
     @routes.delete(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:remove_endpoint_from_project")
@@ -210,7 +211,7 @@ class ProjectEndpoints:
 
     def _remove(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
         self._both(conn, project_id, endpoint_id)
-        if not domain.dissociate(conn, tables.ProjectEndpoint.table, project_id=project_id, endpoint_id=endpoint_id):
+        if not domain.dissociate(conn, ProjectEndpoint, project_id=project_id, endpoint_id=endpoint_id):
             raise records.not_found("endpoint in project", endpoint_id)
 
     def _both(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
@@ -219,11 +220,11 @@ class ProjectEndpoints:
 
 
 def associated_projects(conn: Connection, call: Call, where: Any) -> Any:
-    table = tables.Project.table
+    table = Project.table
     return project_views(conn, call, conn.execute(select(table).where(where).order_by(table.c.name, table.c.id)))
 
 
-def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: EndpointGroup) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,

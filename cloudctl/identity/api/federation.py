@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
@@ -13,7 +12,7 @@ from cloudctl.identity import federation, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.fields import changes as sent
-from cloudctl.identity.federation_tables import FederationProtocol, IdentityProvider, Mapping_, ServiceProvider
+from cloudctl.identity.federation_tables import FederationMapping, FederationProtocol, IdentityProvider, ServiceProvider
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -134,16 +133,16 @@ def named(id: str) -> str:
     return id
 
 
+@frozen
 class IdentityProviders:
-    routes = Routes("Identity providers")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Identity providers")
 
     @routes.get(f"{ROOT}/identity_providers", policy="identity:list_identity_providers", query=("id", "enabled"))
     async def list(self, call: Call) -> dict[str, Any]:
         """List identity providers"""
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
         found = page(conn, call, federation.PROVIDERS)
@@ -170,9 +169,9 @@ class IdentityProviders:
         return {"identity_provider": await self.db.read(self._show, call, idp_id)}
 
     def _show(self, conn: Connection, call: Call, idp_id: str) -> dict[str, Any]:
-        return self._shown(conn, call, federation.get(conn, IdentityProvider.table, idp_id, "identity provider"))
+        return self._shown(conn, call, records.get(conn, IdentityProvider, idp_id, "identity provider"))
 
-    def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def _shown(self, conn: Connection, call: Call, row: IdentityProvider) -> dict[str, Any]:
         return provider_view(call, row, federation.remote_ids_of(conn, [row.id])[row.id])
 
     @routes.patch(
@@ -192,19 +191,19 @@ class IdentityProviders:
         await self.db.run(federation.remove_provider, idp_id)
 
 
+@frozen
 class Protocols:
-    routes = Routes("Federation protocols")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Federation protocols")
 
     @routes.get(f"{PROVIDER}/protocols", policy="identity:list_protocols", query=("id",))
     async def list(self, call: Call, idp_id: str) -> dict[str, Any]:
         """List the protocols of an identity provider"""
-        return await self.db.read(self._list, call, idp_id)
+        return await self.db.scan(self._list, call, idp_id)
 
     def _list(self, conn: Connection, call: Call, idp_id: str) -> dict[str, Any]:
-        federation.get(conn, IdentityProvider.table, idp_id, "identity provider")
+        records.get(conn, IdentityProvider, idp_id, "identity provider")
         found = page(conn, call, federation.PROTOCOLS, FederationProtocol.provider_id == idp_id)
         return paged(call, "protocols", found, protocol_view)
 
@@ -232,53 +231,54 @@ class Protocols:
         await self.db.run(federation.remove_protocol, idp_id, protocol_id)
 
 
+@frozen
 class Mappings:
-    routes = Routes("Federation mappings")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Federation mappings")
 
     @routes.get(f"{ROOT}/mappings", policy="identity:list_mappings", query=("id",))
     async def list(self, call: Call) -> dict[str, Any]:
         """List mappings"""
-        return paged(call, "mappings", await self.db.read(page, call, federation.MAPPINGS), mapping_view)
+        return paged(call, "mappings", await self.db.scan(page, call, federation.MAPPINGS), mapping_view)
 
     @routes.put(MAPPING, policy="identity:create_mapping", status=201, body=Body(PutMapping, key="mapping"))
     async def create(self, call: Call, mapping_id: str, body: PutMapping) -> dict[str, Any]:
         """Keep a mapping; nothing applies it"""
         values = {"id": named(mapping_id), **mapping_values(body, mapping_id)}
-        row = await self.db.run(federation.create, Mapping_.table, "mapping", values, call.now)
+        row = await self.db.run(federation.create, FederationMapping, "mapping", values, call.now)
         return {"mapping": mapping_view(call, row)}
 
     @routes.get(MAPPING, policy="identity:get_mapping")
     async def show(self, call: Call, mapping_id: str) -> dict[str, Any]:
         """Show a mapping"""
         return {
-            "mapping": mapping_view(call, await self.db.read(federation.get, Mapping_.table, mapping_id, "mapping"))
+            "mapping": mapping_view(call, await self.db.read(records.get, FederationMapping, mapping_id, "mapping"))
         }
 
     @routes.patch(MAPPING, policy="identity:update_mapping", body=Body(UpdateMapping, key="mapping"))
     async def update(self, call: Call, mapping_id: str, body: UpdateMapping) -> dict[str, Any]:
         """Change a mapping"""
-        arguments = (Mapping_.table, "mapping", mapping_id, mapping_values(body, mapping_id))
-        return {"mapping": mapping_view(call, await self.db.run(federation.change, *arguments))}
+        values = mapping_values(body, mapping_id)
+        row = await self.db.run(federation.change, FederationMapping, "mapping", mapping_id, values)
+        return {"mapping": mapping_view(call, row)}
 
     @routes.delete(MAPPING, policy="identity:delete_mapping")
     async def delete(self, call: Call, mapping_id: str) -> None:
         """Delete a mapping"""
-        await self.db.run(federation.remove, Mapping_.table, "mapping", mapping_id)
+        await self.db.run(federation.remove, FederationMapping, "mapping", mapping_id)
 
 
+@frozen
 class ServiceProviders:
-    routes = Routes("Service providers")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Service providers")
 
     @routes.get(f"{ROOT}/service_providers", policy="identity:list_service_providers", query=("id", "enabled"))
     async def list(self, call: Call) -> dict[str, Any]:
         """List service providers"""
-        found = await self.db.read(page, call, federation.SERVICE_PROVIDERS)
+        found = await self.db.scan(page, call, federation.SERVICE_PROVIDERS)
         return paged(call, "service_providers", found, service_provider_view)
 
     @routes.put(
@@ -290,13 +290,13 @@ class ServiceProviders:
     async def create(self, call: Call, sp_id: str, body: PutServiceProvider) -> dict[str, Any]:
         """Describe another cloud; no assertions are made for it"""
         values = {"id": named(sp_id), **changes(body, sp_id)}
-        row = await self.db.run(federation.create, ServiceProvider.table, "service provider", values, call.now)
+        row = await self.db.run(federation.create, ServiceProvider, "service provider", values, call.now)
         return {"service_provider": service_provider_view(call, row)}
 
     @routes.get(SERVICE_PROVIDER, policy="identity:get_service_provider")
     async def show(self, call: Call, sp_id: str) -> dict[str, Any]:
         """Show a service provider"""
-        row = await self.db.read(federation.get, ServiceProvider.table, sp_id, "service provider")
+        row = await self.db.read(records.get, ServiceProvider, sp_id, "service provider")
         return {"service_provider": service_provider_view(call, row)}
 
     @routes.patch(
@@ -306,13 +306,14 @@ class ServiceProviders:
     )
     async def update(self, call: Call, sp_id: str, body: UpdateServiceProvider) -> dict[str, Any]:
         """Change a service provider"""
-        arguments = (ServiceProvider.table, "service provider", sp_id, changes(body, sp_id))
-        return {"service_provider": service_provider_view(call, await self.db.run(federation.change, *arguments))}
+        values = changes(body, sp_id)
+        row = await self.db.run(federation.change, ServiceProvider, "service provider", sp_id, values)
+        return {"service_provider": service_provider_view(call, row)}
 
     @routes.delete(SERVICE_PROVIDER, policy="identity:delete_service_provider")
     async def delete(self, call: Call, sp_id: str) -> None:
         """Delete a service provider"""
-        await self.db.run(federation.remove, ServiceProvider.table, "service provider", sp_id)
+        await self.db.run(federation.remove, ServiceProvider, "service provider", sp_id)
 
 
 def mapping_values(body: PutMapping | UpdateMapping, id: str) -> dict[str, Any]:
@@ -324,7 +325,7 @@ def mapping_values(body: PutMapping | UpdateMapping, id: str) -> dict[str, Any]:
     return values
 
 
-def provider_view(call: Call, row: Row[Any], remote: list[str]) -> dict[str, Any]:
+def provider_view(call: Call, row: IdentityProvider, remote: list[str]) -> dict[str, Any]:
     links = link(call, "OS-FEDERATION", "identity_providers", row.id)
     return {
         "id": row.id,
@@ -337,18 +338,18 @@ def provider_view(call: Call, row: Row[Any], remote: list[str]) -> dict[str, Any
     }
 
 
-def protocol_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def protocol_view(call: Call, row: FederationProtocol) -> dict[str, Any]:
     provider = link(call, "OS-FEDERATION", "identity_providers", row.provider_id)["self"]
     links = {"self": f"{provider}/protocols/{row.id}", "identity_provider": provider}
     return {"id": row.id, "mapping_id": row.mapping_id, "links": links}
 
 
-def mapping_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def mapping_view(call: Call, row: FederationMapping) -> dict[str, Any]:
     shown = {"id": row.id, "rules": row.rules, "schema_version": row.schema_version}
     return {**shown, "links": link(call, "OS-FEDERATION", "mappings", row.id)}
 
 
-def service_provider_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def service_provider_view(call: Call, row: ServiceProvider) -> dict[str, Any]:
     names = ("id", "auth_url", "sp_url", "description", "enabled", "relay_state_prefix")
     return {
         **{name: getattr(row, name) for name in names},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from attrs import frozen
+
 from cloudctl.db import Connection, Database
 from cloudctl.identity import assignments, records, roles
 from cloudctl.identity.api.collection import listed
@@ -53,16 +55,16 @@ def target_of(call: Call, where: dict[str, str]) -> Target:
     return SYSTEM
 
 
+@frozen
 class Grants:
-    routes = ROUTES
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = ROUTES
 
     @everywhere("GET", "", "list{}_grants")
     async def list(self, call: Call, **where: str) -> dict[str, Any]:
         """List the roles that were granted directly"""
-        return listed(call, "roles", await self.db.read(self._list, call, where))
+        return listed(call, "roles", await self.db.scan(self._list, call, where))
 
     def _list(self, conn: Connection, call: Call, where: dict[str, str]) -> Any:
         actor, target = self._checked(conn, call, where)

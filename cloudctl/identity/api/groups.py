@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
-from cloudctl.identity import groups, records, tables, users
+from cloudctl.identity import groups, records, users
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, domain_of
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Group
 from cloudctl.rest.body import MISSING, Body, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -35,20 +35,20 @@ class UpdateGroup:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Groups:
-    routes = Routes("Groups")
+    db: Database
+    user_view: Callable[[Call, Any], dict[str, Any]]
 
-    def __init__(self, db: Database, user_view: Callable[[Call, Any], dict[str, Any]]) -> None:
-        self.db = db
-        self.user_view = user_view
+    routes = Routes("Groups")
 
     @routes.get("/groups", policy="identity:list_groups", query=tuple(groups.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List groups"""
-        return paged(call, "groups", await self.db.read(self._list, call), view)
+        return paged(call, "groups", await self.db.scan(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        own = [tables.Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+        own = [Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
         return page(conn, call, groups.LISTING, *own)
 
     @routes.post("/groups", policy="identity:create_group", status=201, body=Body(CreateGroup, key="group"))
@@ -69,7 +69,7 @@ class Groups:
         check_id(body.extra, group_id)
         return {"group": view(call, await self.db.run(self._update, call, group_id, changes(body)))}
 
-    def _update(self, conn: Connection, call: Call, group_id: str, values: dict[str, Any]) -> Row[Any]:
+    def _update(self, conn: Connection, call: Call, group_id: str, values: dict[str, Any]) -> Group:
         self._required(conn, call, group_id)
         return groups.change(conn, group_id, values)
 
@@ -87,7 +87,7 @@ class Groups:
     @routes.get("/groups/<group_id>/users", policy="identity:list_users_in_group", query=tuple(users.FILTERS))
     async def members(self, call: Call, group_id: str) -> dict[str, Any]:
         """List the users in a group"""
-        return paged(call, "users", await self.db.read(self._members, call, group_id), self.user_view)
+        return paged(call, "users", await self.db.scan(self._members, call, group_id), self.user_view)
 
     def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
         self._required(conn, call, group_id)
@@ -119,14 +119,14 @@ class Groups:
         call.require(domain_id=users.get(conn, user_id).domain_id)
         act(conn, group_id, user_id)
 
-    def _required(self, conn: Connection, call: Call, group_id: str) -> Row[Any]:
+    def _required(self, conn: Connection, call: Call, group_id: str) -> Group:
         """The group, if the Operation's rule allows it for the group's domain."""
         row = groups.get(conn, group_id)
         call.require(domain_id=row.domain_id)
         return row
 
 
-def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: Group) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,

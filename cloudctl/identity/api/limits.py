@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import limits, tables
+from cloudctl.identity import limits
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.tables import ProjectLimit, RegisteredLimit
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Name, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -42,16 +42,16 @@ class UpdateRegistered:
 NewRegistered = Annotated[list[CreateRegistered], Items(1, 1000)]
 
 
+@frozen
 class RegisteredLimits:
-    routes = Routes("Registered limits")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Registered limits")
 
     @routes.get("/registered_limits", policy="identity:list_registered_limits", query=limits.KEY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List registered limits"""
-        return paged(call, "registered_limits", await self.db.read(self._list, call), registered_view)
+        return paged(call, "registered_limits", await self.db.scan(self._list, call), registered_view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, limits.REGISTERED)
@@ -94,7 +94,7 @@ class RegisteredLimits:
         await self.db.run(limits.remove_registered, limit_id)
 
 
-def registered_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def registered_view(call: Call, row: RegisteredLimit) -> dict[str, Any]:
     return {
         "id": row.id,
         "service_id": row.service_id,
@@ -126,11 +126,11 @@ class UpdateLimit:
 NewLimits = Annotated[list[CreateLimit], Items(1, 1000)]
 
 
+@frozen
 class Limits:
-    routes = Routes("Limits")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Limits")
 
     @routes.get("/limits/model", policy="identity:get_limit_model")
     async def model(self, call: Call) -> dict[str, Any]:
@@ -140,13 +140,13 @@ class Limits:
     @routes.get("/limits", policy="identity:list_limits", query=tuple(limits.LIMITS.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List limits: of one's own project or domain, or all"""
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table, identity, own = tables.ProjectLimit.table.c, call.identity, []
+        limit, identity, own = ProjectLimit, call.identity, []
         if not call.may("identity:list_all_limits"):
-            mine = (table.project_id == identity.project_id) & (table.project_id != "")
-            own = [mine | (table.domain_id == identity.domain_id) & (table.domain_id != "")]
+            mine = (limit.project_id == identity.project_id) & (limit.project_id != "")
+            own = [mine | (limit.domain_id == identity.domain_id) & (limit.domain_id != "")]
         found = page(conn, call, limits.LIMITS, *own)
         registered = limits.registered_of(conn, found.rows)
         return paged(call, "limits", found, lambda call, row: view(call, row, registered[row.registered_limit_id]))
@@ -194,11 +194,11 @@ class Limits:
         """Delete a limit"""
         await self.db.run(limits.remove, limit_id)
 
-    def _view(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def _view(self, conn: Connection, call: Call, row: ProjectLimit) -> dict[str, Any]:
         return view(call, row, limits.registered_of(conn, [row])[row.registered_limit_id])
 
 
-def view(call: Call, row: Row[Any], registered: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: ProjectLimit, registered: RegisteredLimit) -> dict[str, Any]:
     return {
         "id": row.id,
         "service_id": registered.service_id,

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, TooLarge
-from cloudctl.identity import oauth, oauth_signatures, records, tables, users
+from cloudctl.identity import oauth, oauth_signatures, records, users
 from cloudctl.identity.api.application_credentials import check_may_manage
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, changes
@@ -22,6 +21,7 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
+from cloudctl.identity.tables import OAuthAccessToken, OAuthConsumer
 from cloudctl.identity.trusts import RoleName
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Items, Missing, extra
@@ -50,17 +50,17 @@ class Authorize:
     others: dict[str, Any] = extra()
 
 
+@frozen
 class Consumers:
-    routes = Routes("OAuth consumers")
+    db: Database
+    keys: Keys
 
-    def __init__(self, db: Database, keys: Keys) -> None:
-        self.db = db
-        self.keys = keys
+    routes = Routes("OAuth consumers")
 
     @routes.get("/OS-OAUTH1/consumers", policy="identity:list_consumers")
     async def list(self, call: Call) -> dict[str, Any]:
         """List the consumers, without their secrets"""
-        return paged(call, "consumers", await self.db.read(page, call, oauth.CONSUMERS), consumer_view)
+        return paged(call, "consumers", await self.db.scan(page, call, oauth.CONSUMERS), consumer_view)
 
     @routes.post(
         "/OS-OAUTH1/consumers", policy="identity:create_consumer", status=201, body=Body(CreateConsumer, key="consumer")
@@ -98,20 +98,20 @@ def _check_no_secret(sent: dict[str, Any]) -> None:
         raise Invalid("The secret of a consumer cannot be chosen.")
 
 
-def consumer_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def consumer_view(call: Call, row: OAuthConsumer) -> dict[str, Any]:
     shown = {"id": row.id, "description": row.description, "links": link(call, "OS-OAUTH1", "consumers", row.id)}
     return {**row.extra, **shown}
 
 
+@frozen
 class OAuthTokens:
     """Request tokens and access tokens on their way to a consumer: signed by it, so that it needs no other token."""
 
-    routes = Routes("OAuth tokens")
+    db: Database
+    keys: Keys
+    options: IdentityOptions
 
-    def __init__(self, db: Database, keys: Keys, options: IdentityOptions) -> None:
-        self.db = db
-        self.keys = keys
-        self.options = options
+    routes = Routes("OAuth tokens")
 
     @routes.post("/OS-OAUTH1/request_token", policy=None, status=201)
     async def request(self, call: Call) -> Reply:
@@ -164,21 +164,21 @@ def _form(issued: Issued) -> Reply:
     return Reply(urlencode(fields).encode(), headers=(("Content-Type", FORM),))
 
 
+@frozen
 class AccessTokens:
-    routes = Routes("OAuth access tokens")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("OAuth access tokens")
 
     @routes.get("/users/<user_id>/OS-OAUTH1/access_tokens", policy="identity:list_access_tokens")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the access tokens that a user has authorized"""
         check_may_manage(call)
-        return await self.db.read(self._list, call, user_id)
+        return await self.db.scan(self._list, call, user_id)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
-        mine = tables.OAuthAccessToken.user_id == user_id
+        mine = OAuthAccessToken.user_id == user_id
         return paged(call, "access_tokens", page(conn, call, oauth.ACCESS_TOKENS, mine), access_token_view)
 
     @routes.get("/users/<user_id>/OS-OAUTH1/access_tokens/<access_token_id>", policy="identity:get_access_token")
@@ -213,7 +213,7 @@ class AccessTokens:
         raise records.not_found("role in access token", role_id)
 
 
-def access_token_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def access_token_view(call: Call, row: OAuthAccessToken) -> dict[str, Any]:
     links = link(call, "users", row.user_id, "OS-OAUTH1", "access_tokens", row.id)
     return {
         "id": row.id,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.identity import policies
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import changes
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import PolicyBlob
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -34,16 +34,16 @@ class UpdatePolicy:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Policies:
-    routes = Routes("Policies")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Policies")
 
     @routes.get("/policies", policy="identity:list_policies", query=tuple(policies.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List stored policies"""
-        return paged(call, "policies", await self.db.read(self._list, call), view)
+        return paged(call, "policies", await self.db.scan(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, policies.LISTING)
@@ -70,7 +70,7 @@ class Policies:
         await self.db.run(policies.remove, policy_id)
 
 
-def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: PolicyBlob) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,

@@ -21,11 +21,11 @@ class NewTags:
     tags: Tags
 
 
+@frozen
 class ProjectTags:
-    routes = Routes("Project tags")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Project tags")
 
     @routes.get("/projects/<project_id>/tags", policy="identity:list_project_tags")
     async def list(self, call: Call, project_id: str) -> dict[str, Any]:

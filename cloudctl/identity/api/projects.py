@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import domains, projects, reachable, records, tables
+from cloudctl.identity import domains, projects, reachable, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, Immutable, ProjectTitle, changes, domain_of
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Project
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Pattern, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -49,22 +49,22 @@ class UpdateProject:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Projects:
-    routes = Routes("Projects")
+    db: Database
+    options: IdentityOptions
 
-    def __init__(self, db: Database, options: IdentityOptions) -> None:
-        self.db = db
-        self.options = options
+    routes = Routes("Projects")
 
     @routes.get("/projects", policy="identity:list_projects", query=tuple(projects.FILTERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List projects"""
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        where: Any = [] if "is_domain" in call.query else [tables.Project.is_domain.is_(False)]
+        where: Any = [] if "is_domain" in call.query else [Project.is_domain.is_(False)]
         if call.identity.domain_id:
-            where.append(tables.Project.domain_id == call.identity.domain_id)
+            where.append(Project.domain_id == call.identity.domain_id)
         found = page(conn, call, projects.LISTING, *where)
         shown = {one["id"]: one for one in views(conn, call, found.rows)}
         return paged(call, "projects", found, lambda _, row: shown[row.id])
@@ -160,14 +160,14 @@ class Projects:
         else:
             projects.remove(conn, project_id)
 
-    def _required(self, conn: Connection, call: Call, project_id: str) -> Row[Any]:
+    def _required(self, conn: Connection, call: Call, project_id: str) -> Project:
         return required(conn, call, project_id)
 
 
 RELATIVES = ("parents_as_list", "subtree_as_list", "parents_as_ids", "subtree_as_ids")
 
 
-def required(conn: Connection, call: Call, project_id: str) -> Row[Any]:
+def required(conn: Connection, call: Call, project_id: str) -> Project:
     """The project, if the Operation's rule allows it for the project's domain."""
     row = projects.get(conn, project_id)
     call.require(domain_id=row.domain_id or row.id, project_id=row.id)
@@ -192,18 +192,18 @@ def flat(tree: dict[str, Any]) -> Iterable[str]:
         yield from flat(below)
 
 
-def views(conn: Connection, call: Call, rows: Iterable[Row[Any]]) -> Any:
+def views(conn: Connection, call: Call, rows: Iterable[Project]) -> Any:
     """In the order of `rows`."""
     rows = list(rows)
     tags = projects.tags(conn, [row.id for row in rows])
     return [view(call, row, tags[row.id]) for row in rows]
 
 
-def one_view(conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+def one_view(conn: Connection, call: Call, row: Project) -> dict[str, Any]:
     return view(call, row, projects.tags(conn, [row.id])[row.id])
 
 
-def view(call: Call, row: Row[Any], tags: Any) -> dict[str, Any]:
+def view(call: Call, row: Project, tags: Any) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
-from cloudctl.identity import records, roles, tables
+from cloudctl.identity import records, roles
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, Immutable, changes
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Role
 from cloudctl.rest.body import MISSING, Body, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -37,21 +37,21 @@ class UpdateRole:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Roles:
-    routes = Routes("Roles")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Roles")
 
     @routes.get("/roles", policy="identity:list_roles", query=(*roles.LISTING.filters, "domain_id"))
     async def list(self, call: Call) -> dict[str, Any]:
         """List the roles of the cloud, or of a domain"""
-        return paged(call, "roles", await self.db.read(self._list, call), view)
+        return paged(call, "roles", await self.db.scan(self._list, call), view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        where: Any = [tables.Role.domain_id == (call.query.get("domain_id") or "")]
+        where: Any = [Role.domain_id == (call.query.get("domain_id") or "")]
         if not call.may("identity:use_all_roles"):
-            where.append(tables.Role.name.in_(roles.MANAGEABLE))
+            where.append(Role.name.in_(roles.MANAGEABLE))
         return page(conn, call, roles.LISTING, *where)
 
     @routes.post("/roles", policy="identity:create_role", status=201, body=Body(CreateRole, key="role"))
@@ -80,16 +80,16 @@ class Roles:
         await self.db.run(roles.remove, role_id)
 
 
+@frozen
 class ImpliedRoles:
-    routes = Routes("Implied roles")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Implied roles")
 
     @routes.get("/roles/<prior_id>/implies", policy="identity:list_implied_roles")
     async def list(self, call: Call, prior_id: str) -> dict[str, Any]:
         """List the roles that a role implies"""
-        return await self.db.read(self._list, call, prior_id)
+        return await self.db.scan(self._list, call, prior_id)
 
     def _list(self, conn: Connection, call: Call, prior_id: str) -> dict[str, Any]:
         return {
@@ -120,14 +120,14 @@ class ImpliedRoles:
     @routes.get("/role_inferences", policy="identity:list_role_inference_rules")
     async def inferences(self, call: Call) -> dict[str, Any]:
         """List all implications"""
-        found = await self.db.read(roles.inferences)
+        found = await self.db.scan(roles.inferences)
         return {
             "role_inferences": [inference(call, prior, implied) for prior, implied in found],
             "links": {"self": call.url, "previous": None, "next": None},
         }
 
 
-def check_manageable(call: Call, role: Row[Any]) -> None:
+def check_manageable(call: Call, role: Role) -> None:
     """A domain's manager sees and gives away three roles only. Raises Forbidden."""
     if call.may("identity:use_all_roles"):
         return
@@ -135,7 +135,7 @@ def check_manageable(call: Call, role: Row[Any]) -> None:
         raise Forbidden("You are not authorized to use this role.")
 
 
-def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: Role) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,
@@ -147,7 +147,7 @@ def view(call: Call, row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def brief(call: Call, row: Row[Any]) -> dict[str, Any]:
+def brief(call: Call, row: Role) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
@@ -158,11 +158,11 @@ def brief(call: Call, row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def inference(call: Call, prior: Row[Any], implied: Any) -> dict[str, Any]:
+def inference(call: Call, prior: Role, implied: Any) -> dict[str, Any]:
     return {"prior_role": brief(call, prior), "implies": [brief(call, role) for role in implied]}
 
 
-def one(call: Call, prior: Row[Any], implied: Row[Any]) -> dict[str, Any]:
+def one(call: Call, prior: Role, implied: Role) -> dict[str, Any]:
     return {
         "role_inference": {"prior_role": brief(call, prior), "implies": brief(call, implied)},
         "links": {"self": call.url},

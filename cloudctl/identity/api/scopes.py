@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
 from cloudctl.identity import catalog, projects, reachable
@@ -17,17 +19,17 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 
+@frozen
 class AuthScopes:
-    routes = Routes("Scopes of a token")
+    db: Database
+    instance_ha_url: str
 
-    def __init__(self, db: Database, instance_ha_url: str) -> None:
-        self.db = db
-        self.instance_ha_url = instance_ha_url
+    routes = Routes("Scopes of a token")
 
     @routes.get("/auth/projects", policy="identity:get_auth_projects")
     async def projects(self, call: Call) -> dict[str, Any]:
         """List the projects in which the caller has a role"""
-        return listed(call, "projects", await self.db.read(self._projects, call))
+        return listed(call, "projects", await self.db.scan(self._projects, call))
 
     def _projects(self, conn: Connection, call: Call) -> Any:
         return project_views(conn, call, reachable.projects_of(conn, call.user_id))
@@ -35,7 +37,7 @@ class AuthScopes:
     @routes.get("/auth/domains", policy="identity:get_auth_domains")
     async def domains(self, call: Call) -> dict[str, Any]:
         """List the domains on which the caller has a role"""
-        return listed(call, "domains", await self.db.read(self._domains, call))
+        return listed(call, "domains", await self.db.scan(self._domains, call))
 
     def _domains(self, conn: Connection, call: Call) -> Any:
         rows = reachable.domains_of(conn, call.user_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
@@ -13,6 +12,7 @@ from cloudctl.identity import catalog, services
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes
 from cloudctl.identity.records import check_id
+from cloudctl.identity.tables import Endpoint, Region, Service
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -41,16 +41,16 @@ class UpdateService:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Services:
-    routes = Routes("Services")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Services")
 
     @routes.get("/services", policy="identity:list_services", query=tuple(services.SERVICES.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List services"""
-        return paged(call, "services", await self.db.read(self._list, call), service_view)
+        return paged(call, "services", await self.db.scan(self._list, call), service_view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, services.SERVICES)
@@ -81,7 +81,7 @@ class Services:
         await self.db.run(services.remove_service, service_id)
 
 
-def service_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def service_view(call: Call, row: Service) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,
@@ -115,17 +115,17 @@ class UpdateEndpoint:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Endpoints:
-    routes = Routes("Endpoints")
+    db: Database
+    instance_ha_url: str
 
-    def __init__(self, db: Database, instance_ha_url: str) -> None:
-        self.db = db
-        self.instance_ha_url = instance_ha_url
+    routes = Routes("Endpoints")
 
     @routes.get("/endpoints", policy="identity:list_endpoints", query=tuple(services.ENDPOINTS.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List endpoints"""
-        return paged(call, "endpoints", await self.db.read(self._list, call), self.view)
+        return paged(call, "endpoints", await self.db.scan(self._list, call), self.view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, services.ENDPOINTS)
@@ -158,7 +158,7 @@ class Endpoints:
         """Delete an endpoint"""
         await self.db.run(services.remove_endpoint, endpoint_id)
 
-    def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def view(self, call: Call, row: Endpoint) -> dict[str, Any]:
         return endpoint_view(call, row, self.instance_ha_url)
 
 
@@ -172,7 +172,7 @@ def regional(values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     return values, True
 
 
-def endpoint_view(call: Call, row: Row[Any], instance_ha_url: str) -> dict[str, Any]:
+def endpoint_view(call: Call, row: Endpoint, instance_ha_url: str) -> dict[str, Any]:
     """`instance_ha_url`: as configured; empty: as the request says."""
     ha_url = catalog.instance_ha_url(call.host_url, instance_ha_url)
     return {
@@ -196,16 +196,16 @@ class CreateRegion:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Regions:
-    routes = Routes("Regions")
+    db: Database
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    routes = Routes("Regions")
 
     @routes.get("/regions", policy="identity:list_regions", query=tuple(services.REGIONS.filters))
     async def list(self, call: Call) -> dict[str, Any]:
         """List regions"""
-        return paged(call, "regions", await self.db.read(self._list, call), region_view)
+        return paged(call, "regions", await self.db.scan(self._list, call), region_view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
         return page(conn, call, services.REGIONS)
@@ -257,7 +257,7 @@ def check_region_id(body: CreateRegion, region_id: str) -> None:
         raise Invalid("The id in the body does not match the one in the path.")
 
 
-def region_view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def region_view(call: Call, row: Region) -> dict[str, Any]:
     return {
         **row.extra,
         "id": row.id,

@@ -59,13 +59,13 @@ class S3Tokens:
     others: dict[str, Any] = extra()
 
 
+@frozen
 class SignedTokens:
-    routes = Routes("Signed requests")
+    logins: Logins
+    keys: Keys
+    answers: AuthTokens
 
-    def __init__(self, logins: Logins, keys: Keys, answers: AuthTokens) -> None:
-        self.logins = logins
-        self.keys = keys
-        self.answers = answers
+    routes = Routes("Signed requests")
 
     @routes.post("/ec2tokens", policy="identity:ec2tokens", body=Body(Ec2Tokens))
     async def ec2(self, call: Call, body: Ec2Tokens) -> Reply:

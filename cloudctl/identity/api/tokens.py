@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from cloudctl.db import Database
 from cloudctl.db.columns import seconds, utc
@@ -27,17 +27,15 @@ RECEIPT_HEADER = "Openstack-Auth-Receipt"
 ACCESS_RULES_HEADER = "OpenStack-Identity-Access-Rules"
 
 
+@frozen
 class AuthTokens:
-    routes = Routes("Tokens")
+    db: Database
+    tokens: Tokens
+    logins: Logins
+    options: IdentityOptions
+    instance_ha_url: str
 
-    def __init__(
-        self, db: Database, tokens: Tokens, logins: Logins, options: IdentityOptions, instance_ha_url: str
-    ) -> None:
-        self.db = db
-        self.tokens = tokens
-        self.logins = logins
-        self.options = options
-        self.instance_ha_url = instance_ha_url
+    routes = Routes("Tokens")
 
     @routes.post("/auth/tokens", policy=None, status=201, body=Body(AuthRequest), query=("nocatalog",))
     async def create(self, call: Call, body: AuthRequest) -> Reply:

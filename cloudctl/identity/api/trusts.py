@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
-from cloudctl.identity import records, tables, trusts
+from cloudctl.identity import records, trusts
 from cloudctl.identity.api.application_credentials import Moment
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Id
 from cloudctl.identity.api.roles import view as role_view
 from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.tables import Trust
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, Range, extra
 from cloudctl.rest.call import Call
@@ -42,12 +42,12 @@ class CreateTrust:
     extra: dict[str, Any] = extra()
 
 
+@frozen
 class Trusts:
-    routes = Routes("Trusts")
+    db: Database
+    options: IdentityOptions
 
-    def __init__(self, db: Database, options: IdentityOptions) -> None:
-        self.db = db
-        self.options = options
+    routes = Routes("Trusts")
 
     @routes.post("/OS-TRUST/trusts", policy="identity:create_trust", status=201, body=Body(CreateTrust, key="trust"))
     async def create(self, call: Call, body: CreateTrust) -> dict[str, Any]:
@@ -89,10 +89,10 @@ class Trusts:
         mine = {call.query.get("trustor_user_id"), call.query.get("trustee_user_id")}
         if call.user_id not in mine:
             call.require("identity:list_all_trusts")
-        return await self.db.read(self._list, call)
+        return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table = tables.Trust.table.c
+        table = Trust.table.c
         alive = table.expires_at.is_(None) | (table.expires_at > call.now)
         left = table.remaining_uses.is_(None) | (table.remaining_uses > 0)
         return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left), view)
@@ -105,10 +105,10 @@ class Trusts:
     def _show(self, conn: Connection, call: Call, trust_id: str) -> dict[str, Any]:
         return self._shown(conn, call, self._visible(conn, call, trust_id))
 
-    def _shown(self, conn: Connection, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def _shown(self, conn: Connection, call: Call, row: Trust) -> dict[str, Any]:
         return {**view(call, row), "roles": [role_view(call, role) for role in trusts.roles_of(conn, row.id)]}
 
-    def _visible(self, conn: Connection, call: Call, trust_id: str) -> Row[Any]:
+    def _visible(self, conn: Connection, call: Call, trust_id: str) -> Trust:
         row = trusts.get(conn, trust_id, call.now)
         if call.user_id not in (row.trustor_user_id, row.trustee_user_id):
             call.require("identity:get_all_trusts")
@@ -120,7 +120,7 @@ class Trusts:
         await self.db.run(self._delete, call, trust_id)
 
     def _delete(self, conn: Connection, call: Call, trust_id: str) -> None:
-        row = records.get(conn, tables.Trust.table, trust_id, "trust")
+        row = records.get(conn, Trust, trust_id, "trust")
         if call.user_id != row.trustor_user_id:
             call.require("identity:delete_all_trusts")
         trusts.remove(conn, trust_id)
@@ -145,7 +145,7 @@ class Trusts:
         raise records.not_found("role in trust", role_id)
 
 
-def view(call: Call, row: Row[Any]) -> dict[str, Any]:
+def view(call: Call, row: Trust) -> dict[str, Any]:
     """Without its roles."""
     return {
         **row.extra,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import groups, lockout, password_rules, reachable, tables, users
+from cloudctl.identity import groups, lockout, password_rules, reachable, users
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, domain_of
 from cloudctl.identity.api.groups import view as group_view
@@ -17,10 +16,11 @@ from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.login import Logins
 from cloudctl.identity.multi_factor import Method
-from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
+from cloudctl.identity.tables import User
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, extra
 from cloudctl.rest.call import Call
@@ -74,24 +74,23 @@ class ChangePassword:
     others: dict[str, Any] = extra()
 
 
+@frozen
 class Users:
-    routes = Routes("Users")
+    db: Database
+    logins: Logins
+    hasher: Hasher
+    rules: PasswordOptions
 
-    def __init__(self, db: Database, logins: Logins, hasher: Hasher, options: IdentityOptions) -> None:
-        self.db = db
-        self.logins = logins
-        self.hasher = hasher
-        self.options = options
-        self.rules = options.passwords
+    routes = Routes("Users")
 
     @routes.get("/users", policy="identity:list_users", query=tuple(users.FILTERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List users"""
-        found = await self.db.read(self._list, call)
+        found = await self.db.scan(self._list, call)
         return paged(call, "users", found, self.view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        own = [tables.User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+        own = [User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
         return page(conn, call, users.LISTING, *own)
 
     @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))
@@ -119,7 +118,7 @@ class Users:
         await self._hash(values)
         return {"user": self.view(call, await self.db.run(self._update, call, user_id, values))}
 
-    def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> Row[Any]:
+    def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> User:
         self._required(conn, call, user_id)
         return users.change(conn, user_id, values, self.rules, call.now)
 
@@ -132,7 +131,7 @@ class Users:
         self._required(conn, call, user_id)
         users.remove(conn, user_id)
 
-    def _required(self, conn: Connection, call: Call, user_id: str) -> Row[Any]:
+    def _required(self, conn: Connection, call: Call, user_id: str) -> User:
         """The user, if the Operation's rule allows it for the user's domain."""
         row = users.get(conn, user_id)
         call.require(domain_id=row.domain_id)
@@ -167,7 +166,7 @@ class Users:
     @routes.get("/users/<user_id>/projects", policy="identity:list_user_projects")
     async def list_projects(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the projects in which a user has a role"""
-        return listed(call, "projects", await self.db.read(self._projects, call, user_id))
+        return listed(call, "projects", await self.db.scan(self._projects, call, user_id))
 
     def _projects(self, conn: Connection, call: Call, user_id: str) -> Any:
         self._required(conn, call, user_id)
@@ -176,14 +175,14 @@ class Users:
     @routes.get("/users/<user_id>/groups", policy="identity:list_groups_for_user")
     async def list_groups(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the groups that a user is in"""
-        found = await self.db.read(self._groups, call, user_id)
+        found = await self.db.scan(self._groups, call, user_id)
         return paged(call, "groups", found, group_view)
 
     def _groups(self, conn: Connection, call: Call, user_id: str) -> Page:
         self._required(conn, call, user_id)
         return page(conn, call, groups.LISTING, groups.of_user(user_id))
 
-    def view(self, call: Call, row: Row[Any]) -> dict[str, Any]:
+    def view(self, call: Call, row: User) -> dict[str, Any]:
         shown = {
             **row.extra,
             "id": row.id,
