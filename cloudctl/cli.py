@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from sqlalchemy import create_engine
 from twisted.internet.task import Clock
 
 from cloudctl import app, config, reference, rule_list
 from cloudctl.db import schema
-from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import Database, Inline, create
+from cloudctl.db.columns import utc
+from cloudctl.db.database import Database, Inline
+from cloudctl.db.driver import create
 from cloudctl.drivers import loader
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.identity import keys
@@ -50,7 +50,7 @@ def database(made: config.Config) -> Database:
     clock = Clock()
     clock.rightNow = time.time()
     inline: Any = Inline()
-    return Database(create(made.database_url, 1), inline, inline, clock)
+    return Database(create(made.database_url), inline, inline, clock)
 
 
 @main.command()
@@ -118,15 +118,16 @@ def upgrade(made: config.Config) -> None:
 @click.argument("message")
 def revision(message: str) -> None:
     """For developers: write the next file of migrations/versions from what the tables say."""
-    from alembic import command
+    from cloudctl.db import revisions
 
-    engine = create_engine("sqlite://")
-    with engine.connect() as conn:
-        alembic = schema.alembic_config(conn)
-        command.upgrade(alembic, "head")
-        number = f"{schema.VERSION:04d}"
-        command.revision(alembic, message, autogenerate=True, rev_id=number)
-    click.echo(f"{len(metadata.tables)} tables; read what was written before you commit it")
+    try:
+        file = revisions.write(message)
+    except ConfigError as error:
+        raise click.ClickException("; ".join(error.problems)) from None
+    if file is None:
+        click.echo("The migrations make all that the tables say; nothing was written.")
+    else:
+        click.echo(f"{file}: read it before you commit it, and raise VERSION in cloudctl/db/schema.py.")
 
 
 @main.group()
