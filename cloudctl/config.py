@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import attrs
 from attrs import field, frozen
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
@@ -47,7 +49,16 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
     if scheme not in ("http", "https") or not rest or any(c in value for c in " ?#"):
         raise ValueError("must look like https://cloud.example.com/prefix")
     if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
-        raise ValueError("a part of its path looks like a version (v and a digit); clients would be misled")
+        raise ValueError("part of its path looks like an API version (v and a digit), which would mislead clients")
+
+
+def is_database_url(_instance: object, attribute: Any, value: str) -> None:
+    if not value:
+        return
+    try:
+        make_url(value).get_dialect().import_dbapi()
+    except (ArgumentError, ImportError) as error:
+        raise ValueError(str(error)) from None
 
 
 @frozen
@@ -76,7 +87,7 @@ class DatabaseOptions:
     """[database]"""
 
     # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
-    url: str = ""
+    url: str = field(default="", validator=is_database_url)
     threads: int = field(default=8, validator=positive)
 
 
@@ -163,7 +174,9 @@ def build(
     problems: list[str] = []
     sections = {**KERNEL, **services}
     known = {*sections, "driver", "state_dir"}
-    problems += [f"{name}: no such section; there are: {', '.join(sorted(known))}" for name in tables.keys() - known]
+    problems += [
+        f"{name}: unknown section; valid sections: {', '.join(sorted(known))}" for name in tables.keys() - known
+    ]
     made: dict[str, Any] = {}
     for name, kind in sections.items():
         table = tables.get(name, {})
@@ -189,9 +202,13 @@ def _misplaced(driver: Any) -> list[str]:
     if not isinstance(driver, dict):
         return ["driver: must be a table"]
     kinds = [attribute.name for attribute in attrs.fields(DriversOptions)]
-    problems = [f"driver.{kind}: no such kind; there are: {', '.join(kinds)}" for kind in driver if kind not in kinds]
+    problems = [
+        f"driver.{kind}: unknown kind of driver; valid kinds: {', '.join(kinds)}"
+        for kind in driver
+        if kind not in kinds
+    ]
     for kind in kinds:
         names = driver.get(kind, {})
         if not isinstance(names, dict) or not all(isinstance(table, dict) for table in names.values()):
-            problems.append(f"driver.{kind}: must be tables, one a driver: [driver.{kind}.NAME]")
+            problems.append(f"driver.{kind}: must contain one table per driver: [driver.{kind}.NAME]")
     return problems

@@ -90,10 +90,6 @@ def children(conn: Connection, project_id: str) -> dict[str, Any]:
     return {id: children(conn, id) for id in ids}
 
 
-def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, Project]:
-    return {row.id: row for row in conn.execute(select(Project).where(Project.id.in_(list(ids))))}
-
-
 # -- actions
 
 
@@ -163,7 +159,7 @@ def _check_fixed(before: Project, changes: dict[str, Any]) -> None:
     if "domain_id" in changes and (changes["domain_id"] or "") != before.domain_id:
         raise Invalid("The domain of a project cannot be changed.")
     if "is_domain" in changes and changes["is_domain"] is not before.is_domain:
-        raise Invalid("A project cannot be made a domain, nor a domain a project.")
+        raise Invalid("is_domain cannot be changed.")
 
 
 def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
