@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from sqlalchemy import create_engine
 from twisted.internet.task import Clock
 
 from cloudctl import app, config, reference, rule_list
 from cloudctl.db import schema
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
@@ -120,15 +119,16 @@ def upgrade(made: config.Config) -> None:
 @click.argument("message")
 def revision(message: str) -> None:
     """For developers: write the next file of migrations/versions from what the tables say."""
-    from alembic import command
+    from cloudctl.db import revisions
 
-    engine = create_engine("sqlite://")
-    with engine.connect() as conn:
-        alembic = schema.alembic_config(conn)
-        command.upgrade(alembic, "head")
-        number = f"{schema.VERSION:04d}"
-        command.revision(alembic, message, autogenerate=True, rev_id=number)
-    click.echo(f"{len(metadata.tables)} tables; read what was written before you commit it")
+    try:
+        file = revisions.write(message)
+    except ConfigError as error:
+        raise click.ClickException("; ".join(error.problems)) from None
+    if file is None:
+        click.echo("The migrations make all that the tables say; nothing was written.")
+    else:
+        click.echo(f"{file}: read it before you commit it, and raise VERSION in cloudctl/db/schema.py.")
 
 
 @main.group()

@@ -6,12 +6,14 @@ it. So going back one release works, or says that it does not; it never corrupts
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Integer, inspect, select, text
+from sqlalchemy import Integer, MetaData, inspect, select, text
 
-from cloudctl.db.columns import Field, column
+from cloudctl.db.columns import Field, column, metadata
 from cloudctl.db.connection import Connection
 from cloudctl.db.database import Database
 from cloudctl.db.records import Record
@@ -19,10 +21,13 @@ from cloudctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
 VERSION = 1
 COMPATIBLE_FROM = 1
+
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 # Any number will do, as long as all processes use the same one.
 ADVISORY_LOCK = 7_261_880
@@ -47,7 +52,8 @@ def prepare(db: Database) -> bool:
             )
         if version >= VERSION:
             return False
-    db.transact(False, upgrade)
+    with references_unchecked(db):
+        db.transact(False, upgrade)
     return True
 
 
@@ -59,14 +65,34 @@ def found_version(conn: Connection) -> tuple[int, int] | None:
     return None if row is None else (row.version, row.compatible_from)
 
 
-def upgrade(conn: Connection) -> None:
-    """Run the migrations that are missing, in the caller's transaction."""
+@contextmanager
+def references_unchecked(db: Database) -> Iterator[None]:
+    """For SQLite, which changes a table by copying and dropping it: to drop one deletes what refers to its rows.
+
+    It holds for transactions in this thread that begin and end within it.
+    """
+    if not db.is_sqlite:
+        yield
+        return
+    held = db.connections.get()
+    held.command("PRAGMA foreign_keys = OFF")
+    try:
+        yield
+    finally:
+        held.command("PRAGMA foreign_keys = ON")
+
+
+def upgrade(conn: Connection, directory: Path = MIGRATIONS) -> None:
+    """Run the migrations that are missing, in the caller's transaction, for which references are unchecked."""
     from alembic import command
 
     lock(conn)
-    command.upgrade(alembic_config(conn), "head")
+    command.upgrade(alembic_config(conn.alchemy, metadata, directory), "head")
     conn.execute(SchemaVersion.table.delete())
     conn.execute(SchemaVersion.table.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
+    if conn.is_sqlite:
+        broken = conn.execute(text("PRAGMA foreign_key_check")).all()
+        assert not broken, f"a migration left rows that refer to nothing: {broken[:10]}"
 
 
 def lock(conn: Connection) -> None:
@@ -75,10 +101,10 @@ def lock(conn: Connection) -> None:
         conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
 
 
-def alembic_config(conn: Connection) -> Config:
+def alembic_config(conn: Alchemy, tables: MetaData, directory: Path) -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = conn.alchemy
+    config.set_main_option("script_location", str(directory))
+    config.attributes |= {"connection": conn, "tables": tables}
     return config

@@ -1,4 +1,4 @@
-"""What alembic runs; the connection comes from `cloudctl.db.schema`."""
+"""What alembic runs; the connection and the tables come from `cloudctl.db.schema`."""
 
 from typing import Any, Literal
 
@@ -6,8 +6,6 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import JSON
 from sqlalchemy.sql.elements import False_, True_
-
-from cloudctl.db.columns import metadata
 
 
 def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
@@ -25,7 +23,7 @@ def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=context.config.attributes["tables"],
     # SQLite cannot alter most things in place.
     render_as_batch=True,
     compare_type=True,

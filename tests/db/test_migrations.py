@@ -1,0 +1,231 @@
+"""`cloudctl db revision`: what it writes brings a database with rows in it to what the tables say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from click.testing import CliRunner
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+    insert,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.exc import IntegrityError
+from twisted.internet.task import Clock
+
+from cloudctl import app, cli
+from cloudctl.db import Connection, Database, columns, revisions, schema
+from cloudctl.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2027, 1, 1)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A copy of the migrations, for which ruff has our settings."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(schema.MIGRATIONS, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "migrations"
+
+
+@pytest.fixture
+def tables() -> MetaData:
+    """The application's tables, to be changed."""
+    assert app.SECTIONS
+    copy = MetaData(naming_convention=columns.metadata.naming_convention)
+    for table in columns.metadata.tables.values():
+        # Other tests keep tables of their own in the same MetaData.
+        if not table.name.startswith("test_"):
+            table.to_metadata(copy)
+    return copy
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db(request: pytest.FixtureRequest, reactor: Any, tmp_path: Path) -> Iterator[Database]:
+    """A database as this release makes it."""
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path / 'cloud.sqlite'}" if sqlite else str(request.getfixturevalue("postgresql_url"))
+    db = Database.open(url, reactor)
+    schema.prepare(db)
+    yield db
+    db.close()
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(file.name for file in (directory / "versions").glob("*.py"))
+
+
+def bring_up(db: Database, directory: Path) -> None:
+    with schema.references_unchecked(db):
+        db.transact(False, schema.upgrade, directory)
+
+
+def differences(db: Database, tables: MetaData) -> list[Any]:
+    def compare(conn: Connection) -> list[Any]:
+        return list(compare_metadata(MigrationContext.configure(conn.alchemy, opts={"compare_type": True}), tables))
+
+    return db.transact(True, compare)
+
+
+def indexes(db: Database) -> dict[str, str]:
+    found = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql <> ''"
+    if not db.is_sqlite:
+        found = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+    rows = db.transact(True, lambda conn: conn.execute(text(found)).all())
+    return {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
+
+
+def test_the_migrations_make_all_that_the_tables_say(directory: Path, tables: MetaData) -> None:
+    """Conditions of indexes among it, which alembic does not compare."""
+    before = files(directory)
+    assert revisions.write("nothing", tables, directory) is None
+    assert files(directory) == before
+
+
+def test_the_newest_file_has_the_number_of_the_schema() -> None:
+    assert int(files(schema.MIGRATIONS)[-1].partition("_")[0]) == schema.VERSION
+
+
+def test_new_columns_have_their_defaults_in_old_rows(db: Database, directory: Path, tables: MetaData) -> None:
+    zones = Table("zones", tables, Column("id", String(64), primary_key=True))
+    for table in (tables.tables["keypairs"], tables.tables["ports"]):
+        table.append_column(Column("purpose", String(64), nullable=False, default="old"))
+        table.append_column(Column("comment", String(64)))
+        table.append_column(Column("hidden", Boolean, nullable=False, default=False, server_default=false()))
+        table.append_column(Column("listed", Boolean, nullable=False, default=True))
+        table.append_column(Column("labels", columns.Json, nullable=False, default=dict))
+        table.append_column(Column("uses", Integer, nullable=False, default=7))
+    db.transact(False, lambda conn: conn.execute(insert(columns.metadata.tables["keypairs"]).values(KEYPAIR)))
+
+    written = revisions.write("more of keypairs", tables, directory)
+    assert written is not None and written.name == f"{schema.VERSION + 1:04d}_more_of_keypairs.py"
+    bring_up(db, directory)
+
+    assert differences(db, tables) == []
+    keypairs = tables.tables["keypairs"]
+    row = db.transact(True, lambda conn: conn.alchemy.execute(select(keypairs)).one())
+    assert (row.name, row.purpose, row.comment, row.hidden, row.listed) == ("mine", "old", None, False, True)
+    assert (row.labels, row.uses) == ({}, 7)
+    db.transact(False, lambda conn: conn.execute(insert(zones).values(id="z")))
+
+
+KEYPAIR = {
+    "user_id": "u", "name": "mine", "type": "ssh", "public_key": "k", "fingerprint": "f", "created_at": NOW,
+}  # fmt: skip
+
+
+def test_a_table_that_is_copied_keeps_what_refers_to_it(db: Database, directory: Path, tables: MetaData) -> None:
+    """SQLite cannot add a foreign key in place, and to drop a table deletes what refers to its rows."""
+    types, access = (columns.metadata.tables[name] for name in ("volume_types", "volume_type_access"))
+
+    def fill(conn: Any) -> None:
+        conn.execute(insert(types).values(id="t", name="fast", created_at=NOW, updated_at=NOW))
+        conn.execute(insert(access).values(volume_type_id="t", project_id="p"))
+
+    db.transact(False, fill)
+    tables.tables["volume_types"].append_column(Column("image_id", String(64), ForeignKey("images.id")))
+
+    assert revisions.write("types have images", tables, directory)
+    bring_up(db, directory)
+
+    assert differences(db, tables) == []
+    assert db.transact(True, lambda conn: conn.execute(select(access.c.project_id)).scalars().all()) == ["p"]
+    (found,) = db.transact(True, lambda conn: inspect(conn.alchemy).get_foreign_keys("volume_types"))
+    assert (found["constrained_columns"], found["referred_table"]) == (["image_id"], "images")
+    # References are checked again.
+    with pytest.raises(IntegrityError):
+        db.transact(False, lambda conn: conn.execute(insert(access).values(volume_type_id="none", project_id="p")))
+
+
+def test_indexes_come_go_and_change_their_condition(db: Database, directory: Path, tables: MetaData) -> None:
+    servers = tables.tables["servers"]
+    named = {str(index.name): index for index in servers.indexes}
+    before = indexes(db)
+    servers.indexes -= {named["ix_servers_host"], named["ix_servers_group"], named["ix_servers_created"]}
+    Index("ix_servers_created", servers.c.created_at)
+    Index("ix_servers_nova", servers.c.host, servers.c.project_id, unique=True)
+    condition = text("deleted_at IS NULL AND group_id IS NOT NULL")
+    Index("ix_servers_group", servers.c.group_id, sqlite_where=condition, postgresql_where=condition)
+
+    assert revisions.write("indexes of servers", tables, directory)
+    bring_up(db, directory)
+
+    after = indexes(db)
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == {
+        "ix_servers_host", "ix_servers_group", "ix_servers_created", "ix_servers_nova",
+    }  # fmt: skip
+    assert "ix_servers_host" not in after and "UNIQUE" in after["ix_servers_nova"]
+    assert "group_id IS NOT NULL" in after["ix_servers_group"]
+    assert differences(db, tables) == []
+    assert revisions.write("once more", tables, directory) is None
+
+
+def test_one_file_follows_the_other_and_both_are_formatted(directory: Path, tables: MetaData) -> None:
+    tables.tables["keypairs"].append_column(Column("a", Text))
+    first = revisions.write("a", tables, directory)
+    tables.tables["keypairs"].append_column(Column("b", Text))
+    tables.tables["servers"].indexes.clear()
+    second = revisions.write("b, too", tables, directory)
+    assert first is not None and second is not None
+    assert f'down_revision = "{schema.VERSION + 1:04d}"' in second.read_text()
+    for words in (["check"], ["format", "--check"]):
+        subprocess.run([sys.executable, "-m", "ruff", *words, str(first), str(second)], check=True)
+
+
+def test_a_column_for_which_old_rows_have_no_value_is_refused(directory: Path, tables: MetaData) -> None:
+    before = files(directory)
+    tables.tables["servers"].append_column(Column("zone_id", String(64), nullable=False))
+    with pytest.raises(ConfigError, match=r"^servers\.zone_id: needs a default for the rows that exist$"):
+        revisions.write("zones", tables, directory)
+    assert files(directory) == before
+
+
+def test_a_migration_that_breaks_references_is_not_committed(reactor: Any, directory: Path) -> None:
+    db = Database.in_memory(Clock())
+    schema.prepare(db)
+    (directory / "versions" / f"{schema.VERSION + 1:04d}_bad.py").write_text(
+        f"""
+from alembic import op
+
+revision, down_revision = "{schema.VERSION + 1:04d}", "{schema.VERSION:04d}"
+
+def upgrade():
+    op.execute("INSERT INTO volume_type_access VALUES ('none', 'p')")
+"""
+    )
+    with pytest.raises(AssertionError, match="volume_type_access"):
+        bring_up(db, directory)
+    access = columns.metadata.tables["volume_type_access"]
+    assert db.transact(True, lambda conn: conn.execute(select(access)).all()) == []
+
+
+def test_the_command_says_what_it_wrote(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", directory)
+    for file in (directory / "versions").glob("0*.py"):
+        file.unlink()
+    result = CliRunner().invoke(cli.main, ["db", "revision", "the first"])
+    assert result.exit_code == 0, result.output
+    (made,) = (directory / "versions").glob("0*.py")
+    assert made.name == "0001_the_first.py" and f"{made}: read it" in result.output
