@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from sqlalchemy.exc import OperationalError
 from twisted.internet.task import Clock
 
-from cloudctl import app, config, reference, rule_list
+from cloudctl import __version__, app, config, reference, rule_list
 from cloudctl.db import schema
 from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
@@ -31,19 +32,35 @@ class Problem(click.ClickException):
     exit_code = 64
 
 
-@click.group()
+class OneLine(click.Group):
+    """Commands whose caller's mistakes are told in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise Problem("; ".join(error.problems)) from None
+        except CloudError as error:
+            raise click.ClickException(error.message) from None
+        except OperationalError as error:
+            raise click.ClickException(f"database: {schema.complaint(error)}") from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+
+
+@click.group(cls=OneLine)
+@click.version_option(__version__, prog_name="cloudctl", message="%(prog)s %(version)s")
 @click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Configuration file (TOML).")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="[default: ./state]")
 @click.pass_context
 def main(ctx: click.Context, file: Path | None, state_dir: Path | None) -> None:
     """Look after a cloud."""
-    try:
-        tables = config.read(file) if file else {}
-        chosen = state_dir or Path(tables.pop("state_dir", "state"))
-        tables.pop("state_dir", None)
-        ctx.obj = config.build(tables, app.SECTIONS, chosen.absolute())
-    except ConfigError as error:
-        raise Problem("; ".join(error.problems)) from None
+    tables = config.read(file) if file else {}
+    chosen = state_dir or Path(tables.pop("state_dir", "state"))
+    tables.pop("state_dir", None)
+    ctx.obj = config.build(tables, app.SECTIONS, chosen.absolute())
 
 
 def database(made: config.Config) -> Database:
@@ -69,11 +86,8 @@ def drivers() -> None:
 def policy(made: config.Config, service: str | None) -> None:
     """List the rules in force, those of [policy] file among them, and the API calls that each one guards."""
     override = Path(made.policy.file) if made.policy.file else None
-    try:
-        for line in rule_list.lines(reference.sample(), override, service):
-            click.echo(line)
-    except ConfigError as error:
-        raise Problem("; ".join(error.problems)) from None
+    for line in rule_list.lines(reference.sample(), override, service):
+        click.echo(line)
 
 
 @main.group("keys")
@@ -108,11 +122,7 @@ def version(made: config.Config) -> None:
 @click.pass_obj
 def upgrade(made: config.Config) -> None:
     """Bring the schema up to date, as a start does."""
-    try:
-        changed = schema.prepare(database(made))
-    except ConfigError as error:
-        raise Problem("; ".join(error.problems)) from None
-    click.echo("upgraded" if changed else "already up to date")
+    click.echo("upgraded" if schema.prepare(database(made)) else "already up to date")
 
 
 @db.command()
@@ -121,10 +131,7 @@ def revision(message: str) -> None:
     """For developers: write the next file of migrations/versions from what the tables say."""
     from cloudctl.db import revisions
 
-    try:
-        file = revisions.write(message)
-    except ConfigError as error:
-        raise click.ClickException("; ".join(error.problems)) from None
+    file = revisions.write(message)
     if file is None:
         click.echo("The migrations make all that the tables say; nothing was written.")
     else:
@@ -158,11 +165,7 @@ def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
 @click.pass_obj
 def retry(made: config.Config, task_id: int) -> None:
     """Put a held task back to work."""
-    store = database(made)
-    try:
-        store.transact(False, queue.retry, task_id)
-    except CloudError as error:
-        raise click.ClickException(error.message) from None
+    database(made).transact(False, queue.retry, task_id)
     click.echo(f"task {task_id} is queued")
 
 

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import attrs
 from attrs import field, frozen
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
@@ -50,6 +52,15 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
         raise ValueError("a part of its path looks like a version (v and a digit); clients would be misled")
 
 
+def is_database_url(_instance: object, attribute: Any, value: str) -> None:
+    if not value:
+        return
+    try:
+        make_url(value).get_dialect().import_dbapi()
+    except (ArgumentError, ImportError) as error:
+        raise ValueError(str(error)) from None
+
+
 @frozen
 class ServerOptions:
     """[server]"""
@@ -76,7 +87,7 @@ class DatabaseOptions:
     """[database]"""
 
     # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
-    url: str = ""
+    url: str = field(default="", validator=is_database_url)
     threads: int = field(default=8, validator=positive)
 
 

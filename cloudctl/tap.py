@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sqlalchemy.exc import OperationalError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -31,7 +32,8 @@ def kept() -> Iterator[None]:
 
 
 with kept():
-    from cloudctl import app, bootstrap, config, json_log
+    from cloudctl import __version__, app, bootstrap, config, json_log
+    from cloudctl.db import schema
     from cloudctl.errors import ConfigError
 
 
@@ -56,6 +58,11 @@ class Options(usage.Options):
         self.listen.append(endpoint)
 
     opt_l = opt_listen
+
+    def opt_version(self) -> NoReturn:
+        """Print the version of cloudctl and exit."""
+        print(f"cloudctl {__version__}")
+        raise SystemExit(0)
 
     def parseOptions(self, options: list[str] | None = None) -> None:
         """As usage.Options has it, but what is wrong is told in one line, without the whole usage after it."""
@@ -125,10 +132,10 @@ def flatten_log(options: Options) -> None:
         twist["fileLogObserverFactory"] = json_log.observer
 
 
-def stop(why: str) -> NoReturn:
-    """One line, and the status of a wrong command line (64)."""
+def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:
+    """One line, and the exit status: by default that of a wrong command line (64)."""
     print(f"cloudctl: {why}", file=sys.stderr)
-    raise SystemExit(os.EX_USAGE)
+    raise SystemExit(status)
 
 
 class CloudProcess(app.Cloud):
@@ -147,7 +154,7 @@ class CloudProcess(app.Cloud):
 def makeService(options: Options) -> IService:
     """The cloud, ready to start. If it cannot work: the reason in one line, and SystemExit with 64.
 
-    A port that is taken is found at the start: one line, and exit status 69.
+    One line and 69 if the database does not answer. So it is with a port that is taken, which is found at the start.
     """
     from twisted.internet import reactor as installed
 
@@ -164,4 +171,10 @@ def makeService(options: Options) -> IService:
         reactor.callWhenRunning(collect_from_now_on)
     except ConfigError as error:
         stop("; ".join(error.problems))
+    except OperationalError as error:
+        stop(f"database: {schema.complaint(error)}", os.EX_UNAVAILABLE)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        stop(f"{error.filename}: {error.strerror}")
     return cloud

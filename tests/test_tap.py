@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from cloudctl import tap
+import cloudctl
+from cloudctl import cli, tap
 from tests.live.process import command
 
 
@@ -50,6 +52,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: a part of its path looks like a version"),
         ("[driver.hypervisers.fake]", "driver.hypervisers: no such kind"),
         ("x = [", "c.toml"),
+        ('[database]\nurl = "nonsense"', "database.url: Could not parse"),
+        ('[database]\nurl = "nonsense://x"', "database.url: Can't load plugin"),
+        ('[database]\nurl = "mssql+pymssql://x"', "database.url: No module named 'pymssql'"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, toml: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +101,40 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
     assert done.returncode == 64
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("state_dir", ["file", "file/within"])
+def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state_dir: str) -> None:
+    (tmp_path / "file").touch()
+    arguments = [f"--state-dir={tmp_path / state_dir}"]
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 64
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert line.startswith(f"cloudctl: {tmp_path / state_dir}: ")
+    for words in (["db", "version"], ["keys", "rotate"]):
+        result = CliRunner().invoke(cli.main, [f"--state-dir={tmp_path / 'file' / 'within'}", *words])
+        assert result.exit_code == 1
+        assert str(tmp_path / "file") in result.output and len(result.output.splitlines()) == 1
+
+
+def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
+    arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 69
+    assert (done.stdout + done.stderr).splitlines() == ["cloudctl: database: unable to open database file"]
+    result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
+    assert (result.exit_code, result.output) == (1, "Error: database: unable to open database file\n")
+
+
+def test_both_commands_say_their_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parse("--version")
+    assert raised.value.code == 0
+    expected = f"cloudctl {cloudctl.__version__}\n"
+    assert capsys.readouterr().out == expected
+    assert CliRunner().invoke(cli.main, ["--version"]).output == expected
 
 
 def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Integer, MetaData, inspect, select, text
+from sqlalchemy.exc import OperationalError
 
 from cloudctl.db.columns import Field, column, metadata
 from cloudctl.db.connection import Connection
@@ -55,6 +56,11 @@ def prepare(db: Database) -> bool:
     with references_unchecked(db):
         db.transact(False, upgrade)
     return True
+
+
+def complaint(error: OperationalError) -> str:
+    """What the database's driver says, without its advice and SQLAlchemy's."""
+    return str(error.orig).partition("\n")[0]
 
 
 def found_version(conn: Connection) -> tuple[int, int] | None:
