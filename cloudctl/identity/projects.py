@@ -90,10 +90,6 @@ def children(conn: Connection, project_id: str) -> dict[str, Any]:
     return {id: children(conn, id) for id in ids}
 
 
-def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, Row[Any]]:
-    return {row.id: row for row in conn.execute(select(Project).where(Project.id.in_(list(ids))))}
-
-
 # -- actions
 
 

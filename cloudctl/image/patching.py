@@ -21,7 +21,6 @@ MOST_OPERATIONS = 1000
 
 Tag = Annotated[str, Length(1, 255)]
 Tags = Annotated[list[Tag], Items(0, 1000)]
-PropertyName = Annotated[str, Length(1, 255)]
 Visibility = Literal["public", "private", "shared", "community"]
 ContainerFormat = Literal["ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed"]
 DiskFormat = Literal["ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop"]

@@ -7,15 +7,10 @@ from typing import Any
 
 from attrs import frozen
 
+from cloudctl.drivers.protocols import ICMP, ICMPV6, PROTOCOLS, WITH_PORTS
 from cloudctl.errors import Invalid
 
-PROTOCOLS = {
-    "ah": 51, "dccp": 33, "egp": 8, "esp": 50, "gre": 47, "hopopt": 0, "icmp": 1, "icmpv6": 58, "igmp": 2, "ip": 0,
-    "ipip": 4, "ipv6-encap": 41, "ipv6-frag": 44, "ipv6-icmp": 58, "ipv6-nonxt": 59, "ipv6-opts": 60, "ipv6-route": 43,
-    "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
-}  # fmt: skip
-WITH_PORTS = {PROTOCOLS[name] for name in ("tcp", "udp", "sctp", "dccp", "udplite")}
-ICMP = {PROTOCOLS["icmp"], PROTOCOLS["ipv6-icmp"]}
+BOTH_ICMP = {ICMP, ICMPV6}
 ONLY_IPV6 = {name for name in PROTOCOLS if name.startswith("ipv6-")} | {"icmpv6"}
 ETHERTYPES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 EVERY_PORT = (1, 65535)
@@ -123,7 +118,7 @@ def _check_ports(protocol: str | None, least: int | None, most: int | None) -> N
     number = protocol_number(protocol)
     if number in WITH_PORTS:
         _check_port_range(least, most)
-    elif number in ICMP:
+    elif number in BOTH_ICMP:
         _check_icmp(least, most)
     else:
         raise Invalid(

@@ -103,7 +103,6 @@ class Limits:
     most: int | None = 1000
     default: int | None = 1000
     zero: str = "empty"  # "empty": limit=0 is an empty page; "most": it is no limit
-    reject_over: bool = False
 
 
 def paging(call: Call, limits: Limits, order: Iterable[tuple[str, str]] | None = None) -> Paging:

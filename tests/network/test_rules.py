@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudctl.drivers.protocols import PROTOCOLS
 from cloudctl.errors import Invalid
-from cloudctl.network.rules import PROTOCOLS, NewRule, columns, meaning
+from cloudctl.network.rules import NewRule, columns, meaning
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,10 @@ from collections.abc import Callable, Iterable
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import network
 from cloudctl.drivers.netns.names import METADATA_ADDRESS
+from cloudctl.drivers.protocols import ICMP, ICMPV6, PROTOCOLS, WITH_PORTS
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 
-ICMP, ICMPV6 = 1, 58
-PROTOCOLS = {
-    "ah": 51, "dccp": 33, "egp": 8, "esp": 50, "gre": 47, "icmp": ICMP, "icmpv6": ICMPV6, "igmp": 2, "ipip": 4,
-    "ipv6-encap": 41, "ipv6-frag": 44, "ipv6-icmp": ICMPV6, "ipv6-nonxt": 59, "ipv6-opts": 60, "ipv6-route": 43,
-    "ospf": 89, "pgm": 113, "rsvp": 46, "sctp": 132, "tcp": 6, "udp": 17, "udplite": 136, "vrrp": 112,
-}  # fmt: skip
 ANY = (None, "", "any", "ip", "hopopt", "0")
-WITH_PORTS = {PROTOCOLS[name] for name in ("tcp", "udp", "sctp", "dccp", "udplite")}
 
 # What every port may do whatever its groups say: ask for its address, and find its neighbours.
 ALWAYS = {

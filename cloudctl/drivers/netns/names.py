@@ -76,10 +76,6 @@ class Names:
         """Of `router_inner`."""
         return self._is("i", link)
 
-    def is_outer(self, link: str) -> bool:
-        """Of `router_outer`."""
-        return self._is("r", link)
-
     def _is(self, kind: str, link: str) -> bool:
         return len(link) == len(self.prefix) + 1 + SHORT and link.startswith(f"{self.prefix}{kind}")
 
