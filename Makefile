@@ -13,9 +13,9 @@ JOBS ?= 2
 ASYNCIO_TESTS ?= $(wildcard tests/db tests/drivers tests/live tests/tasks/test_task_live.py \
 	tests/tasks/test_task_kill.py tests/test_*.py)
 # Of these, what takes long there and asks nothing of the reactor that the rest does not.
-ASYNCIO_LEFT_OUT := --ignore=tests/drivers/qemu --ignore=tests/drivers/netns --ignore=tests/live/test_host.py \
+ASYNCIO_LEFT_OUT := --ignore=tests/drivers/qemu --ignore=tests/drivers/netns --ignore=tests/live/test_real_host.py \
 	--deselect=tests/live/test_stock_clients.py::test_the_openstack_command \
-	--deselect=tests/live/test_kill.py::test_of_two_processes_one_is_killed_and_the_other_takes_over
+	--deselect=tests/live/test_process_kill.py::test_of_two_processes_one_is_killed_and_the_other_takes_over
 
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed

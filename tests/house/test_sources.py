@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def sizes() -> dict[str, int]:
         for path in python_files(*FOLDERS)
         if "versions" not in path.parts
     }
+
+
+def shared_names(paths: list[Path]) -> list[str]:
+    """Names that two files have."""
+    counted = Counter(path.name for path in paths)
+    return [name for name, times in counted.items() if times > 1]
+
+
+def test_the_name_of_a_test_file_says_alone_what_it_tests() -> None:
+    assert shared_names(list((ROOT / "tests").rglob("test_*.py"))) == []
+
+
+def test_a_name_that_two_test_files_have_is_found() -> None:
+    paths = [Path("tests/a/test_it.py"), Path("tests/b/test_it.py"), Path("tests/b/test_that.py")]
+    assert shared_names(paths) == ["test_it.py"]
 
 
 def test_no_file_is_long_without_a_reason() -> None:
