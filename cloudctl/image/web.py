@@ -205,11 +205,15 @@ class Web:
             await body.done
 
     async def _request(self, uri: str) -> IResponse:
+        # Not before the first download: no start has to wait for it.
+        from treq.client import HTTPClient
+
         endpoints = _Endpoints(self.reactor, self.options, self.permitted)
         plain = Agent.usingEndpointFactory(self.reactor, endpoints)
-        agent = BrowserLikeRedirectAgent(plain, redirectLimit=REDIRECTS)
+        client = HTTPClient(BrowserLikeRedirectAgent(plain, redirectLimit=REDIRECTS))
         try:
-            asked: Deferred[IResponse] = agent.request(b"GET", uri.encode("ascii"))
+            # Not kept in memory by treq, and not redirected by it: it follows four times as many.
+            asked = client.get(uri, unbuffered=True, allow_redirects=False)
             asked.addTimeout(self.options.import_silence + CONNECT_TIMEOUT, self.reactor)
             return await asked
         except FetchError:

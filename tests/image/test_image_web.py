@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -73,6 +74,20 @@ def redirect(to: str) -> Callable[[Any], bytes]:
 async def test_the_data_is_written(server: Server, tmp_path: Path) -> None:
     server.answer("image", lambda request: b"data" * 100_000)
     assert await server.fetch("image", tmp_path / "a") == b"data" * 100_000
+
+
+async def test_a_server_that_packs_is_understood_and_the_limit_is_that_of_the_unpacked(
+    server: Server, tmp_path: Path
+) -> None:
+    def packed(request: Any) -> bytes:
+        assert request.getHeader("accept-encoding") == "gzip"
+        request.setHeader("content-encoding", "gzip")
+        return gzip.compress(b"data" * 100_000)
+
+    server.answer("image", packed)
+    assert await server.fetch("image", tmp_path / "a") == b"data" * 100_000
+    with pytest.raises(FetchError, match="larger"):
+        await server.fetch("image", tmp_path / "b", max_size=399_999)
 
 
 async def test_what_was_there_is_replaced(server: Server, tmp_path: Path) -> None:
