@@ -276,7 +276,7 @@ class Cloud(OrderedService):
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError([f"state_dir: another cloudctl runs in {self.config.state_dir}"]) from None
+            raise ConfigError([f"state_dir: another cloudctl is already running in {self.config.state_dir}"]) from None
 
     def _bootstrap(self, passwords: Mapping[str, str | None]) -> bool:
         if self.db.transact(True, bootstrap.is_done):

@@ -49,7 +49,7 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
     if scheme not in ("http", "https") or not rest or any(c in value for c in " ?#"):
         raise ValueError("must look like https://cloud.example.com/prefix")
     if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
-        raise ValueError("a part of its path looks like a version (v and a digit); clients would be misled")
+        raise ValueError("part of its path looks like an API version (v and a digit), which would mislead clients")
 
 
 def is_database_url(_instance: object, attribute: Any, value: str) -> None:
@@ -174,7 +174,9 @@ def build(
     problems: list[str] = []
     sections = {**KERNEL, **services}
     known = {*sections, "driver", "state_dir"}
-    problems += [f"{name}: no such section; there are: {', '.join(sorted(known))}" for name in tables.keys() - known]
+    problems += [
+        f"{name}: unknown section; valid sections: {', '.join(sorted(known))}" for name in tables.keys() - known
+    ]
     made: dict[str, Any] = {}
     for name, kind in sections.items():
         table = tables.get(name, {})
@@ -200,9 +202,13 @@ def _misplaced(driver: Any) -> list[str]:
     if not isinstance(driver, dict):
         return ["driver: must be a table"]
     kinds = [attribute.name for attribute in attrs.fields(DriversOptions)]
-    problems = [f"driver.{kind}: no such kind; there are: {', '.join(kinds)}" for kind in driver if kind not in kinds]
+    problems = [
+        f"driver.{kind}: unknown kind of driver; valid kinds: {', '.join(kinds)}"
+        for kind in driver
+        if kind not in kinds
+    ]
     for kind in kinds:
         names = driver.get(kind, {})
         if not isinstance(names, dict) or not all(isinstance(table, dict) for table in names.values()):
-            problems.append(f"driver.{kind}: must be tables, one a driver: [driver.{kind}.NAME]")
+            problems.append(f"driver.{kind}: must contain one table per driver: [driver.{kind}.NAME]")
     return problems

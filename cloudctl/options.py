@@ -1,7 +1,8 @@
 """A table of the configuration → a frozen attrs class, strictly, with every problem at once.
 
 Options may be str, int, float, bool, Path, Literal[…], list[T], tuple[T, ...], dict[str, T], T | None, and attrs
-classes of these. Nothing is converted: "1" is no integer and 1 is no boolean; only an integer may stand for a float.
+classes of these. Nothing is converted: "1" is not an integer and 1 is not a boolean; only an integer may stand for a
+float.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from cloudctl.errors import ConfigError
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
 SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
-    str: ((str,), "string"),
-    int: ((int,), "integer"),
-    float: ((int, float), "number"),
-    bool: ((bool,), "boolean (true or false)"),
-    Path: ((str,), "string"),
+    str: ((str,), "a string"),
+    int: ((int,), "an integer"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "a boolean (true or false)"),
+    Path: ((str,), "a string"),
 }
 
 
@@ -47,7 +48,7 @@ def _value(value: Any, kind: Any, path: str) -> Any:
     if kind in SCALARS:
         accepted, name = SCALARS[kind]
         if type(value) not in accepted:
-            raise Wrong(f"{path}: {value!r} is no {name}")
+            raise Wrong(f"{path}: {value!r} is not {name}")
         return kind(value)
     if origin in (Union, UnionType):
         return (
@@ -59,10 +60,10 @@ def _value(value: Any, kind: Any, path: str) -> Any:
         return value
     if origin in (list, tuple):
         if type(value) is not list:
-            raise Wrong(f"{path}: {value!r} is no list")
+            raise Wrong(f"{path}: {value!r} is not a list")
         return origin(_all((f"{path}[{index}]", each, arguments[0]) for index, each in enumerate(value)))
     if not isinstance(value, Mapping):
-        raise Wrong(f"{path}: {value!r} is no table")
+        raise Wrong(f"{path}: {value!r} is not a table")
     if attrs.has(kind):
         return _table(value, kind, path)
     if origin is dict:
@@ -87,14 +88,14 @@ def _all(parts: Any) -> list[Any]:
 def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
     options = {each.alias or each.name: each for each in attrs.fields(attrs.resolve_types(cls)) if each.init}
     problems = [
-        f"{path}.{name}: no such option; there are: {', '.join(options) or 'none'}"
+        f"{path}.{name}: unknown option; valid options: {', '.join(options) or 'none'}"
         for name in sorted(table.keys() - options.keys())
     ]
     values = {}
     for name, option in options.items():
         if name not in table:
             if option.default is attrs.NOTHING:
-                problems.append(f"{path}.{name}: must be given")
+                problems.append(f"{path}.{name}: is required")
             continue
         try:
             values[name] = _value(table[name], option.type, f"{path}.{name}")

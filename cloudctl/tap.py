@@ -104,7 +104,7 @@ def check_endpoints(made: config.Config) -> None:
             try:
                 serverFromString(reactor, text)
             except Exception as error:  # endpoint parsers are plugins and raise what they like
-                problems.append(f"server.{name}: {text!r} is no endpoint: {error}")
+                problems.append(f"server.{name}: {text!r} is not a valid endpoint: {error}")
     if problems:
         raise ConfigError(problems)
 

@@ -80,7 +80,7 @@ def test_a_state_directory_is_private_and_has_one_cloud(tmp_path: Path, reactor:
     state = tmp_path / "state"
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     assert stat.S_IMODE((state / "clouds.yaml").stat().st_mode) == 0o600
-    with pytest.raises(ConfigError, match="another cloudctl runs"):
+    with pytest.raises(ConfigError, match="another cloudctl is already running"):
         Cloud(config(tmp_path), reactor, listen=False).prepare()
     cloud.db.engine.dispose()
 

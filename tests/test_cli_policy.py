@@ -52,4 +52,4 @@ def test_an_override_is_shown_with_what_it_replaces(tmp_path: Path) -> None:
 def test_a_rule_that_is_not_there_is_told(tmp_path: Path) -> None:
     result = run(tmp_path, rules='"identity:nonsense" = "any"\n')
     assert result.exit_code == 64
-    assert "policy.identity:nonsense: no such rule" in result.output
+    assert "policy.identity:nonsense: unknown rule" in result.output

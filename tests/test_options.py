@@ -39,26 +39,27 @@ def test_a_good_table_is_structured():
 
 def test_all_problems_are_told_at_once_with_their_paths():
     assert problems({"cuont": 1, "count": 0, "enabled": 1, "delays": {"a": "x", "b": True}, "names": ["a", 5]}) == [
-        "driver.volume.x.cuont: no such option; there are: address, count, boot_delay, enabled, root, names, delays",
-        "driver.volume.x.address: must be given",
+        "driver.volume.x.cuont: unknown option; "
+        "valid options: address, count, boot_delay, enabled, root, names, delays",
+        "driver.volume.x.address: is required",
         "driver.volume.x.count: 'count' must be >= 1: 0",
-        "driver.volume.x.enabled: 1 is no boolean (true or false)",
-        "driver.volume.x.names[1]: 5 is no string",
-        "driver.volume.x.delays.a: 'x' is no number",
-        "driver.volume.x.delays.b: True is no number",
+        "driver.volume.x.enabled: 1 is not a boolean (true or false)",
+        "driver.volume.x.names[1]: 5 is not a string",
+        "driver.volume.x.delays.a: 'x' is not a number",
+        "driver.volume.x.delays.b: True is not a number",
     ]
 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("address", 5, "5 is no string"),
-        ("address", None, "None is no string"),
-        ("count", "3", "'3' is no integer"),
-        ("count", True, "True is no integer"),
-        ("count", 3.0, "3.0 is no integer"),
-        ("boot_delay", "1", "'1' is no number"),
-        ("root", 5, "5 is no string"),
+        ("address", 5, "5 is not a string"),
+        ("address", None, "None is not a string"),
+        ("count", "3", "'3' is not an integer"),
+        ("count", True, "True is not an integer"),
+        ("count", 3.0, "3.0 is not an integer"),
+        ("boot_delay", "1", "'1' is not a number"),
+        ("root", 5, "5 is not a string"),
     ],
 )
 def test_nothing_is_converted(option, value, message):
@@ -67,11 +68,11 @@ def test_nothing_is_converted(option, value, message):
 
 @pytest.mark.parametrize("value", ["abc", 5, {"a": 1}])
 def test_a_list_is_a_list(value):
-    assert problems({"address": "::1", "names": value}) == [f"driver.volume.x.names: {value!r} is no list"]
+    assert problems({"address": "::1", "names": value}) == [f"driver.volume.x.names: {value!r} is not a list"]
 
 
 def test_a_table_is_a_table():
-    assert problems({"address": "::1", "delays": ["a"]}) == ["driver.volume.x.delays: ['a'] is no table"]
+    assert problems({"address": "::1", "delays": ["a"]}) == ["driver.volume.x.delays: ['a'] is not a table"]
 
 
 @frozen
@@ -90,10 +91,10 @@ def test_tables_in_tables_are_as_strict():
     with pytest.raises(ConfigError) as caught:
         structure(Outer, table, "driver.volume.x")
     assert caught.value.problems == [
-        "driver.volume.x.pools[1].x: no such option; there are: protocol, ports",
+        "driver.volume.x.pools[1].x: unknown option; valid options: protocol, ports",
         "driver.volume.x.pools[1].protocol: 'ftp' is not one of 'nbd', 'iscsi'",
-        "driver.volume.x.pools[1].ports[0]: '1' is no integer",
-        "driver.volume.x.pools[2].protocol: must be given",
+        "driver.volume.x.pools[1].ports[0]: '1' is not an integer",
+        "driver.volume.x.pools[2].protocol: is required",
     ]
     assert structure(Outer, {"pools": table["pools"][:1]}, "x") == Outer((Inner("nbd", [1]),))
 

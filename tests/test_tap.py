@@ -44,13 +44,13 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "told"),
     [
-        ("[server]\nlisen = 1", "server.lisen: no such option"),
-        ("[server]\nlisten = 1", "server.listen: 1 is no list"),
-        ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is no endpoint"),
-        ("[sever]", "sever: no such section"),
+        ("[server]\nlisen = 1", "server.lisen: unknown option"),
+        ("[server]\nlisten = 1", "server.listen: 1 is not a list"),
+        ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is not a valid endpoint"),
+        ("[sever]", "sever: unknown section"),
         ("[identity]\ntoken_lifetime = 0", "identity.token_lifetime"),
-        ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: a part of its path looks like a version"),
-        ("[driver.hypervisers.fake]", "driver.hypervisers: no such kind"),
+        ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: part of its path looks like an API version"),
+        ("[driver.hypervisers.fake]", "driver.hypervisers: unknown kind"),
         ("x = [", "c.toml"),
         ('[database]\nurl = "nonsense"', "database.url: Could not parse"),
         ('[database]\nurl = "nonsense://x"', "database.url: Can't load plugin"),
@@ -88,8 +88,8 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "told"),
     [
-        ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: no such driver; there are: fake"),
-        ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: no such option"),
+        ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: unknown driver; available drivers: fake"),
+        ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: unknown option"),
         ('[policy]\nfile = "/nonexistent"', "policy: /nonexistent"),
     ],
 )

@@ -72,13 +72,13 @@ class Difference:
 def compare(vm_state: str, power_state: int) -> Difference | None:
     """What is wrong with a server without a task whose guest has this power; section 5.1."""
     if vm_state == ACTIVE and power_state in (SHUTDOWN, CRASHED, POWER_SUSPENDED):
-        return Difference("guest-off", "the guest went off by itself", stop=True)
+        return Difference("guest-off", "the guest shut down on its own", stop=True)
     if vm_state == ACTIVE and power_state in (POWER_PAUSED, NO_STATE):
-        return Difference("guest-odd", "the guest does not run, though the server is active")
+        return Difference("guest-odd", "the guest is not running although the server is active")
     if vm_state == STOPPED and power_state not in (SHUTDOWN, CRASHED, NO_STATE):
-        return Difference("guest-on", "the guest runs, though the server is stopped", stop=True)
+        return Difference("guest-on", "the guest is running although the server is stopped", stop=True)
     if vm_state == PAUSED and power_state in (SHUTDOWN, CRASHED):
-        return Difference("guest-off", "the paused guest went off", stop=True)
+        return Difference("guest-off", "the paused guest shut down", stop=True)
     return None
 
 
@@ -108,7 +108,7 @@ def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding
             findings.append(finding)
     for guest in guests:
         if guest.id not in known:
-            findings.append(_finding("guest-unknown", guest.id, f"nobody knows this guest on {guest.host}", False))
+            findings.append(_finding("guest-unknown", guest.id, f"unknown guest on {guest.host}", False))
     findings += _leaks(conn)
     return findings
 
@@ -181,6 +181,8 @@ def _leaks(conn: Connection) -> list[Finding]:
     """Shares of hosts that are held for servers that are gone, and for no migration."""
     alive = union(select(Server.id).where(Server.deleted_at.is_(None)), migrations.open_ids())
     return [
-        _finding("allocation-leaked", consumer_id, f"a share of host {host} is held for no server", False)
+        _finding(
+            "allocation-leaked", consumer_id, f"host {host} has an allocation for a server that does not exist", False
+        )
         for consumer_id, host in claims.held_by_others(conn, alive)
     ]

@@ -90,7 +90,7 @@ def arrange(
 def _check_one(device: Device, image_id: str) -> None:
     source, destination = device.source_type, device.destination_type
     if source == BLANK and device.source_id:
-        raise Invalid("Block Device Mapping is Invalid: a blank device has no uuid.")
+        raise Invalid("Block Device Mapping is Invalid: a blank device cannot have a uuid.")
     if source != BLANK and not device.source_id:
         raise Invalid("Block Device Mapping is Invalid: Missing device UUID.")
     if destination == LOCAL:

@@ -73,12 +73,12 @@ def set_password(conn: Connection, network_id: str, address: str, value: bytes) 
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        raise Invalid("The password is no text.") from None
+        raise Invalid("The password is not text.") from None
     if not text or "\0" in text:
-        raise Invalid("The password is no text.")
+        raise Invalid("The password is not text.")
     unset = Server.id == row.id, Server.guest_password.is_(None)
     if conn.execute(update(Server).where(*unset).values(guest_password=text)).rowcount == 0:
-        raise Conflict("The password is set already.")
+        raise Conflict("The password has already been set.")
 
 
 # -- the trees

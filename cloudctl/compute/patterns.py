@@ -86,7 +86,7 @@ class _Parser:
 
     def _next(self) -> str:
         if self.at >= len(self.text):
-            raise BadPattern("it ends too early")
+            raise BadPattern("unexpected end of pattern")
         self.at += 1
         return self.text[self.at - 1]
 
@@ -125,12 +125,12 @@ class _Parser:
         inside, closed, _ = self.text[self.at + 1 :].partition("}")
         least, comma, most = inside.partition(",")
         if not closed or not least.isdecimal() or not (most == "" or most.isdecimal()):
-            raise BadPattern("a { that is meant as such is written \\{")
+            raise BadPattern("a literal { must be written as \\{")
         self.at += len(inside) + 2
         low = int(least)
         high = low if not comma else int(most) if most else None
         if low > LONGEST_PATTERN or (high is not None and (high > LONGEST_PATTERN or high < low)):
-            raise BadPattern(f"a repetition is at most {LONGEST_PATTERN} times")
+            raise BadPattern(f"a repetition count is at most {LONGEST_PATTERN}")
         return low, high
 
     def _atom(self) -> Any:
@@ -153,10 +153,10 @@ class _Parser:
         if self._peek() == "?":
             self._next()
             if self._next() != ":":
-                raise BadPattern("no groups but ( ) and (?: )")
+                raise BadPattern("only the groups ( ) and (?: ) are supported")
         inside = self._choice()
         if self._next() != ")":
-            raise BadPattern("a ) is missing")
+            raise BadPattern("missing )")
         return inside
 
     def _escaped(self, char: str) -> Test:
@@ -165,7 +165,7 @@ class _Parser:
         if char in CONTROLS:
             return CONTROLS[char].__eq__
         if char.isalnum():
-            raise BadPattern(f"\\{char} is not known")
+            raise BadPattern(f"\\{char} is not supported")
         return char.__eq__
 
     def _class(self) -> Test:
@@ -183,7 +183,7 @@ class _Parser:
     def _member(self) -> Test:
         char = self._next()
         if char == "[" and self._peek() and self._peek() in ":.=":
-            raise BadPattern("POSIX classes are not known")
+            raise BadPattern("POSIX character classes are not supported")
         if char == "\\":
             char = self._next()
             test = self._escaped(char)
@@ -197,7 +197,7 @@ class _Parser:
         if last == "\\":
             last = self._next()
         if last < char:
-            raise BadPattern("a range is the wrong way round")
+            raise BadPattern("a range is reversed")
         return lambda c: char <= c <= last
 
 
@@ -292,7 +292,7 @@ class Pattern:
 def compile(text: str) -> Pattern:
     """Raises BadPattern."""
     if len(text) > LONGEST_PATTERN:
-        raise BadPattern(f"it has more than {LONGEST_PATTERN} characters")
+        raise BadPattern(f"it is longer than {LONGEST_PATTERN} characters")
     machine = Machine()
     return Pattern(machine, machine.build(_Parser(text).parse(), END))
 
@@ -303,7 +303,7 @@ def checked(name: str, text: str) -> str:
         compile(text)
     except (BadPattern, RecursionError) as error:
         raise Invalid(
-            f"Invalid regular expression for the filter {name!r}: {error or 'it is nested too deep'}"
+            f"Invalid regular expression for the filter {name!r}: {error or 'it is nested too deeply'}"
         ) from None
     return text
 

@@ -41,7 +41,7 @@ def asked_place(conn: Connection, caller: Caller, zone: str | None, host: str | 
     """Raises Invalid, Forbidden."""
     if zone and ":" in zone:
         if host or node:
-            raise Invalid("A host is given twice: in availability_zone and on its own.")
+            raise Invalid("The host was given twice: in availability_zone and in the host field.")
         return _forced(conn, caller, zone)
     if zone and not hosts.zones(conn).get(zone):
         raise Invalid(NO_ZONE)

@@ -25,7 +25,7 @@ def create_image(conn: Connection, caller: Caller, server_id: str, name: str, me
     """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
     row = power.placed(servers.begin(conn, caller, server_id, "createImage"))
     if not row.image_id:
-        raise Invalid(f"Instance {row.id} boots from a volume: it has no root disk to make an image of.")
+        raise Invalid(f"Instance {row.id} boots from a volume: it has no local root disk to create an image from.")
     quotas.check_metadata(conn, row.project_id, len(metadata))
     for key in metadata:
         patching.check_name(key)

@@ -65,7 +65,7 @@ def shapes(selected: Sequence[Any], names: Sequence[str]) -> tuple[Shape, ...]:
             width = len(each.c) if isinstance(each, Table) else 1
             found += [Shape(next(left)) for _ in range(width)]
     if (more := list(left)) != []:
-        raise ValueError(f"columns that nobody selected: {more}")
+        raise ValueError(f"columns that were not selected: {more}")
     return tuple(found)
 
 

@@ -49,7 +49,7 @@ def prepare(db: Database) -> bool:
         version, compatible_from = found
         if version > VERSION and compatible_from > VERSION:
             raise ConfigError(
-                [f"database: its schema has version {version}; this release reads at most {VERSION}: use a newer one"]
+                [f"database: its schema version is {version}, but this release supports at most {VERSION}"]
             )
         if version >= VERSION:
             return False

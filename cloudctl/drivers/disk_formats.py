@@ -53,10 +53,10 @@ class Qcow2Header:
 def qcow2_header(head: bytes) -> Qcow2Header:
     """Raises ValueError if this is not the start of a qcow2 of version 2 or 3."""
     if len(head) < 72 or not head.startswith(QCOW2_MAGIC):
-        raise ValueError("it does not begin as a qcow2")
+        raise ValueError("it does not have a qcow2 header")
     version, backing_offset = struct.unpack_from(">IQ", head, 4)
     if version not in (2, 3) or (version == 3 and len(head) < 104):
-        raise ValueError(f"it is no qcow2 of version 2 or 3, but {version}")
+        raise ValueError(f"unsupported qcow2 version {version}; 2 and 3 are supported")
     (size_bytes,) = struct.unpack_from(">Q", head, 24)
     features = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
     return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA))
@@ -77,13 +77,13 @@ def objection(format: str, head: bytes) -> str | None:
 
 def _vmdk_objection(head: bytes) -> str | None:
     if len(head) < SECTOR or not head.startswith(VMDK_MAGIC):
-        return "it is no sparse VMDK of one file"
+        return "it is not a single-file sparse VMDK"
     capacity, _grain, descriptor, length = struct.unpack_from("<4Q", head, 12)
     if not capacity:
         # Then QEMU takes the extents from the descriptor, and these can be any files.
         return "it refers to another file"
     if (descriptor + length) * SECTOR > len(head):
-        return "its descriptor is not at its start"
+        return "its descriptor is not at the start of the file"
     text = head[: max(descriptor + length, VMDK_LOOKED_AT) * SECTOR].lower()
     return "it refers to another file" if b"parentfilenamehint" in text else None
 

@@ -24,7 +24,7 @@ class Unknown(DriverError):
     what = "object"
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"{self.what} {id} is not known to the driver")
+        super().__init__(f"{self.what} {id} is unknown to the driver")
         self.id = id
 
 

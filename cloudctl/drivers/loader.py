@@ -89,7 +89,7 @@ def _find(kind: Kind, name: str, path: str) -> IDriverMaker:
         return found[0]
     if found:
         raise ConfigError([f"{path}: {len(found)} plugins have this name: {'; '.join(map(repr, found))}"])
-    problem = f"{path}: no such driver; there are: {', '.join(each.name for each in makers) or 'none'}"
+    problem = f"{path}: unknown driver; available drivers: {', '.join(each.name for each in makers) or 'none'}"
     failed = "; ".join(f"{module} ({why})" for module, why in sorted(failed_plugins().items()))
     raise ConfigError([f"{problem}; failed to import: {failed}" if failed else problem])
 
@@ -99,7 +99,7 @@ def check(driver: IDriver, path: str) -> None:
     outcome: list[Any] = []
     call(driver.check).addBoth(outcome.append)
     if not outcome:
-        raise ConfigError([f"{path}: its check waits for the reactor, which does not run yet"])
+        raise ConfigError([f"{path}: its check() waits for the reactor, which is not running yet"])
     if outcome[0] is not None:
         error = outcome[0].value
         if not isinstance(error, DriverError):

@@ -157,7 +157,7 @@ class _Running(ProcessProtocol):
     def processEnded(self, reason: Failure) -> None:
         complaint = self._stderr.decode("utf-8", "replace").strip()
         if self._timed_out:
-            self.ended.errback(Failure(ProgramTimedOut(f"{self.name} did not end in time: {complaint}")))
+            self.ended.errback(Failure(ProgramTimedOut(f"{self.name} did not finish in time: {complaint}")))
         elif reason.check(ProcessDone):
             self.ended.callback(b"".join(self._stdout))
         else:
@@ -167,7 +167,7 @@ class _Running(ProcessProtocol):
 
 def _command(name: str, arguments: Sequence[str], namespace: str | None) -> list[str]:
     if name not in PROGRAMS:
-        raise ValueError(f"drivers may not run {name!r}")
+        raise ValueError(f"drivers are not allowed to run {name!r}")
     command = [name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
 

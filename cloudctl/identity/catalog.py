@@ -48,7 +48,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     filled = SUBSTITUTION.sub(value, template)
     if re.search(r"[$%]\(|[{}]", filled):
-        raise Malformed(f"{template!r} holds an incomplete substitution")
+        raise Malformed(f"{template!r} contains an incomplete substitution")
     return filled
 
 

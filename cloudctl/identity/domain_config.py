@@ -128,7 +128,7 @@ def checked(sent: Mapping[str, Any], group: str = "", option: str = "") -> Confi
         check_names(group, option)
     groups = {group: sent} if option else sent
     if (group and set(groups) != {group}) or (option and set(sent) != {option}):
-        raise invalid(f"the body must hold {option or group}, as the path does, and nothing else")
+        raise invalid(f"the body must contain {option or group}, as the path does, and nothing else")
     found: Config = {}
     for name, options in groups.items():
         check_names(name)

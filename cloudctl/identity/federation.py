@@ -113,7 +113,7 @@ def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -
             with conn.begin_nested():
                 conn.execute(insert(RemoteId).values(remote_id=remote_id, provider_id=provider_id))
         except IntegrityError:
-            raise Conflict(f"The remote id {remote_id[:64]} is that of another identity provider.") from None
+            raise Conflict(f"The remote id {remote_id[:64]} belongs to another identity provider.") from None
 
 
 def remove_provider(conn: Connection, provider_id: str) -> None:

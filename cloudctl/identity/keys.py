@@ -53,7 +53,7 @@ def load(directory: Path) -> dict[int, bytes]:
     """Number → key. Raises FileNotFoundError for an empty directory, ValueError for a file that holds no key."""
     keys = {int(path.name): path.read_bytes().strip() for path in directory.iterdir() if path.name.isdigit()}
     if not keys:
-        raise FileNotFoundError(f"{directory} holds no keys")
+        raise FileNotFoundError(f"{directory} contains no keys")
     for number, key in keys.items():
         try:
             Fernet(key)

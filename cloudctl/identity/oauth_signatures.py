@@ -70,7 +70,7 @@ def read(
     header = _header(authorization)
     oauth = dict(header)
     if len(oauth) != len(header):
-        raise BadSignature("a parameter comes twice")
+        raise BadSignature("a parameter is repeated")
     signature = oauth.pop("oauth_signature", "")
     oauth.pop("realm", None)
     try:
@@ -84,11 +84,11 @@ def check(request: SignedRequest, consumer_secret: str, token_secret: str, now: 
     """`now`: seconds since the epoch. Whether the nonce was used before is for the caller. Raises BadSignature."""
     digest = DIGESTS.get(request.oauth.get("oauth_signature_method", ""))
     if digest is None:
-        raise BadSignature("the method of the signature is not known")
+        raise BadSignature("the method of the signature is not supported")
     if request.oauth.get("oauth_version", "1.0") != "1.0":
-        raise BadSignature("the version is not known")
+        raise BadSignature("the version is not supported")
     if not request.oauth.get("oauth_nonce"):
-        raise BadSignature("there is no nonce")
+        raise BadSignature("the nonce is missing")
     if abs(now - request.timestamp) > WINDOW:
         raise BadSignature("the request is too old")
     key = f"{_quoted(consumer_secret)}&{_quoted(token_secret)}".encode()
@@ -121,7 +121,7 @@ def _base_url(url: str) -> str:
 def _header(authorization: str) -> list[tuple[str, str]]:
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() != "oauth" or len(authorization) > LONGEST:
-        raise BadSignature("there is no OAuth header")
+        raise BadSignature("the OAuth header is missing")
     found = []
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         match = PARAMETER.fullmatch(part)

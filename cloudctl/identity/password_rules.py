@@ -21,7 +21,7 @@ def check(password: str, rules: PasswordOptions) -> None:
         raise Invalid(f"A password has at most {rules.maximum_length} characters.")
     if rules.regex and re.fullmatch(rules.regex, password) is None:
         told = rules.regex_description or "it does not have the form that is required"
-        raise Invalid(f"The password is not accepted: {told}")
+        raise Invalid(f"The password does not meet the requirements: {told}")
 
 
 def expiry(rules: PasswordOptions, options: Mapping[str, Any], now: datetime, *, by_admin: bool) -> datetime | None:

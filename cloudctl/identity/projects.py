@@ -160,7 +160,7 @@ def _check_fixed(before: Row[Any], changes: dict[str, Any]) -> None:
     if "domain_id" in changes and (changes["domain_id"] or "") != before.domain_id:
         raise Invalid("The domain of a project cannot be changed.")
     if "is_domain" in changes and changes["is_domain"] is not before.is_domain:
-        raise Invalid("A project cannot be made a domain, nor a domain a project.")
+        raise Invalid("is_domain cannot be changed.")
 
 
 def _check_no_enabled_child(conn: Connection, project_id: str) -> None:

@@ -91,7 +91,7 @@ def own_attributes(sent: Mapping[str, Any], kept: Mapping[str, Any] | None = Non
     try:
         size = len(json.dumps(merged, allow_nan=False))
     except ValueError:
-        raise Invalid("Additional attributes hold a number that is out of range.") from None
+        raise Invalid("Additional attributes contain a number that is out of range.") from None
     if size > EXTRA_SIZE:
         raise Invalid(f"Additional attributes take {size} bytes; at most {EXTRA_SIZE} are stored.")
     return merged

@@ -49,7 +49,7 @@ def check(request: SignedRequest, secret: str, now: datetime) -> None:
     elif request.params.get("SignatureVersion") == "2":
         expected = _v2(request, secret)
     else:
-        raise BadSignature("the version of the signature is not known")
+        raise BadSignature("the version of the signature is not supported")
     if not hmac.compare_digest(expected.encode(), request.signature.encode()):
         raise BadSignature("the signature does not match")
 
@@ -75,7 +75,7 @@ def _check_time(request: SignedRequest, now: datetime) -> None:
         or request.headers.get("date")
     )
     if not text:
-        raise BadSignature("there is no time")
+        raise BadSignature("the timestamp is missing")
     try:
         if re.fullmatch(r"\d{8}T\d{6}Z", text, re.ASCII):
             when = datetime.strptime(text, COMPACT).replace(tzinfo=UTC).replace(tzinfo=None)
@@ -95,7 +95,7 @@ def _is_v4(request: SignedRequest) -> bool:
 def _v2(request: SignedRequest, secret: str) -> str:
     method = request.params.get("SignatureMethod", "")
     if method not in ("HmacSHA256", "HmacSHA1"):
-        raise BadSignature("the method of the signature is not known")
+        raise BadSignature("the method of the signature is not supported")
     digest = hashlib.sha256 if method == "HmacSHA256" else hashlib.sha1
     text = "\n".join((request.verb, request.host, request.path, _query(request.params, without="Signature")))
     return base64.b64encode(hmac.new(secret.encode(), text.encode(), digest).digest()).decode()

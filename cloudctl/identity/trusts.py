@@ -110,7 +110,7 @@ def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: i
 def chosen(wanted: Sequence[RoleName], held: Sequence[Role]) -> set[str]:
     """The ids of the roles that are to be given away. Raises Forbidden for one that is not held, or none at all."""
     if not wanted:
-        raise Forbidden("At least one role must be given.")
+        raise Forbidden("At least one role is required.")
     found = set()
     for name in wanted:
         matching = {role.id for role in held if name.id == role.id or (name.id is None and name.name == role.name)}
@@ -129,7 +129,7 @@ def _check_redelegation(conn: Connection, new: NewTrust, given: set[str], now: d
         "A redelegated trust is for the same project.": new.project_id != origin.project_id,
         "A redelegated trust gives no role that the first one lacks.": not given <= allowed,
         "A redelegated trust impersonates only if the first one does.": new.impersonation and not origin.impersonation,
-        "A redelegated trust has no number of uses.": new.remaining_uses is not None,
+        "A redelegated trust cannot limit its number of uses.": new.remaining_uses is not None,
         "A redelegated trust is redelegated fewer times.": new.redelegation_count >= origin.redelegation_count,
         "A redelegated trust does not last longer than the first one.": origin.expires_at is not None
         and (new.expires_at is None or new.expires_at > origin.expires_at),

@@ -251,7 +251,7 @@ def move(
     conn: Connection, image_id: str, before: str, after: str, now: datetime, *where: ColumnElement[bool], **values: Any
 ) -> bool:
     """Change the status if it is `before` (and `where` holds); whether it was."""
-    assert after in TRANSITIONS[before], f"{before} → {after} is no transition"
+    assert after in TRANSITIONS[before], f"{before} → {after} is not an allowed transition"
     mine = and_(ImageRecord.id == image_id, ImageRecord.status == before, *where)
     changed = conn.execute(update(ImageRecord).where(mine).values(status=after, updated_at=now, **values))
     return changed.rowcount == 1

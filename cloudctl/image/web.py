@@ -144,7 +144,7 @@ class _Body(Protocol):
         self._left = limit
         self._silence = silence
         self._clock = clock
-        self._alarm: IDelayedCall = clock.callLater(silence, self._fail, Unreached("The server fell silent."))
+        self._alarm: IDelayedCall = clock.callLater(silence, self._fail, Unreached("The server stopped sending data."))
         self.done: Deferred[None] = Deferred(lambda _: self._hang_up())
 
     def dataReceived(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class _Body(Protocol):
         self._alarm.reset(self._silence)
         self._left -= len(data)
         if self._left < 0:
-            self._fail(FetchError("The data is larger than an image may be."))
+            self._fail(FetchError("The data exceeds the maximum image size."))
             return
         try:
             self._file.write(data)
@@ -194,7 +194,7 @@ class Web:
     async def fetch(self, uri: str, path: Path) -> None:
         """Write what the address gives to `path`, anew. Raises FetchError (Unreached: it may work later), OSError."""
         if not (all(each.providedBy(self.reactor) for each in NETWORK)):
-            raise FetchError("This cloud has no network to fetch from.")
+            raise FetchError("This cloud has no network access and cannot fetch images.")
         response = await self._request(uri)
         if response.code != 200:
             wrong = Unreached if response.code >= 500 else FetchError

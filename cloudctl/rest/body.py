@@ -121,7 +121,7 @@ class Length:
         if len(value) > self.maximum:
             raise ValueProblem(f"{shown(value)} is too long (at most {self.maximum} characters)")
         if not self.blank and not value.strip():
-            raise ValueProblem(f"{shown(value)} has no visible character")
+            raise ValueProblem(f"{shown(value)} contains only whitespace")
         return value
 
 

@@ -38,7 +38,7 @@ class Query:
         except ValueError:
             raise Invalid(f"The query string has more than {QUERY_FIELDS} fields.") from None
         if any("\0" in name or "\0" in value for name, value in pairs):
-            raise Invalid("The query string holds the character NUL.")
+            raise Invalid("The query string contains a NUL character.")
         return cls(pairs)
 
     def __contains__(self, name: str) -> bool:

@@ -118,7 +118,7 @@ class _Parser:
 
     def _word(self) -> Check:
         if not self.words:
-            raise RuleError("it ends too early")
+            raise RuleError("unexpected end of pattern")
         word = self.words.pop(0)
         kind, _, rest = word.partition(":")
         if word == "any":
@@ -152,7 +152,7 @@ class Policy:
     def __init__(self, rules: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> None:
         """Raises ConfigError naming each override that is unknown or cannot be understood."""
         problems = [
-            f"policy.{name}: no such rule" for name in overrides or () if name not in rules and name not in PERSONAS
+            f"policy.{name}: unknown rule" for name in overrides or () if name not in rules and name not in PERSONAS
         ]
         self._texts = {**PERSONAS, **rules, **(overrides or {})}
         self.rules: dict[str, Rule] = {}
@@ -168,7 +168,7 @@ class Policy:
         if name in path:
             raise RuleError(f"{name} refers to itself")
         if name not in self._texts:
-            raise RuleError(f"{name!r} is neither a check nor a rule")
+            raise RuleError(f"{name!r} is neither a known check nor a known rule")
         if name not in self.rules:
             text = self._texts[name]
             check = _Parser(text, lambda other: self._compile(other, (*path, name))).parse()

@@ -180,7 +180,7 @@ def _read(handle: int, offset: int, size: int) -> bytes:
     while size:
         part = os.pread(handle, size, offset)
         if not part:
-            raise OSError(errno.EIO, "the file became shorter while it was read")
+            raise OSError(errno.EIO, "the file was truncated while it was being read")
         parts.append(part)
         offset, size = offset + len(part), size - len(part)
     return b"".join(parts)

@@ -60,5 +60,5 @@ class ArchiveThreads:
             return await doing
         except OSError as error:
             # Without the file's name: its owner reads this as the backup's `fail_reason`.
-            log.warn("the archive of backups does not work: {error}", error=error)
-            raise Transient(f"the archive of backups does not work: {error.strerror or 'a file is refused'}") from error
+            log.warn("the backup archive failed: {error}", error=error)
+            raise Transient(f"the backup archive failed: {error.strerror or 'a file was rejected'}") from error

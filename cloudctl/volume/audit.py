@@ -83,7 +83,9 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
         if row.status in SETTLED and _is_old(row, before):
             yield from _one(conn, row, present.get(row.id), held.get(row.id, frozenset()))
     for id in sorted(present.keys() - known - before.volumes):
-        yield Finding("volume-unknown", kinds.VOLUME, id, "nobody knows this volume of the backend", False)
+        yield Finding(
+            "volume-unknown", kinds.VOLUME, id, "the backend has a volume that the database does not know", False
+        )
 
 
 def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
@@ -103,9 +105,9 @@ def _differences(row: Any, state: VolumeState | None, held: frozenset[str]) -> I
         kind = "volume-smaller" if state.size_gib < row.size else "volume-larger"
         yield kind, f"it has {state.size_gib} GiB instead of {row.size}", state.size_gib < row.size
     for host in sorted(held - set(state.hosts)):
-        yield "volume-unconnected", f"host {host} cannot use the volume that is attached there", True
+        yield "volume-unconnected", f"host {host} cannot access the volume that is attached there", True
     if row.status == states.AVAILABLE and state.hosts:
-        yield "volume-connected", f"it is attached nowhere, and {', '.join(state.hosts)} can use it", False
+        yield "volume-connected", f"it is not attached, but {', '.join(state.hosts)} can still access it", False
 
 
 def _mend(conn: Connection, ids: Sequence[str]) -> set[str]:
@@ -139,7 +141,7 @@ def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState])
             yield Finding("snapshot-missing", kinds.SNAPSHOT, row.id, message, False)
     for id in sorted(present.keys() - known - before.snapshots):
         if not _is_copied(conn, present[id].volume_id):
-            message = f"nobody knows this snapshot of volume {present[id].volume_id}"
+            message = f"unknown snapshot of volume {present[id].volume_id}"
             yield Finding("snapshot-unknown", kinds.SNAPSHOT, id, message, False)
 
 

@@ -145,7 +145,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
 def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id: str) -> Row[Any]:
     snapshot = snapshots.visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume_id:
-        raise Invalid(f"Invalid snapshot: Snapshot {snapshot.id} is none of volume {volume_id}.")
+        raise Invalid(f"Invalid snapshot: Snapshot {snapshot.id} does not belong to volume {volume_id}.")
     states.SNAPSHOT.move(conn, snapshot.id, "back up", caller.now)
     return snapshot
 

@@ -52,5 +52,5 @@ def refusal(error: DriverError) -> CloudError:
     if isinstance(error, Unknown):
         return Conflict(f"Invalid volume: {error}")
     if isinstance(error, Transient):
-        return Unavailable("The volume backend does not answer now.", headers={"Retry-After": "5"})
+        return Unavailable("The volume backend is not responding.", headers={"Retry-After": "5"})
     return Unavailable(f"The volume backend refused: {error}")

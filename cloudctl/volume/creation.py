@@ -123,7 +123,9 @@ def create(
 def _source(conn: Connection, caller: Caller, wish: Wish) -> Source:
     named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid, wish.backup_id) if text is not None]
     if len(named) > 1:
-        raise Invalid("Invalid input received: a volume is made from one image, snapshot, volume or backup at most.")
+        raise Invalid(
+            "Invalid input received: a volume can be created from at most one image, snapshot, volume or backup."
+        )
     if wish.source_volid is not None:
         return _volume_source(conn, caller, wish.source_volid)
     if wish.snapshot_id is not None:

@@ -84,7 +84,7 @@ def moment(column: Column[datetime], comparing: bool) -> Filter:
             word, colon, rest = part.partition(":")
             compare = COMPARISONS.get(word.strip()) if colon and comparing else None
             if comparing and colon and compare is None and not word[:1].isdigit():
-                raise Invalid(f"Invalid value {part[:64]!r} for {column.name!r}: no such comparison.")
+                raise Invalid(f"Invalid value {part[:64]!r} for {column.name!r}: unknown comparison operator.")
             met = met & (compare or eq)(column, _time(column.name, rest if compare else part))
         return met
 

@@ -42,7 +42,9 @@ def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple
     """
     volume = volumes.visible(conn, caller, volume_id)
     if wish.disk_format not in FORMATS:
-        raise Invalid(f"Invalid input received: volumes are uploaded as {', '.join(FORMATS)}, not {wish.disk_format}.")
+        raise Invalid(
+            f"Invalid input received: volumes can only be uploaded as {', '.join(FORMATS)}, not {wish.disk_format}."
+        )
     in_use = volumes.lock(conn, volume.id).status == states.IN_USE
     if in_use and not wish.force:
         raise states.refusal(conn, volume.id, "upload")

@@ -19,4 +19,4 @@ def test_each_error_is_retried_here_or_elsewhere_or_ends_the_task(cls):
 
 def test_an_unknown_id_is_named():
     error = errors.UnknownGuest("g1")
-    assert (str(error), error.id) == ("guest g1 is not known to the driver", "g1")
+    assert (str(error), error.id) == ("guest g1 is unknown to the driver", "g1")

@@ -99,7 +99,7 @@ def test_all_wrong_options_are_told_at_once():
     assert [line.partition(": ")[0].removeprefix("driver.hypervisor.fake.") for line in found] == [
         "durabel", "hosts", "vcpus", "delays",
     ]  # fmt: skip
-    assert "no such method: ensure_runing; there are: check, close" in found[3]
+    assert "unknown methods: ensure_runing; valid methods: check, close" in found[3]
 
 
 def test_available_lists_by_kind_and_name():
@@ -110,7 +110,7 @@ def test_available_lists_by_kind_and_name():
 
 
 def test_an_unknown_name_says_what_there_is():
-    assert problems("network", "ovn", {}) == ["driver.network.ovn: no such driver; there are: fake, netns"]
+    assert problems("network", "ovn", {}) == ["driver.network.ovn: unknown driver; available drivers: fake, netns"]
     assert failed_plugins() == {}
 
 
@@ -174,7 +174,7 @@ def test_an_unknown_name_says_which_plugins_failed(tmp_path):
     folder.mkdir(parents=True)
     (folder / "someone_elses.py").write_text("import libnothing\n" + MAKER)
     assert python(NOT_FOUND, tmp_path).strip() == (
-        "driver.volume.mine: no such driver; there are: fake, nbd, qcow2; failed to import: "
+        "driver.volume.mine: unknown driver; available drivers: fake, nbd, qcow2; failed to import: "
         "twisted.plugins.someone_elses (ModuleNotFoundError: No module named 'libnothing')"
     )
 
@@ -216,7 +216,7 @@ def test_a_passing_check_says_nothing():
     ("outcome", "problem"),
     [
         (Unusable("qemu is not installed"), "driver.x: qemu is not installed"),
-        (Deferred(), "driver.x: its check waits for the reactor, which does not run yet"),
+        (Deferred(), "driver.x: its check() waits for the reactor, which is not running yet"),
     ],
 )
 def test_a_check_that_fails_is_a_problem_of_the_configuration(outcome, problem):

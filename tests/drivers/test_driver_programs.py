@@ -49,5 +49,5 @@ async def test_a_program_that_cannot_be_started_now_may_be_later():
 
 
 async def test_no_other_program_can_be_run():
-    with pytest.raises(ValueError, match="may not run"):
+    with pytest.raises(ValueError, match="not allowed to run"):
         await Programs(None, Clock()).change("sh", "-c", "true")

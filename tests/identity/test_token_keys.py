@@ -67,7 +67,7 @@ def test_a_rotation_that_was_cut_short_is_completed_by_the_next(tmp_path: Path) 
 
 
 def test_no_keys_and_bad_keys_are_said_to_be_so(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="holds no keys"):
+    with pytest.raises(FileNotFoundError, match="contains no keys"):
         keys.KeyDirectory(tmp_path).fernet()
     (tmp_path / "1").write_text("not a key")
     with pytest.raises(ValueError, match="is not a Fernet key"):

@@ -94,7 +94,7 @@ def _send(request: Request, answer: _Answer) -> None:
 
 
 def _failed(failure: Any) -> _Answer:
-    log.failure("a guest's metadata could not be told", failure)
+    log.failure("could not look up the metadata of a guest", failure)
     return _Answer(http.INTERNAL_SERVER_ERROR, b"")
 
 
@@ -108,4 +108,4 @@ class MetadataService(Service):
     def startService(self) -> None:
         super().startService()
         serving = boundary.call(self.network.serve_guest_metadata, self.site_of)
-        serving.addErrback(lambda failure: log.failure("the metadata of guests cannot be served", failure))
+        serving.addErrback(lambda failure: log.failure("cannot serve the metadata of guests", failure))

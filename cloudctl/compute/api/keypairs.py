@@ -32,7 +32,11 @@ NAME_2_92 = r"[A-Za-z0-9 @._-]+"
 
 @frozen
 class CreateKeypair:
-    name: Annotated[str, Length(1, 255, blank=False), Pattern(NAME_2_92, "a name of letters, digits, spaces, - and _")]
+    name: Annotated[
+        str,
+        Length(1, 255, blank=False),
+        Pattern(NAME_2_92, "a name of letters, digits, spaces, hyphens and underscores"),
+    ]
     public_key: Annotated[str, Length(1, 16384)] | Missing = MISSING
     type: Literal["ssh", "x509"] | Missing = gated(((2, 2), None))
     user_id: Annotated[str, Length(1, 64)] | Missing = gated(((2, 10), None))
@@ -141,6 +145,8 @@ def created(call: Call, row: Any) -> dict[str, Any]:
 
 def _check_name(call: Call, name: str) -> None:
     if call.version < (2, 92) and any(char in "@." for char in name):
-        raise BodyError([Problem("$.keypair.name", f"{name!r} is not a name of letters, digits, spaces, - and _")])
+        raise BodyError(
+            [Problem("$.keypair.name", f"{name!r} is not a name of letters, digits, spaces, hyphens and underscores")]
+        )
     if name != name.strip():
-        raise BodyError([Problem("$.keypair.name", f"{name!r} begins or ends with white space")])
+        raise BodyError([Problem("$.keypair.name", f"{name!r} has leading or trailing whitespace")])

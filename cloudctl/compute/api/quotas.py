@@ -99,7 +99,7 @@ class Quotas:
         """Set what a project may have."""
         query.only(call, ("user_id",))
         if call.query.get("user_id"):
-            raise Invalid("Quotas of single users are not offered; set those of the project.")
+            raise Invalid("Per-user quotas are not supported; set the project's quotas instead.")
         values = _wanted(call, body, "quota_set")
         force = bool(values.pop("force", False))
         found = await self.db.run(_update, project_id, values, force)

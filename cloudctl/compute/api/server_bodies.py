@@ -37,9 +37,9 @@ METADATA_KEY = re.compile(r"[A-Za-z0-9\-_:. ]{1,255}")
 def printable(value: str) -> str:
     """No control characters, and no white space around it."""
     if value != value.strip():
-        raise ValueProblem(f"{shown(value)} begins or ends with white space")
+        raise ValueProblem(f"{shown(value)} has leading or trailing whitespace")
     if not all(char.isprintable() for char in value):
-        raise ValueProblem(f"{shown(value)} has characters that cannot be shown")
+        raise ValueProblem(f"{shown(value)} contains non-printable characters")
     return value
 
 
@@ -53,7 +53,7 @@ def _flavor_ref(value: Any) -> str:
         raise ValueProblem(f"{shown(value)} is not of type 'string', 'integer'", "type")
     text = last_segment(str(value)) if isinstance(value, str) else str(value)
     if not 1 <= len(text) <= 255:
-        raise ValueProblem(f"{shown(value)} is no flavor")
+        raise ValueProblem(f"{shown(value)} is not a flavor reference")
     return text
 
 
@@ -98,13 +98,13 @@ def _any_address(value: str) -> str:
     except ValueError:
         raise ValueProblem(f"{shown(value)} is not a 'ip_address'") from None
     if "%" in value:
-        raise ValueProblem(f"{shown(value)} has a zone, which means nothing here")
+        raise ValueProblem(f"{shown(value)} has a zone index, which is not allowed here")
     return str(found)
 
 
 def tag(value: str) -> str:
     if "," in value or "/" in value:
-        raise ValueProblem(f"{shown(value)} holds , or /")
+        raise ValueProblem(f"{shown(value)} contains ',' or '/'")
     return value
 
 
@@ -126,11 +126,11 @@ def _hint(value: Any) -> Any:
     """Free-form, but within bounds: it is kept with the server."""
     if isinstance(value, str | int | bool | float) or value is None:
         if isinstance(value, str) and len(value) > 1024:
-            raise ValueProblem("it is too long (at most 1024 characters)")
+            raise ValueProblem("it is longer than 1024 characters")
         return value
     if isinstance(value, list) and len(value) <= 100:
         return [_hint(item) for item in value if not isinstance(item, list | dict)]
-    raise ValueProblem("it is neither a text, a number nor a list of them")
+    raise ValueProblem("it is not a string, a number or a list of these")
 
 
 def _hints(value: Any) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ Metadata = Annotated[dict[str, str], Items(0, 1000), Check(_metadata)]
 UserData = Annotated[str, Length(0, USER_DATA_LENGTH), Check(_base64)]
 Tag = Annotated[str, Length(1, 60), Check(tag)]
 Tags = Annotated[list[Tag], Items(0, 50), Check(_tags)]
-DeviceTag = Annotated[str, Length(1, 60), Pattern(r"[^,/]*", "a tag without , and /")]
+DeviceTag = Annotated[str, Length(1, 60), Pattern(r"[^,/]*", "a tag without ',' or '/'")]
 Address = Annotated[str, Length(1, 64), Check(_any_address)]
 Address4 = Annotated[str, _address(4)]
 Address6 = Annotated[str, _address(6)]

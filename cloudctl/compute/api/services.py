@@ -157,6 +157,8 @@ def _switch(conn: Connection, body: Switch, values: dict[str, Any]) -> None:
 def _delete(conn: Connection, call: Call, service_id: str) -> None:
     row = _find(conn, call, service_id)
     if row.up and not row.forced_down:
-        raise Conflict(f"Unable to delete compute service {service_id}: its host {row.name} is up and would return.")
+        raise Conflict(
+            f"Unable to delete compute service {service_id}: its host {row.name} is up and would register again."
+        )
     if not hosts.forget(conn, row.number):
         raise Conflict(f"Unable to delete compute service that is hosting instances: {row.name}")

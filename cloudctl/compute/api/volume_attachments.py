@@ -144,6 +144,6 @@ def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: 
     for name, value in kept.items():
         given = getattr(body, name)
         if given is not MISSING and given != value:
-            raise Invalid(f"The field {name} cannot be changed; swapping volumes is not offered.")
+            raise Invalid(f"The field {name} cannot be changed; swapping volumes is not supported.")
     if body.delete_on_termination is not MISSING:
         attaching.keep_or_drop(conn, call.caller, server_id, volume_id, bool(body.delete_on_termination))

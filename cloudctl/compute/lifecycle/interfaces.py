@@ -17,7 +17,7 @@ from cloudctl.tasks.workflow import Cancelled, Memo, Task
 async def attach(ctx: Context) -> Memo:
     server = await ctx.read(servers.get, ctx.resource_id)
     if server.host is None:
-        raise Cancelled("the server has no host")
+        raise Cancelled("the server is not on any host")
     port = await plugging.plug(ctx, ctx.args["port_id"], server.host)
     await ctx.drivers.hypervisor.ensure_port_attached(ctx.resource_id, port)
     return None

@@ -99,9 +99,9 @@ def check_delays(interfaces: tuple[type[Interface], ...], delays: Mapping[str, f
     """Raises ValueError for a method that these interfaces do not have, and for a negative time."""
     have = methods(*interfaces)
     if wrong := sorted(delays.keys() - have):
-        raise ValueError(f"no such method: {', '.join(wrong)}; there are: {', '.join(sorted(have))}")
+        raise ValueError(f"unknown methods: {', '.join(wrong)}; valid methods: {', '.join(sorted(have))}")
     if negative := sorted(method for method, seconds in delays.items() if seconds < 0):
-        raise ValueError(f"a delay is negative: {', '.join(negative)}")
+        raise ValueError(f"delays must not be negative: {', '.join(negative)}")
 
 
 def delays_of(interfaces: tuple[type[Interface], ...]) -> Callable[[Any, Attribute[Any], dict[str, float]], None]:

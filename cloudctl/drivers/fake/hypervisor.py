@@ -155,7 +155,7 @@ class FakeHypervisor:
                 self._put(evolve(guest, spec=spec))
             else:
                 raise InvalidPower(
-                    f"guest {spec.id} is {guest.power.value}; its size and host can change once it is off"
+                    f"guest {spec.id} is {guest.power.value}; its size and host can only change while it is off"
                 )
 
     async def ensure_running(self, id: str) -> None:
@@ -239,7 +239,7 @@ class FakeHypervisor:
         async with self.behaviour.around("ensure_captured", id):
             guest = self._guest(id)
             if guest.spec.image is None:
-                raise Unfit(f"guest {id} has no root disk of its own: it boots from a volume")
+                raise Unfit(f"guest {id} has no local root disk; it boots from a volume")
             spill(guest.head, path)
             return guest.spec.image.disk_format
 

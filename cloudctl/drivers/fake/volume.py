@@ -203,7 +203,7 @@ class FakeVolumeBackend:
     def _take(self, size_gib: int) -> None:
         free = self.total_gib - self._used()
         if size_gib > free:
-            raise NoCapacity(f"{size_gib} GiB wanted, {free} GiB free")
+            raise NoCapacity(f"{size_gib} GiB requested, {free} GiB free")
 
 
 def demand_free(volume: Volume) -> None:

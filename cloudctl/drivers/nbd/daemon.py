@@ -50,7 +50,7 @@ class Sockets:
         """Make the directory. Raises Unusable."""
         longest = max(len(os.fsencode(path)) for path in (self.qmp, self.nbd))
         if longest > SOCKET_PATH_LIMIT:
-            raise Unusable(f"the path of a socket would have {longest} bytes: set runtime_dir to a shorter one")
+            raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         try:
             self.stem.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -120,7 +120,7 @@ class Daemon:
         limit = clock.seconds() + self.answer_timeout
         while self.is_alive():
             if clock.seconds() >= limit:
-                raise Unreachable("the storage daemon does not end")
+                raise Unreachable("the storage daemon does not exit")
             await deferLater(clock, LOOK_SECONDS)
         self.sockets.remove()
 
@@ -136,12 +136,12 @@ class Daemon:
 
     async def tell(self, command: str, arguments: Mapping[str, Any], timeout: float | None = None) -> Any:
         """As `ask`, for a command that changes something. Raises NoCapacity, too."""
-        _log.debug("tells the storage daemon {command} {arguments}", command=command, arguments=arguments)
+        _log.debug("would send the storage daemon {command} {arguments}", command=command, arguments=arguments)
         return await self._execute(command, arguments, timeout or self.answer_timeout)
 
     async def _execute(self, command: str, arguments: Mapping[str, Any], timeout: float) -> Any:
         if self._monitor is None:
-            raise Unreachable("the storage daemon has just ended")
+            raise Unreachable("the storage daemon has just exited")
         try:
             return await self._monitor.execute(command, arguments, timeout=timeout)
         except Refused as error:
@@ -165,7 +165,7 @@ class Daemon:
                 _nbd_server(self.server),
             )
         except ProgramFailed as error:
-            raise Unreachable(f"the storage daemon does not start: {error.complaint}") from error
+            raise Unreachable(f"the storage daemon failed to start: {error.complaint}") from error
 
     def _lost(self, _result: None) -> None:
         self._monitor = None

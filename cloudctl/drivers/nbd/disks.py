@@ -118,7 +118,7 @@ class ServedDisks:
             await self._snapshot("blockdev-snapshot-delete-internal-sync", volume, name)
 
     async def _snapshot(self, command: str, volume: Volume, name: str) -> None:
-        if self._only_told(f"tell the storage daemon {command} {name} of volume {volume.id}"):
+        if self._only_told(f"send the storage daemon {command} {name} of volume {volume.id}"):
             return
         async with self._exclusive():
             await self._equal([volume])
@@ -129,7 +129,7 @@ class ServedDisks:
 
     def lost(self) -> None:
         """It has died: start it again at once, with all exports."""
-        _log.error("the storage daemon has ended unexpectedly")
+        _log.error("the storage daemon exited unexpectedly")
         self._all_due = True
         self._soon(0)
 
@@ -210,14 +210,14 @@ class ServedDisks:
         limit = self.clock.seconds() + self.daemon.answer_timeout
         while left.intersection(await self._exports()):
             if self.clock.seconds() >= limit:
-                raise Busy("the storage daemon has not let go of a volume yet")
+                raise Busy("the storage daemon has not released a volume yet")
             await deferLater(self.clock, LOOK_SECONDS)
 
     async def _close_node(self, node: str) -> None:
         try:
             await self.daemon.tell("blockdev-del", {"node-name": node})
         except Refused as error:
-            raise Busy(f"the storage daemon has not let go of a volume yet: {error.description}") from error
+            raise Busy(f"the storage daemon has not released a volume yet: {error.description}") from error
 
     async def _exports(self) -> Mapping[str, str]:
         """Id → node."""

@@ -18,7 +18,7 @@ def endpoint(text: str) -> tuple[str, str]:
     elif ":" in host:
         raise ValueError(f"{text!r}: an IPv6 address needs brackets")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is no address:port")
+        raise ValueError(f"{text!r} is not of the form address:port")
     return host, port
 
 

@@ -15,13 +15,13 @@ def mac(value: str) -> str:
     """In lower case, with colons."""
     lower = value.lower().replace("-", ":")
     if not MAC.fullmatch(lower):
-        raise Unfit(f"{value!r} is no MAC address")
+        raise Unfit(f"{value!r} is not a MAC address")
     return lower
 
 
 def mtu(value: int) -> int:
     if not 68 <= value <= 65535:
-        raise Unfit(f"{value} is no MTU")
+        raise Unfit(f"{value} is not a valid MTU")
     return int(value)
 
 

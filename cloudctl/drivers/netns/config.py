@@ -32,7 +32,7 @@ def _ipv4_network(_instance: object, _attribute: object, value: str) -> None:
     try:
         IPv4Network(value)
     except (AddressValueError, ValueError) as error:
-        raise ValueError(f"{value!r} is no IPv4 network: {error}") from None
+        raise ValueError(f"{value!r} is not an IPv4 network: {error}") from None
 
 
 def _positive(_instance: object, _attribute: object, value: int) -> None:

@@ -156,7 +156,7 @@ class Dnsmasq:
         limit = self.clock.seconds() + END_SECONDS
         while not self._dry() and (strays := self._strays(network_id)):
             if self.clock.seconds() > limit:
-                raise Busy(f"the dnsmasq of network {network_id} does not end")
+                raise Busy(f"the dnsmasq of network {network_id} does not exit")
             for pid in strays:
                 _kill(pid, signal.SIGTERM)
             await deferLater(self.clock, POLL_SECONDS)

@@ -91,12 +91,12 @@ class NetnsBackend:
     async def check(self) -> None:
         require(*PROGRAMS)
         if self.resources.reactor is None:
-            raise Unusable("it runs programs, which needs a reactor")
+            raise Unusable("it runs programs and therefore needs a reactor")
         if self.config.dry_run:
             return
         directory = self.config.runtime_dir
         if os.geteuid() != 0:
-            raise Unusable("it changes the kernel's networks, which only root may")
+            raise Unusable("it must run as root to configure the kernel's networks")
         if not os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables"):
             raise Unusable(
                 "the kernel module br_netfilter is not loaded; security groups need it: modprobe br_netfilter"
@@ -108,8 +108,8 @@ class NetnsBackend:
         closed = [each for each in (directory, *directory.parents) if not each.stat().st_mode & 0o001]
         if closed:
             raise Unusable(
-                f"dnsmasq gives up its privileges and cannot read the runtime_dir {directory} then: not everybody may "
-                f"enter {closed[-1]}"
+                f"dnsmasq drops its privileges and then cannot read runtime_dir {directory}: "
+                f"{closed[-1]} is not accessible to everyone"
             )
 
     async def close(self) -> None:

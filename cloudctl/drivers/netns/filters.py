@@ -67,7 +67,7 @@ def protocol(name: str | None, version: int) -> int | None:
     assert name is not None, "None is any"
     number = int(name) if name.isdecimal() else PROTOCOLS.get(name.lower())
     if number is None or number > 255:
-        raise Unfit(f"{name!r} is no protocol")
+        raise Unfit(f"{name!r} is not a known protocol")
     return ICMPV6 if number == ICMP and version == 6 else number
 
 

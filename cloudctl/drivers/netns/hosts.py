@@ -166,8 +166,8 @@ class Host:
             await self.kernel.rules(self.namespace, text)
         except ProgramFailed as error:
             # It quotes rules, which may be of another project than that of the one who is told of this.
-            _log.error("host {name} has not taken its rules: {error}", name=self.name, error=error)
-            raise DriverError(f"host {self.name} has not taken its rules; the log says why") from error
+            _log.error("host {name} did not apply its rules: {error}", name=self.name, error=error)
+            raise DriverError(f"host {self.name} did not apply its rules; see the log") from error
         self._rules = text
 
     def _host_rules(self, wanted: Mapping[str, Segment]) -> HostRules:

@@ -96,7 +96,7 @@ def segment_lines(names: Names, found: Found, wanted: Segment) -> list[str]:
     size = mtu(spec.mtu)
     if wanted.physical:
         if wanted.bridge not in found:
-            raise Unfit(f"the bridge {wanted.bridge} of physical network {spec.physical_network} is not there")
+            raise Unfit(f"the bridge {wanted.bridge} of physical network {spec.physical_network} does not exist")
         lines = []
     else:
         lines = _bridge(found, wanted.bridge, spec)

@@ -128,7 +128,7 @@ def free_index(taken: Iterable[int]) -> int:
     used = set(taken)
     index = next(number for number in range(1, INDEX_LIMIT + 2) if number not in used)
     if index > INDEX_LIMIT:
-        raise NoCapacity(f"this driver can hold {INDEX_LIMIT} networks and as many ports")
+        raise NoCapacity(f"this driver supports at most {INDEX_LIMIT} networks and as many ports")
     return index
 
 

@@ -332,7 +332,7 @@ class FileVolumes:
             try:
                 await self.disks.resize(volume, volume.size_gib)
             except (Busy, Unreachable) as error:
-                _log.info("volume {id} is resized later: {error}", id=volume.id, error=error)
+                _log.info("volume {id} will be resized later: {error}", id=volume.id, error=error)
         return volume
 
     async def _dropped(self, volume: Volume, name: str, there: frozenset[str]) -> bool:
@@ -343,7 +343,10 @@ class FileVolumes:
                 await self.disks.drop(volume, name)
             except (Busy, Unreachable) as error:
                 _log.info(
-                    "snapshot {name} of volume {id} is dropped later: {error}", name=name, id=volume.id, error=error
+                    "snapshot {name} of volume {id} will be deleted later: {error}",
+                    name=name,
+                    id=volume.id,
+                    error=error,
                 )
                 return False
         return True
@@ -356,7 +359,9 @@ class FileVolumes:
             await self.disks.take(volume, name)
         except Locked as error:
             if volume.hosts:
-                raise InUse(f"volume {volume.id} is open in a guest that runs; stop it or detach the volume") from error
+                raise InUse(
+                    f"volume {volume.id} is open in a running guest; stop the guest or detach the volume"
+                ) from error
             raise
         return taken
 
@@ -377,7 +382,7 @@ class FileVolumes:
         promised = sum(volume.size_gib for volume in self.records.volumes())
         if promised + size_gib > total * self.overcommit:
             left = max(0, int(total * self.overcommit) - promised)
-            raise NoCapacity(f"{size_gib} GiB wanted, {left} GiB left to promise")
+            raise NoCapacity(f"{size_gib} GiB requested, {left} GiB left to allocate")
 
 
 def demand_free(volume: Volume) -> None:

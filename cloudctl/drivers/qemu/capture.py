@@ -41,7 +41,7 @@ async def _outcome(monitor: Monitor, clock: IReactorTime, limit: float) -> str |
     """What went wrong, once the job has ended; None: nothing. Raises Silent."""
     while (job := await _job(monitor)) is not None and job["status"] != "concluded":
         if clock.seconds() >= limit:
-            raise Silent("the copy of a disk did not end in time")
+            raise Silent("copying a disk did not finish in time")
         await deferLater(clock, POLL_SECONDS)
     return None if job is None else job.get("error")
 

@@ -78,7 +78,7 @@ def _volume_block(connection: VolumeConnection) -> dict[str, Any]:
             "export": data["export"],
             "reconnect-delay": RECONNECT_SECONDS,
         }
-    raise Unfit(f"volume {connection.volume_id} is of the kind {kind!r}, which a QEMU guest cannot use")
+    raise Unfit(f"volume {connection.volume_id} has the connection type {kind!r}, which QEMU guests cannot use")
 
 
 def _virtio_disk(name: str, slot: int, serial: str, boot: int | None) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def nic(port: PortSpec, slot: int) -> Nic:
     """Raises Unfit for a port that is not plugged by a tap."""
     name, binding = slots.port(port.id), port.binding or {}
     if binding.get("vif_type") != "tap":
-        raise Unfit(f"port {port.id} is plugged as {binding.get('vif_type')!r}, which a QEMU guest cannot use")
+        raise Unfit(f"port {port.id} is plugged as {binding.get('vif_type')!r}, which QEMU guests cannot use")
     backend = {
         "type": "tap",
         "id": slots.node(name),

@@ -106,7 +106,7 @@ class Disks:
                 try:
                     await self.in_thread(adopt, Path(source), target)
                 except FileNotFoundError as error:
-                    raise Unfit(f"the {name} of image {image.id} is not there") from error
+                    raise Unfit(f"the {name} of image {image.id} does not exist") from error
 
     async def _ensure_ephemeral(self, target: Path, size_gib: int) -> None:
         size = size_gib * GIB

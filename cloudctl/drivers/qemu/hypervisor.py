@@ -86,19 +86,19 @@ class Qemu:
     async def check(self) -> None:
         require(command.PROGRAM, "qemu-img", "genisoimage", *(["ip"] if any(self.config.namespaces.values()) else []))
         if self.resources.state_dir is None or self.resources.reactor is None:
-            raise Unusable("it needs a state directory and a reactor: not for a cloud in memory")
+            raise Unusable("it needs a state directory and a reactor, so it cannot be used in an in-memory cloud")
         if os.geteuid() != 0:
-            raise Unusable("it plugs guests into network interfaces, for which it must run as root")
+            raise Unusable("it must run as root to plug guests into network interfaces")
         if self.config.accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
-            raise Unusable('/dev/kvm cannot be opened; accelerator = "tcg" does without')
+            raise Unusable('cannot open /dev/kvm; set accelerator = "tcg" to run without it')
         longest = len(os.fsencode(self.records.files("").serial))
         if longest > SOCKET_PATH_LIMIT:
-            raise Unusable(f"the path of a socket would have {longest} bytes: set runtime_dir to a shorter one")
+            raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         for directory in (self.records.directory, self.records.runtime_dir):
             try:
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             except OSError as error:
-                raise Unusable(f"{directory} cannot be made: {error.strerror}") from error
+                raise Unusable(f"cannot create {directory}: {error.strerror}") from error
 
     async def close(self) -> None:
         if self._tidying is not None and self._tidying.running:
@@ -193,9 +193,13 @@ class Qemu:
                 record = await self.machines.reaped(record, files, power)
                 await self._define(evolve(record, spec=spec), files)
             elif shape(record.spec) != shape(spec):
-                raise InvalidPower(f"guest {spec.id} is {power.value}; its size and host can change once it is off")
+                raise InvalidPower(
+                    f"guest {spec.id} is {power.value}; its size and host can only change while it is off"
+                )
             elif power is Power.SUSPENDED and plugs(record.spec) != plugs(spec):
-                raise InvalidPower(f"guest {spec.id} is suspended; its devices can change once it runs or is off")
+                raise InvalidPower(
+                    f"guest {spec.id} is suspended; its devices can only change while it is running or off"
+                )
             else:
                 await self._replug(record, spec, files)
 
@@ -287,7 +291,7 @@ class Qemu:
             if not record.rescued:
                 source = image or record.spec.image
                 if source is None:
-                    raise Unfit(f"guest {id} boots from a volume; an image must be named that it is rescued with")
+                    raise Unfit(f"guest {id} boots from a volume; a rescue image must be given")
                 record = await self.machines.end(record, files)
                 files.rescue.unlink(missing_ok=True)
                 with self.disks.pinned(source):
@@ -317,7 +321,7 @@ class Qemu:
         async with self._locks.hold(id):
             record, files = self._guest(id)
             if record.spec.image is None:
-                raise Unfit(f"guest {id} has no root disk of its own: it boots from a volume")
+                raise Unfit(f"guest {id} has no local root disk; it boots from a volume")
             beside = Path(path + ".new")
             # A copy whose caller was killed may still be written there.
             beside.unlink(missing_ok=True)
@@ -428,7 +432,7 @@ class Qemu:
         record, files = self._guest(id)
         power = await self.machines.power(record, files)
         if power is Power.SUSPENDED:
-            raise InvalidPower(f"guest {id} is suspended; its devices can change once it runs or is off")
+            raise InvalidPower(f"guest {id} is suspended; its devices can only change while it is running or off")
         return await self.machines.reaped(record, files, power), files
 
     def _with(self, record: Record, spec: GuestSpec) -> Record:

@@ -205,7 +205,7 @@ class Machines:
         if not await processes.ended(self.clock, files.pid, QUIT_SECONDS):
             processes.kill(files.pid)
             if not await processes.ended(self.clock, files.pid, QUIT_SECONDS):
-                raise Busy(f"the process of guest {id} does not end")
+                raise Busy(f"the process of guest {id} does not exit")
 
     async def reaped(self, record: Record, files: Files, power: Power) -> Record:
         """A guest that is off has no process: QEMU stays when its guest has shut itself down."""
@@ -272,7 +272,7 @@ class Machines:
         limit = self.clock.seconds() + self.config.copy_timeout
         while not done(told := await monitor.execute(query)):
             if self.clock.seconds() >= limit:
-                raise Silent(f"{query}: no end in time")
+                raise Silent(f"{query}: not finished in time")
             await deferLater(self.clock, POLL_SECONDS)
         return told
 

@@ -31,7 +31,7 @@ class Monitors:
     async def get(self, id: str, files: Files) -> Monitor:
         """The connection to a guest that has a process. Raises Gone, Silent, and DriverError in a dry run."""
         if self.dry_run:
-            raise DriverError(f"this is a dry run: guest {id} has no process that could be told anything")
+            raise DriverError(f"this is a dry run: guest {id} has no process")
         # QEMU serves one connection at a time: a second one would wait for the end of the first.
         async with self._connecting.hold(id):
             found = self._open.get(id)

@@ -16,7 +16,7 @@ MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
 def _whole_words(_instance: object, attribute: Any, value: dict[str, str]) -> None:
     for name, namespace in value.items():
         if not name or any(character.isspace() or character == "/" for character in name + namespace):
-            raise ValueError("must map names of hosts to names of network namespaces, or to an empty text")
+            raise ValueError("must map host names to network namespace names or empty strings")
 
 
 @frozen

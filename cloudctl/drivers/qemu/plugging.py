@@ -102,7 +102,7 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
     try:
         await gone
     except Silent:
-        raise Busy(f"the guest has not let go of {name}") from None
+        raise Busy(f"the guest has not released {name}") from None
 
 
 async def _unless(monitor: Monitor, command: str, arguments: object, harmless: str) -> None:

@@ -131,7 +131,7 @@ class Monitor(LineReceiver):
         try:
             message = orjson.loads(line)
         except orjson.JSONDecodeError:
-            _log.error("QEMU sent a line that is no JSON: {line!r}", line=line[:200])
+            _log.error("QEMU sent a line that is not JSON: {line!r}", line=line[:200])
             self.close()
             return
         if "QMP" in message:
@@ -216,7 +216,7 @@ async def connect(
     try:
         monitor: Monitor = await endpoint.connect(factory)
     except ConnectError as error:
-        raise Gone(f"nobody listens at {path}: {error}") from error
+        raise Gone(f"nothing is listening at {path}: {error}") from error
     await monitor.ready
     return monitor
 

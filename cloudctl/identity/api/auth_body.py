@@ -215,7 +215,7 @@ def wish(request: AuthRequest) -> Wish:
         return SystemWide()
     if kind == "OS-TRUST:trust":
         return TrustName(structure(value, TrustBody, path).id)
-    raise Invalid(f"there is no such scope: {kind[:64]!r} @ {SCOPE}")
+    raise Invalid(f"unknown scope: {kind[:64]!r} @ {SCOPE}")
 
 
 def _project(body: ProjectBody, path: str) -> ProjectName:

@@ -61,7 +61,7 @@ class ProjectTags:
     async def add(self, call: Call, project_id: str, tag: str) -> None:
         """Put a tag on a project"""
         if len(tag) > 255 or "," in tag:
-            raise Invalid("A tag has at most 255 characters and no comma.")
+            raise Invalid("A tag must be at most 255 characters long and must not contain a comma.")
         await self.db.run(self._add, call, project_id, tag)
 
     def _add(self, conn: Connection, call: Call, project_id: str, tag: str) -> None:

@@ -19,7 +19,7 @@ from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Pattern, e
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
-Tag = Annotated[str, Length(1, 255), Pattern(r"[^,/]*", "a tag: it has no comma and no slash")]
+Tag = Annotated[str, Length(1, 255), Pattern(r"[^,/]*", "a tag without ',' or '/'")]
 Tags = Annotated[list[Tag], Items(0, projects.MOST_TAGS)]
 
 
@@ -80,7 +80,7 @@ class Projects:
 
     def _create_domain(self, conn: Connection, call: Call, body: CreateProject) -> dict[str, Any]:
         if body.domain_id or body.parent_id:
-            raise Invalid("A domain has neither a domain nor a parent.")
+            raise Invalid("A domain cannot have a domain_id or a parent_id.")
         names = ("name", "enabled", "options", "extra")
         values = {name: value for name, value in changes(body).items() if name in names}
         values["description"] = body.description or ""

@@ -17,7 +17,7 @@ OFFERED = {
     "binding": ("Port Binding", "Tells administrators where a port is."),
     "empty-string-filtering": ("Empty String Filtering", "An empty filter finds empty values."),
     "external-net": ("Neutron external network", "Networks that lead out of the cloud."),
-    "filter-validation": ("Filter Validation", "Filters that are not known are refused."),
+    "filter-validation": ("Filter Validation", "Unknown filters are rejected."),
     "ip-substring-filtering": ("IP Address Substring Filtering", "Finds ports by a part of an address."),
     "net-mtu": ("Network MTU", "Shows a network's MTU."),
     "net-mtu-writable": ("Network MTU (writable)", "Sets a network's MTU."),

@@ -56,7 +56,7 @@ COLLECTION = lists.collection(
 
 def _only_false(value: bool) -> bool:
     if value:
-        raise ValueProblem("this cloud's routers are neither distributed nor redundant")
+        raise ValueProblem("this cloud supports neither distributed nor highly available routers")
     return value
 
 

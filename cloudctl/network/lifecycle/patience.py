@@ -8,4 +8,4 @@ from cloudctl.tasks import Wait
 ATTEMPTS = 100_000
 
 IN_USE = Wait(poll=2.0)
-"""Something that is about to go still hangs on it."""
+"""It is still used by something that is being deleted."""

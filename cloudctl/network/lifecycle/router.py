@@ -19,7 +19,7 @@ async def ensure(ctx: Context) -> None:
         for network in wanted.networks:
             await driver.ensure_network(network)
         if not IRouters.providedBy(driver):
-            raise DriverError("The network driver has no routers.")
+            raise DriverError("The network driver does not support routers.")
         try:
             await driver.ensure_router(wanted.router)
         except UnknownNetwork as error:

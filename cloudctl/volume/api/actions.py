@@ -55,7 +55,7 @@ class ResetStatus:
         if status is not None:
             sent["status"] = status = status.lower()
             if status not in states.RESETTABLE:
-                raise Invalid(f"Must specify a valid status: {status[:64]!r} is none that can be set.")
+                raise Invalid(f"Must specify a valid status: {status[:64]!r} cannot be set.")
         if "migration_status" in sent and sent["migration_status"] is None:
             sent["migration_status"] = "none"
         return Reset(**sent)

@@ -102,7 +102,7 @@ class ResetBackup:
     def wanted(self) -> str:
         """Raises Invalid."""
         if self.status.lower() not in states.BACKUP_RESETTABLE:
-            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} is none that can be set.")
+            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} cannot be set.")
         return self.status.lower()
 
 

@@ -28,7 +28,7 @@ class UpdateQuotas:
     sent: dict[str, Any] = extra()
 
     def limits(self, key: str = "quota_set") -> dict[str, int]:
-        """Raises BodyError for a limit that is no integer from -1 on."""
+        """Raises BodyError for a limit that is not an integer from -1 on."""
         wanted = {name: value for name, value in self.sent.items() if name not in NO_COUNTERS}
         found: dict[str, int] = structure(wanted, dict[str, Limit], f"$.{key}")
         return found

@@ -102,7 +102,7 @@ class ResetSnapshot:
     def wanted(self) -> str:
         """Raises Invalid."""
         if self.status.lower() not in states.SNAPSHOT_RESETTABLE:
-            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} is none that can be set.")
+            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} cannot be set.")
         return self.status.lower()
 
 
@@ -199,7 +199,7 @@ class Snapshots:
 def demand_snapshots(backend: IVolumeBackend) -> None:
     """Raises NotImplementedHere if the backend has none."""
     if not IVolumeSnapshots.providedBy(backend):
-        raise NotImplementedHere("The volume backend has no snapshots.")
+        raise NotImplementedHere("The volume backend does not support snapshots.")
 
 
 def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Any:

@@ -56,7 +56,7 @@ class Uploading:
     async def upload(self, call: Call, volume_id: str, body: Upload) -> Any:
         """Make an image of what a volume holds."""
         if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
-            raise NotImplementedHere("The volume backend does not give out what volumes hold.")
+            raise NotImplementedHere("The volume backend cannot export volume data.")
         wish = Wish(**given(body))
         if wish.visibility == images.PUBLIC:
             call.require("volume:volumes:upload_public")

@@ -23,7 +23,7 @@ from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
-NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_description, metadata is needed."
+NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_description and metadata is required."
 
 
 def _bootable(call: Call, values: Sequence[str]) -> Condition:
@@ -84,7 +84,9 @@ class CreateVolume:
         image_id = self.imageRef or self.image_id
         sources = [source for source in (image_id, self.snapshot_id, self.source_volid, backup_id) if source]
         if len(sources) > 1:
-            raise Invalid("Invalid input received: a volume is made from one image, snapshot, volume or backup.")
+            raise Invalid(
+                "Invalid input received: a volume can be created from only one image, snapshot, volume or backup."
+            )
         if self.multiattach:
             raise Invalid(
                 "multiattach parameter has been removed. The default behavior is to use multiattach enabled "

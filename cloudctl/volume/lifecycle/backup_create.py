@@ -37,7 +37,7 @@ def creation(archive: ArchiveThreads) -> Workflow:
         path = str(archive.archive.work(backup.id))
         found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, snapshot_id)
         if found != "raw":
-            raise Unfit(f"the backend gives out volumes as {found}; backups are made of raw data")
+            raise Unfit(f"the backend exports volumes as {found}, but backups need raw data")
         return None
 
     async def discard(ctx: Context) -> None:

@@ -38,7 +38,9 @@ async def tell_guests(ctx: Context) -> Memo:
             await hypervisor.ensure_volume_size(attachment.server_id, ctx.resource_id, ctx.args["size"])
         except (UnknownGuest, UnknownVolume, HostDown) as error:
             # The volume has grown all the same; the guest sees it once it starts again.
-            log.info("guest {guest} was not told of its volume's size: {why}", guest=attachment.server_id, why=error)
+            log.info(
+                "guest {guest} was not notified of its volume's new size: {why}", guest=attachment.server_id, why=error
+            )
     return None
 
 

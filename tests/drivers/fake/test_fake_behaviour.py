@@ -78,9 +78,9 @@ def test_a_delay_waits_on_the_clock(behaviour):
 
 
 def test_names_that_the_driver_does_not_have_are_refused(behaviour):
-    with pytest.raises(ValueError, match=r"no such method: ensure_creatd; there are: .*ensure_created"):
+    with pytest.raises(ValueError, match=r"unknown methods: ensure_creatd; valid methods: .*ensure_created"):
         behaviour.fail("ensure_creatd")
-    with pytest.raises(ValueError, match="no such method"):
+    with pytest.raises(ValueError, match="unknown methods"):
         behaviour.delay("ensure_running", 1)
     with pytest.raises(ValueError, match="negative: connect"):
         behaviour.delay("connect", -1)

@@ -331,7 +331,7 @@ async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected
         taken.listen()
         driver = await open_driver(listen=f"127.0.0.1:{taken.getsockname()[1]}")
         await with_volume(driver, tmp_path)
-        with pytest.raises(Unreachable, match="does not start"):
+        with pytest.raises(Unreachable, match="failed to start"):
             await driver.connect("v1", "a")
     assert await driver.observe("v1") == VolumeState("v1", 1)
     await driver.connect("v1", "a")

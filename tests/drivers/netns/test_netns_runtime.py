@@ -48,5 +48,5 @@ def test_a_directory_that_only_root_may_enter_is_refused(prefix: str, tmp_path: 
     closed.mkdir(mode=0o700)
     config = Config(hosts={"one": f"{prefix}-one"}, runtime_dir=closed / "netns", prefix=prefix)
     resources = DriverResources(clock=Clock(), name="netns", reactor=object(), state_dir=tmp_path / "state")
-    with pytest.raises(ConfigError, match="not everybody may enter"):
+    with pytest.raises(ConfigError, match="not accessible to everyone"):
         loader.check(create(config, resources), "driver.network.netns")

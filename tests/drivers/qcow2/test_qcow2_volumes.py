@@ -269,7 +269,7 @@ async def test_an_open_volume_cannot_be_frozen_and_says_so(open_driver, tmp_path
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
     await driver.connect("v1", "host-1")
     with opened_by_a_guest(driver.records.disk("v1")):
-        with pytest.raises(InUse, match="stop it or detach"):
+        with pytest.raises(InUse, match="stop the guest or detach"):
             await driver.ensure_snapshot(SnapshotSpec("s2", "v1"))
         with pytest.raises(InUse):
             await driver.ensure_exported("v1", str(tmp_path / "out"))
