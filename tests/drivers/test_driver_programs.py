@@ -31,12 +31,12 @@ async def test_a_program_that_fails_says_why(shell):
     assert caught.value.code == 3
 
 
-@pytest.mark.parametrize("script", ["exec sleep 20", "sleep 20 & exec sleep 20", "sleep 20 & exit 0"])
+@pytest.mark.parametrize("script", ["exec sleep 300", "sleep 300 & exec sleep 300", "sleep 300 & exit 0"])
 async def test_a_program_has_its_time_whoever_holds_its_pipes(shell, script):
     began = time.monotonic()
     with pytest.raises(ProgramTimedOut):
         await shell.read("sh", "-c", script, timeout=0.2)
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 290.0
 
 
 async def test_a_program_that_cannot_be_started_now_may_be_later():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,8 +18,6 @@ from tests.live.load import TOML, Load, open_tasks, read
 from tests.live.process import LiveCloud
 
 pytestmark = pytest.mark.slow
-
-SOON = 1.5  # seconds
 
 
 @pytest.fixture
@@ -57,41 +53,21 @@ def rows(conn: Connection) -> dict[str, Any]:
     return {table.name: sorted(map(repr, conn.execute(select(table)))) for table in ours}
 
 
-def test_a_start_after_a_clean_stop_is_quick_and_makes_nothing_anew(
-    cloud: LiveCloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # As it is where it is installed: compiled once.
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
+def test_a_start_after_a_clean_stop_makes_nothing_anew(cloud: LiveCloud) -> None:
     cloud.start()
     load_of(cloud, 2).finish()
     cloud.stop()
     before = everything(cloud)
-    waited, worked = [], []
-    for _ in range(3):
-        earlier = cpu_time()
-        waited.append(cloud.start())
-        cloud.stop()
-        worked.append(cpu_time() - earlier)
-        assert everything(cloud) == before
-    print(f"seconds until the first answer: {waited}; of the processor, with the stop: {worked}")
-    # The processor's time says it wherever tests run; on a machine that does nothing else both are the same.
-    assert min(worked) < SOON and min(waited) < 4 * SOON
-
-
-def cpu_time() -> float:
-    """Seconds that all processes which were started here and have ended worked."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    cloud.start()
+    cloud.stop()
+    assert everything(cloud) == before
 
 
 def test_a_process_that_is_told_to_stop_in_the_middle_of_boots_lets_go_of_them(cloud: LiveCloud) -> None:
     cloud.start()
     load = load_of(cloud, 30)
     load.work(30)
-    began = time.monotonic()
     status = cloud.stop()
-    assert time.monotonic() - began < 5.0
     assert status in (0, -15)
     assert (
         read(url_of(cloud), lambda conn: conn.execute(select(TaskRow.id).where(TaskRow.owner.is_not(None))).all()) == []

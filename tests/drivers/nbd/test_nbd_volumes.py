@@ -309,10 +309,12 @@ async def test_what_is_served_though_nobody_may_use_it_any_more_is_withdrawn(
 
 
 async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(open_driver, runtime_dir, tmp_path):
-    driver = await open_driver(answer_timeout=0.2)
+    driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.connect("v1", "a")
     (pid,) = pids(runtime_dir)
+    daemon = driver.disks.daemon
+    patience, daemon.answer_timeout = daemon.answer_timeout, 0.2
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(Unreachable):
@@ -320,6 +322,7 @@ async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(open_d
         assert await driver.observe("v1") == VolumeState("v1", 1, ("a",))
     finally:
         os.kill(pid, signal.SIGCONT)
+        daemon.answer_timeout = patience
     await driver.connect("v1", "b")
     assert pids(runtime_dir) == [pid]
     assert await driver.observe("v1") == VolumeState("v1", 1, ("a", "b"))

