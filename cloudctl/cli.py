@@ -165,8 +165,7 @@ def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
 @click.pass_obj
 def retry(made: config.Config, task_id: int) -> None:
     """Put a held task back to work."""
-    store = database(made)
-    store.transact(False, queue.retry, task_id)
+    database(made).transact(False, queue.retry, task_id)
     click.echo(f"task {task_id} is queued")
 
 

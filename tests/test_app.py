@@ -71,7 +71,7 @@ def test_an_application_adopts_a_cloud(tmp_path: Path, reactor: Any) -> None:
     assert cloud.prepare() is True
     cloud.setServiceParent(IServiceCollection(application))
     assert next(type(child).__name__ for child in cloud) == "Database"
-    cloud.db.engine.dispose()
+    cloud.db.close()
 
 
 def test_a_state_directory_is_private_and_has_one_cloud(tmp_path: Path, reactor: Any) -> None:
@@ -82,7 +82,7 @@ def test_a_state_directory_is_private_and_has_one_cloud(tmp_path: Path, reactor:
     assert stat.S_IMODE((state / "clouds.yaml").stat().st_mode) == 0o600
     with pytest.raises(ConfigError, match="another cloudctl is already running"):
         Cloud(config(tmp_path), reactor, listen=False).prepare()
-    cloud.db.engine.dispose()
+    cloud.db.close()
 
 
 # Other tests keep tables of their own in the same MetaData.
@@ -108,7 +108,7 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path, reactor: Any) -
         )
         assert schema.found_version(conn) == (schema.VERSION, schema.COMPATIBLE_FROM)
     assert schema.prepare(cloud.db) is False
-    cloud.db.engine.dispose()
+    cloud.db.close()
 
 
 def test_a_database_of_a_newer_release_is_refused(tmp_path: Path, reactor: Any) -> None:
@@ -123,20 +123,20 @@ def test_a_database_of_a_newer_release_is_refused(tmp_path: Path, reactor: Any) 
     cloud.db.transact(False, newer, 99)
     with pytest.raises(ConfigError, match="version 99"):
         schema.prepare(cloud.db)
-    cloud.db.engine.dispose()
+    cloud.db.close()
 
 
 def test_a_second_start_bootstraps_nothing_anew(tmp_path: Path, reactor: Any) -> None:
     first = Cloud(config(tmp_path), reactor, listen=False)
     assert first.prepare({"admin": "a", "demo": "d"}) is True
     text = (tmp_path / "state" / "clouds.yaml").read_text()
-    first.db.engine.dispose()
+    first.db.close()
     assert first._lock is not None
     first._lock.close()
     second = Cloud(config(tmp_path), reactor, listen=False)
     assert second.prepare() is False
     assert (tmp_path / "state" / "clouds.yaml").read_text() == text
-    second.db.engine.dispose()
+    second.db.close()
 
 
 def test_the_metrics_tell_of_requests_and_tasks() -> None:

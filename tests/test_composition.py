@@ -130,7 +130,7 @@ def test_with_sqlite_one_process_has_every_role(tmp_path: Path, reactor: Any) ->
     cloud = Cloud(build(tables, SECTIONS, tmp_path / "state"), reactor, listen=False)
     with pytest.raises(ConfigError, match=r"server\.roles"):
         cloud.prepare()
-    cloud.db.engine.dispose()
+    cloud.db.close()
 
 
 @pytest.mark.parametrize("roles", [[], ["api", "scheduler"]])

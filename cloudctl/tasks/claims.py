@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, case, exists, func, select, update
+from sqlalchemy import bindparam, case, exists, func, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, TaskRow
@@ -40,6 +40,17 @@ _take = (
     )
     .returning(TaskRow)
 )
+_wanted = exists().where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None))
+_forgotten = exists().where(
+    TaskRow.owner.is_not(None), TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now")
+)
+_work = select(or_(_wanted, _forgotten))
+_oldest_due = (
+    select(TaskRow.not_before)
+    .where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
+    .order_by(TaskRow.not_before)
+    .limit(1)
+)
 _next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
 
 
@@ -51,7 +62,7 @@ def claim(
     limit: int,
     queues: Sequence[str] | None = None,
     busy: Collection[int] = (),
-) -> list[Row[Any]]:
+) -> list[TaskRow]:
     """Take up to `limit` due tasks of these queues (None: of all): raise their fence and lease them. Rows of `tasks`.
 
     Due: open, its time has come, nobody has it, and no older open task of the same resource. The ids in `busy` are
@@ -62,7 +73,7 @@ def claim(
         due = conn.execute(_due, values)
     else:
         due = conn.execute(_due_of_queues, {**values, "queues": list(queues)})
-    ids = [row.id for row in due if row.id not in busy]
+    ids = [id for (id,) in due if id not in busy]
     if not ids:
         return []
     rows = conn.execute(_take, {"ids": ids, "by": owner, "until": now + lease, "now": now}).all()
@@ -70,21 +81,19 @@ def claim(
     return sorted(rows, key=lambda row: order[row.id])
 
 
+def has_work(conn: Connection, owner: str, now: float) -> bool:
+    """Whether `claim` or `release_expired` may find something: a look that changes nothing, and disturbs nobody."""
+    return bool(conn.scalar(_work, {"now": now, "by": owner}))
+
+
 def next_due(conn: Connection, now: float) -> float | None:
     """When the next parked task wants to run, after `now`; or None."""
-    found = conn.execute(_next_due, {"now": now}).scalar()
-    return None if found is None else float(found)
+    return conn.scalar(_next_due, {"now": now})
 
 
 def oldest_due(conn: Connection, now: float) -> float | None:
     """Since when the oldest task that could run has been waiting for a slot, or None."""
-    found = conn.execute(
-        select(TaskRow.not_before)
-        .where(TaskRow.not_before <= now, TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
-        .order_by(TaskRow.not_before)
-        .limit(1)
-    ).scalar()
-    return None if found is None else float(found)
+    return conn.scalar(_oldest_due, {"now": now})
 
 
 def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease: float) -> set[int]:
@@ -95,7 +104,7 @@ def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease:
         .values(lease_until=now + lease)
         .returning(TaskRow.id, TaskRow.cancel)
     )
-    return {row.id for row in rows if row.cancel}
+    return {id for id, cancel in rows if cancel}
 
 
 def release_all(conn: Connection, now: float) -> int:

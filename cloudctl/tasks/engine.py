@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import attrs
 from attrs import define, field, frozen
-from sqlalchemy import Row
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -29,7 +28,7 @@ from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
 from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.run import Crash, Run, Workplace
-from cloudctl.tasks.tables import ENDED, HELD
+from cloudctl.tasks.tables import ENDED, HELD, TaskRow
 from cloudctl.tasks.workflow import Lost, Task, Workflow
 
 log = Logger()
@@ -57,7 +56,7 @@ class Counts:
 class Found:
     """What one look into the table brought."""
 
-    rows: list[Row[Any]]
+    rows: list[TaskRow]
     now: float  # the database's time
     next_due: float | None
     oldest_due: float | None
@@ -110,6 +109,7 @@ class Engine(Service):
         self._again = False
         self._troubled = False
         self._swept_at: float | None = None
+        self._told = False
         self._wake: IDelayedCall | None = None
         self._renewing: LoopingCall | None = None
         self._idle: list[Deferred[None]] = []
@@ -175,6 +175,7 @@ class Engine(Service):
 
     def nudge(self) -> None:
         """Look for due tasks in the reactor's next turn. Cheap to call often."""
+        self._told = True
         self._look_in(0.0)
 
     def _look_in(self, delay: float) -> None:
@@ -203,10 +204,23 @@ class Engine(Service):
                 self._starved = True
                 break
             dropped = frozenset(self._dropped)
-            found = await self.db.run(self._find, free, frozenset(self._running), dropped, sweep)
+            # Told of work, it claims; otherwise it looks whether there is any.
+            told, self._told = self._told, False
+            found = None
+            if not (told or dropped or self._leases_are_dead):
+                found = await self.db.read(self._rest)
+            if found is None:
+                found = await self.db.run(self._find, free, frozenset(self._running), dropped, sweep)
             self._dropped -= dropped
             self._leases_are_dead = self._troubled = False
             self._settle(found, free, sweep)
+
+    def _rest(self, conn: Connection) -> Found | None:
+        """What `_find` would find where there is nothing to do. Clients poll, and this is looked at each second."""
+        now = conn.now()
+        if claims.has_work(conn, self.owner, now):
+            return None
+        return Found([], now, claims.next_due(conn, now), None)
 
     def _find(
         self, conn: Connection, free: int, running: frozenset[int], dropped: frozenset[int], sweep: bool
@@ -253,7 +267,7 @@ class Engine(Service):
 
     # -- running
 
-    def _start(self, row: Row[Any], now: float) -> None:
+    def _start(self, row: TaskRow, now: float) -> None:
         if self.dead:
             return
         task = as_task(row)
@@ -362,5 +376,5 @@ class Engine(Service):
 _FIELDS = tuple(attribute.name for attribute in attrs.fields(Task))
 
 
-def as_task(row: Row[Any]) -> Task:
+def as_task(row: TaskRow) -> Task:
     return Task(**{name: getattr(row, name) for name in _FIELDS})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Row, and_, bindparam, extract, func, insert, select, update
+from sqlalchemy import ColumnElement, Float, and_, bindparam, extract, func, insert, select, update
 
 from cloudctl import db
 from cloudctl.db import Connection, notify
@@ -165,7 +165,7 @@ def lock_resource(conn: Connection, resource: str, resource_id: str) -> None:
 # -- for operators and for action logs
 
 
-def get(conn: Connection, task_id: int) -> Row[Any] | None:
+def get(conn: Connection, task_id: int) -> TaskRow | None:
     return conn.execute(select(TaskRow).where(TaskRow.id == task_id)).first()
 
 
@@ -178,7 +178,7 @@ def listing(
     request_id: str | None = None,
     before: int | None = None,
     limit: int = 100,
-) -> list[Row[Any]]:
+) -> list[TaskRow]:
     """Rows of `tasks`, the newest first; those older than the id `before`. Nothing given: all.
 
     `resource` is (type, id). With it this is the action log of a resource.

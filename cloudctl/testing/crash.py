@@ -153,6 +153,6 @@ def _outline(conn: Connection) -> list[tuple[Any, ...]]:
     """
     columns = (TaskRow.kind, TaskRow.resource_type, TaskRow.resource_id, TaskRow.state, TaskRow.error, TaskRow.cancel)
     return [
-        (*row[:3], "stopped", None) if row.cancel and row.state in (DONE, CANCELLED) else tuple(row[:5])
-        for row in conn.execute(select(*columns).order_by(TaskRow.id))
+        (kind, type, id, "stopped", None) if cancel and state in (DONE, CANCELLED) else (kind, type, id, state, error)
+        for kind, type, id, state, error, cancel in conn.execute(select(*columns).order_by(TaskRow.id))
     ]

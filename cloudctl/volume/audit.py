@@ -84,7 +84,7 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
             yield from _one(conn, row, present.get(row.id), held.get(row.id, frozenset()))
     for id in sorted(present.keys() - known - before.volumes):
         yield Finding(
-            "volume-unknown", kinds.VOLUME, id, "the backend has a volume that the database does not know", False
+            "volume-unknown", kinds.VOLUME, id, "the database does not know this volume of the backend", False
         )
 
 

@@ -139,7 +139,7 @@ def in_this_thread(url: str, clock: Clock) -> Database:
     from cloudctl.db.threads import Inline
 
     inline: Any = Inline()
-    db = Database(create(url, 2), inline, inline, clock)
+    db = Database(create(url), inline, inline, clock)
     # Clock and database would disagree on the time otherwise.
     db.now = lambda conn: clock.seconds()  # type: ignore[method-assign]  # the test's own clock
     return db

@@ -30,6 +30,7 @@ def bare(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     metadata.create_all(db.engine)
     scene = Scene(clock, db)
     monkeypatch.setattr(db, "run", partial(scene.run, db.run))
+    monkeypatch.setattr(db, "read", partial(scene.run, db.read))
     yield scene
     for engine in scene.engines:
         engine.kill()

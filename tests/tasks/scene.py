@@ -56,7 +56,7 @@ class Scene:
         return engine
 
     def run(self, run: Callable[..., Any], fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """In the place of `Database.run`: counts."""
+        """In the place of `Database.run` and `read`: counts."""
         if self.database_is_gone:
             return fail(OperationalError("SELECT 1", {}, Exception("connection refused")))
         self.transactions[getattr(fn, "__name__", str(fn))] += 1

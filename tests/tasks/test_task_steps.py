@@ -103,7 +103,7 @@ def test_an_idle_engine_looks_once_a_second(scene: Scene) -> None:
     scene.advance(10.5)
     scene.transactions.clear()
     scene.advance(10.0)
-    assert scene.transactions == {"_find": 10}
+    assert scene.transactions == {"_rest": 10}, "it only reads"
 
 
 def test_commit_returns_what_its_function_returned_and_stores_what_was_remembered(scene: Scene) -> None:
