@@ -10,7 +10,7 @@ from sqlalchemy import select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata
+from cloudctl.db.columns import metadata, utc
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
@@ -62,7 +62,7 @@ def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
 
 
 def bind(neutron, port: Any, host: str) -> None:
-    neutron.transact(ports.bind, port["id"], "server-1", host, "compute:nova", neutron.clock.seconds())
+    neutron.transact(ports.bind, port["id"], "server-1", host, "compute:nova", utc(neutron.clock.seconds()))
 
 
 def seen(neutron, port: Any) -> Any:
@@ -102,7 +102,7 @@ class TestServersPorts:
         assert (seen(neutron, port)["status"], neutron.held[1]) == ("DOWN", {})
         run(neutron, "test.server.plug", port, "h1")
         for _ in range(2):
-            neutron.transact(ports.unbind, port["id"], neutron.clock.seconds())
+            neutron.transact(ports.unbind, port["id"], utc(neutron.clock.seconds()))
         neutron.settle()
         found = seen(neutron, port)
         assert neutron.held[1] == {}
@@ -114,10 +114,10 @@ class TestServersPorts:
         bind(neutron, port, "")
         bind(neutron, port, "h1")
         with pytest.raises(Conflict) as caught:
-            neutron.transact(ports.bind, port["id"], "server-2", "h1", "compute:nova", 0.0)
+            neutron.transact(ports.bind, port["id"], "server-2", "h1", "compute:nova", utc(0))
         assert caught.value.type == "PortInUse"
         with pytest.raises(NotFound):
-            neutron.transact(ports.bind, "nothing", "server-2", "h1", "compute:nova", 0.0)
+            neutron.transact(ports.bind, "nothing", "server-2", "h1", "compute:nova", utc(0))
 
     def test_a_port_that_is_bound_elsewhere_meanwhile_is_not_left_behind(self, neutron, port) -> None:
         bind(neutron, port, "h2")
@@ -162,7 +162,7 @@ class TestServersPorts:
         bind(neutron, port, "h1")
         run(neutron, "test.server.plug", port, "h1")
         for _ in range(2):
-            neutron.transact(ports.delete, port["id"], neutron.clock.seconds())
+            neutron.transact(ports.delete, port["id"], utc(neutron.clock.seconds()))
         neutron.settle()
         assert neutron.held[1] == {}
         with pytest.raises(NotFound):
@@ -246,7 +246,7 @@ def world() -> World:
     options = NetworkOptions()
 
     def make(conn: Connection) -> None:
-        now = clock.seconds()
+        now = utc(clock.seconds())
         kept, gone = (networks.create(conn, "p", NewNetwork(name=name), now, options, BY) for name in ("kept", "gone"))
         made = []
         for network in (kept, gone):
