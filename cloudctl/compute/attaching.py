@@ -121,11 +121,7 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: New
     (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
     position = networking.next_position(conn, server.id)
     port_id = networking.add(conn, server, checked, position, db.now(conn), caller, None)
-<<<<<<< HEAD
-    ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), utc(db.now(conn)))
-=======
-    ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), db.now(conn))
->>>>>>> compute
+    ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), utc(db.now(conn)))
     tasks.submit(conn, kinds.ATTACH_INTERFACE, server.id, caller, args={"port_id": port_id})
     return interface(conn, caller, server_id, port_id)
 
