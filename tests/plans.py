@@ -23,7 +23,7 @@ def check_plans() -> None:
             compare(self, statement, parameters or {}, rows)
         return rows
 
-    Connection.execute = checking  # type: ignore[method-assign, assignment]
+    Connection.execute = checking
 
 
 def compare(conn: Connection, statement: Any, parameters: Any, rows: Rows[Any]) -> None:

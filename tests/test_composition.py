@@ -62,7 +62,7 @@ def test_an_application_adds_a_service_of_its_own() -> None:
 def test_an_option_of_an_added_service_is_checked() -> None:
     with pytest.raises(ConfigError, match=r"toy\.greeting"):
         build({"toy": {"greeting": 1}}, sections((TOY,)), Path("/nonexistent"))
-    with pytest.raises(ConfigError, match="toy: no such section"):
+    with pytest.raises(ConfigError, match="toy: unknown section"):
         build({"toy": {}}, SECTIONS, Path("/nonexistent"))
 
 

@@ -11,7 +11,8 @@ from klein import Klein
 from twisted.internet.task import Clock
 from werkzeug.exceptions import HTTPException
 
-from cloudctl.rest import faults
+from cloudctl.compute.api import FAULTS as OF_COMPUTE
+from cloudctl.identity.api import FAULTS as OF_IDENTITY
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.call import Call
 from cloudctl.rest.metrics import Metrics
@@ -30,7 +31,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get", "T
 @pytest.fixture(scope="module")
 def apis() -> dict[str, ApiApp]:
     cloud = MemoryCloud().cloud
-    return {**cloud.apis, "instance_ha": cloud.ha_api, "root": cloud.root_api}
+    return {**cloud.apis, "root": cloud.root_api}
 
 
 def klein_finds(api: ApiApp, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
@@ -137,8 +138,8 @@ class Nobody:
 
 def served(routed: bool) -> CloudSite:
     http = Http(Nobody(), Policy({}), Clock(), Metrics())
-    api = ApiApp(Pipeline(http, "echo", faults.COMPUTE), [("/v1", Echo())], project_in_path=True)
-    root = ApiApp(Pipeline(http, "root", faults.IDENTITY), [])
+    api = ApiApp(Pipeline(http, "echo", OF_COMPUTE), [("/v1", Echo())], project_in_path=True)
+    root = ApiApp(Pipeline(http, "root", OF_IDENTITY), [])
     if not routed:
         api.router = Router(())
     return CloudSite(Tree({"echo": api}, root), Clock(), None)
