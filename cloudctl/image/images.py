@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, false, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, false, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Forbidden, NotFound
+from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
@@ -73,7 +73,7 @@ class NewImage:
 class Image:
     """A row of `images` with its custom properties and tags."""
 
-    row: Row[Any]
+    row: ImageRecord
     properties: Mapping[str, str]
     tags: Sequence[str]
 
@@ -119,7 +119,7 @@ _membership = select(ImageMember.status).where(
 )
 
 
-def sees(conn: Connection, caller: Caller, row: Row[Any]) -> bool:
+def sees(conn: Connection, caller: Caller, row: ImageRecord) -> bool:
     """`seen_by` for one row."""
     is_own = caller.project_id and row.owner == caller.project_id
     if is_own or row.visibility in (PUBLIC, COMMUNITY) or sees_all(caller):
@@ -134,7 +134,7 @@ def not_found(image_id: str) -> NotFound:
     return NotFound(f"No image found with ID {image_id[:64]}")
 
 
-def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> ImageRecord:
     """The row of an image that the caller may see. `lock`: it will be changed. Raises NotFound."""
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
     if row is None or not sees(conn, caller, row):
@@ -142,7 +142,7 @@ def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = Fal
     return row
 
 
-def named(conn: Connection, caller: Caller, name: str) -> list[Row[Any]]:
+def named(conn: Connection, caller: Caller, name: str) -> list[ImageRecord]:
     """The rows of the images with this name that the caller may see, the newest first; two at most."""
     query = (
         select(ImageRecord)
@@ -153,19 +153,26 @@ def named(conn: Connection, caller: Caller, name: str) -> list[Row[Any]]:
     return list(conn.execute(query).all())
 
 
-def own(conn: Connection, caller: Caller, image_id: str, rule: str) -> Row[Any]:
+def own(conn: Connection, caller: Caller, image_id: str, rule: str) -> ImageRecord:
     """The row, locked, of an image that `rule` lets the caller change. Raises NotFound, Forbidden."""
     row = visible(conn, caller, image_id, lock=True)
     caller.require(rule, project_id=row.owner or "")
     return row
 
 
-def get(conn: Connection, image_id: str, *, lock: bool = False) -> Row[Any]:
+def get(conn: Connection, image_id: str, *, lock: bool = False) -> ImageRecord:
     """The row of an image, whoever asks. Raises NotFound."""
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
     if row is None:
         raise not_found(image_id)
     return row
+
+
+def formats(image: ImageRecord) -> tuple[str, str]:
+    """Of its disk and of its container. Raises Invalid while one is not said."""
+    if not (image.disk_format and image.container_format):
+        raise Invalid("Properties disk_format, container_format must be set prior to saving data.")
+    return image.disk_format, image.container_format
 
 
 def is_usable(conn: Connection, image_id: str, project_id: str) -> bool:
@@ -178,7 +185,7 @@ def exists(conn: Connection, image_id: str) -> bool:
     return conn.execute(_by_id, {"wanted": image_id}).first() is not None
 
 
-def full(conn: Connection, rows: Sequence[Row[Any]]) -> list[Image]:
+def full(conn: Connection, rows: Sequence[ImageRecord]) -> list[Image]:
     """The rows with what belongs to them."""
     ids = [row.id for row in rows]
     given, tags = properties.of(conn, ids), properties.tags_of(conn, ids)
@@ -269,7 +276,7 @@ def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None
     conn.execute(update(ImageRecord).where(ImageRecord.id == image_id).values(updated_at=now, **values))
 
 
-def block(conn: Connection, row: Row[Any], now: datetime, *, blocked: bool) -> None:
+def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -> None:
     """Deactivate or reactivate an image; nothing happens if it is so already. Raises Forbidden without data."""
     before, after = (ACTIVE, DEACTIVATED) if blocked else (DEACTIVATED, ACTIVE)
     if row.status == after or move(conn, row.id, before, after, now):
@@ -281,7 +288,7 @@ def block(conn: Connection, row: Row[Any], now: datetime, *, blocked: bool) -> N
 # -- removing
 
 
-def remove(conn: Connection, row: Row[Any], by: Origin) -> None:
+def remove(conn: Connection, row: ImageRecord, by: Origin) -> None:
     """Forget an image at once and have its data removed by a task; whatever was being done with it stops.
 
     Raises Forbidden if the image is protected.

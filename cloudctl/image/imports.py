@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -99,7 +99,7 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, An
 
 def start_task(
     conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions
-) -> Row[Any]:
+) -> ImageTask:
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
@@ -109,7 +109,7 @@ def start_task(
 
 
 def _submit(
-    conn: Connection, caller: Caller, type: str, image: Row[Any], told: Mapping[str, Any], uri: str | None,
+    conn: Connection, caller: Caller, type: str, image: Image, told: Mapping[str, Any], uri: str | None,
     options: ImageOptions,
 ) -> str:  # fmt: skip
     conn.execute(delete(ImageTask).where(ImageTask.expires_at < caller.now))
@@ -136,13 +136,13 @@ def _submit(
 # -- its end, for the workflow
 
 
-def processing(conn: Connection, task_id: str, image_id: str, now: datetime) -> Row[Any]:
+def processing(conn: Connection, task_id: str, image_id: str, now: datetime) -> Image:
     """Work begins; the image. Raises Gone."""
     _tell(conn, task_id, now, status=PROCESSING)
     return importing(conn, image_id)
 
 
-def importing(conn: Connection, image_id: str) -> Row[Any]:
+def importing(conn: Connection, image_id: str) -> Image:
     """The image while it is being imported. Raises Gone."""
     row = conn.execute(select(Image).where(Image.id == image_id, Image.status == IMPORTING)).first()
     if row is None:
@@ -150,7 +150,7 @@ def importing(conn: Connection, image_id: str) -> Row[Any]:
     return row
 
 
-def finish(conn: Connection, task_id: str, image: Row[Any], measured: Measured, now: datetime, kept: float) -> None:
+def finish(conn: Connection, task_id: str, image: Image, measured: Measured, now: datetime, kept: float) -> None:
     """The data is in its place. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
     if image.staged_size is None:
         quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
@@ -182,7 +182,7 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, task_id: str) -> Row[Any]:
+def get(conn: Connection, task_id: str) -> ImageTask:
     """Raises NotFound."""
     row = conn.execute(select(ImageTask).where(ImageTask.id == task_id)).first()
     if row is None:
@@ -195,7 +195,7 @@ def kept(now: datetime) -> ColumnElement[bool]:
     return or_(ImageTask.expires_at.is_(None), ImageTask.expires_at >= now)
 
 
-def of_image(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
+def of_image(conn: Connection, caller: Caller, image_id: str) -> list[ImageTask]:
     """The imports of an image of one's own, the newest first. Raises NotFound, Forbidden."""
     image = domain.visible(conn, caller, image_id)
     caller.require("image:images:tasks", project_id=image.owner or "")

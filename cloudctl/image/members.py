@@ -5,9 +5,7 @@ Members count while the image's visibility is `shared`; of an image that no long
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, NotFound, OverQuota
@@ -17,7 +15,7 @@ from cloudctl.image.tables import Image, ImageMember
 from cloudctl.rest.caller import Caller
 
 
-def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Row[Any]:
+def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Image:
     """The image, for those who see it and for its members whatever they answered. Raises NotFound."""
     member = domain.shared_with(caller.project_id, *MEMBER_STATUSES)
     query = select(Image).where(Image.id == image_id, or_(domain.seen_by(caller), member))
@@ -27,16 +25,16 @@ def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = Fals
     return row
 
 
-def _manages(caller: Caller, image: Row[Any]) -> bool:
+def _manages(caller: Caller, image: Image) -> bool:
     return domain.sees_all(caller) or (bool(image.owner) and image.owner == caller.project_id)
 
 
-def _find(conn: Connection, image_id: str, member_id: str) -> Row[Any] | None:
+def _find(conn: Connection, image_id: str, member_id: str) -> ImageMember | None:
     mine = and_(ImageMember.image_id == image_id, ImageMember.member_id == member_id)
     return conn.execute(select(ImageMember).where(mine)).first()
 
 
-def _get(conn: Connection, caller: Caller, image: Row[Any], member_id: str) -> Row[Any]:
+def _get(conn: Connection, caller: Caller, image: Image, member_id: str) -> ImageMember:
     """A membership that the caller may know: the owner all, a member its own. Raises NotFound."""
     row = _find(conn, image.id, member_id)
     if row is None or not (_manages(caller, image) or member_id == caller.project_id):
@@ -44,7 +42,7 @@ def _get(conn: Connection, caller: Caller, image: Row[Any], member_id: str) -> R
     return row
 
 
-def listed(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
+def listed(conn: Connection, caller: Caller, image_id: str) -> list[ImageMember]:
     """All members for the owner, its own membership for a member. Raises NotFound, Forbidden."""
     image = _known(conn, caller, image_id)
     query = select(ImageMember).where(ImageMember.image_id == image.id)
@@ -57,11 +55,11 @@ def listed(conn: Connection, caller: Caller, image_id: str) -> list[Row[Any]]:
     return list(conn.execute(query.order_by(ImageMember.created_at, ImageMember.member_id)))
 
 
-def show(conn: Connection, caller: Caller, image_id: str, member_id: str) -> Row[Any]:
+def show(conn: Connection, caller: Caller, image_id: str, member_id: str) -> ImageMember:
     return _get(conn, caller, _known(conn, caller, image_id), member_id)
 
 
-def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: int) -> Row[Any]:
+def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: int) -> ImageMember:
     """Share an image. Raises NotFound, Forbidden, Conflict for a member, OverQuota beyond `most`."""
     image = domain.own(conn, caller, image_id, "image:members:create")
     if image.visibility != SHARED:
@@ -79,7 +77,7 @@ def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: i
     return _get(conn, caller, image, member_id)
 
 
-def answer(conn: Connection, caller: Caller, image_id: str, member_id: str, status: str) -> Row[Any]:
+def answer(conn: Connection, caller: Caller, image_id: str, member_id: str, status: str) -> ImageMember:
     """Accept, reject or leave open what was shared: for the member. Raises NotFound, Forbidden for the owner."""
     image = _known(conn, caller, image_id, lock=True)
     row = _get(conn, caller, image, member_id)

@@ -19,24 +19,24 @@ def mebibytes(size: int) -> int:
 
 
 def _stored(conn: Connection, project_id: str) -> int:
-    query = select(func.coalesce(func.sum(Image.size), 0)).where(Image.owner == project_id)
-    return mebibytes(int(conn.execute(query).scalar_one()))
+    query = select(func.sum(Image.size)).where(Image.owner == project_id)
+    return mebibytes(conn.execute(query).scalar_one() or 0)
 
 
 def _staged(conn: Connection, project_id: str) -> int:
-    query = select(func.coalesce(func.sum(Image.staged_size), 0)).where(Image.owner == project_id)
-    return mebibytes(int(conn.execute(query).scalar_one()))
+    query = select(func.sum(Image.staged_size)).where(Image.owner == project_id)
+    return mebibytes(conn.execute(query).scalar_one() or 0)
 
 
 def _count(conn: Connection, project_id: str) -> int:
     query = select(func.count()).select_from(Image).where(Image.owner == project_id)
-    return int(conn.execute(query).scalar_one())
+    return conn.execute(query).scalar_one() or 0
 
 
 def _uploading(conn: Connection, project_id: str) -> int:
     query = select(func.count()).select_from(Image)
     query = query.where(Image.owner == project_id, Image.status.in_(BUSY))
-    return int(conn.execute(query).scalar_one())
+    return conn.execute(query).scalar_one() or 0
 
 
 def _told(resource: str, asked: int, used: int, limit: int) -> str:

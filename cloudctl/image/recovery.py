@@ -6,11 +6,9 @@ Call `recover` at start. It spares what another living process works on, so it i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterable
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
@@ -28,10 +26,10 @@ BATCH = 500
 
 def recover(db: Database, store: ImageStore) -> None:
     """Uploads that died are queued again, and files that belong to no image are removed."""
-    for row in db.transact(True, _uploading):
-        alive = any(map(is_held, (store.incoming(row.upload_id), store.path(row.id), store.staged(row.id))))
-        if not alive and db.transact(False, _abandon, row, utc(db.clock.seconds())):
-            log.info("image {id}: its upload died with its process; it is queued again", id=row.id)
+    for image_id, upload_id in db.transact(True, _uploading):
+        alive = any(map(is_held, (store.incoming(upload_id), store.path(image_id), store.staged(image_id))))
+        if not alive and db.transact(False, uploads.abandon, image_id, upload_id, utc(db.clock.seconds())):
+            log.info("image {id}: its upload died with its process; it is queued again", id=image_id)
     names = [name for name in store.names() if name.startswith(INCOMING) or IMAGE_ID.fullmatch(_image_of(name))]
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
@@ -39,12 +37,10 @@ def recover(db: Database, store: ImageStore) -> None:
         _sweep(store, [name for name in batch if not _belongs(name, statuses.get(_image_of(name)))])
 
 
-def _uploading(conn: Connection) -> Sequence[Any]:
-    return conn.execute(select(Image.id, Image.upload_id).where(Image.upload_id.is_not(None))).all()
-
-
-def _abandon(conn: Connection, row: Row[Any], now: datetime) -> bool:
-    return uploads.abandon(conn, row.id, row.upload_id, now)
+def _uploading(conn: Connection) -> list[tuple[str, str]]:
+    """(image, upload)"""
+    rows = conn.execute(select(Image.id, Image.upload_id).where(Image.upload_id.is_not(None)))
+    return [(image_id, upload_id) for image_id, upload_id in rows if upload_id is not None]
 
 
 def _image_of(name: str) -> str:
@@ -53,7 +49,7 @@ def _image_of(name: str) -> str:
 
 def _statuses(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
     rows = conn.execute(select(Image.id, Image.status).where(Image.id.in_(set(ids))))
-    return {row.id: row.status for row in rows}
+    return dict(iter(rows))
 
 
 def _belongs(name: str, status: str | None) -> bool:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import IO, Any, TypeVar
 
 from attrs import frozen
-from sqlalchemy import Row
+from sqlalchemy import select
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -37,13 +37,13 @@ T = TypeVar("T")
 Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 
 
-def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Row[Any]:
+def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Image:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, RULES[status])
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
-    if status == SAVING and not (image.disk_format and image.container_format):
-        raise Invalid("Properties disk_format, container_format must be set prior to saving data.")
+    if status == SAVING:
+        domain.formats(image)
     total = "image_size_total" if status == SAVING else "image_stage_total"
     quota.take(conn, QUOTAS, image.owner or "", {total: mebibytes(size), "image_count_uploading": 1})
     if not domain.move(conn, image.id, QUEUED, status, caller.now, upload_id=upload_id):
@@ -65,8 +65,8 @@ def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> b
     return row is not None and domain.move(conn, image_id, row.status, QUEUED, now, upload_id=None)
 
 
-def _mine(conn: Connection, image_id: str, upload_id: str) -> Row[Any] | None:
-    query = Image.table.select().where(Image.id == image_id, Image.upload_id == upload_id)
+def _mine(conn: Connection, image_id: str, upload_id: str) -> Image | None:
+    query = select(Image).where(Image.id == image_id, Image.upload_id == upload_id)
     return conn.execute(query.with_for_update()).first()
 
 
@@ -128,7 +128,7 @@ class Intake:
         image = await self.db.run(begin, caller, image_id, upload_id, size, SAVING)
         source, target = self.data.store.incoming(upload_id), self.data.store.path(image.id)
         try:
-            measured = await self.data.measure(source, image.disk_format, image.container_format)
+            measured = await self.data.measure(source, *domain.formats(image))
             await self.data.changed(ImageStore.settle, source, target)
             same = Image.upload_id == upload_id
             kept = await self.db.run(domain.activate, image.id, SAVING, measured, caller.now, same)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -43,11 +43,11 @@ def unknown(attachment_id: str) -> NotFound:
 # -- queries
 
 
-def find(conn: Connection, attachment_id: str) -> Row[Any] | None:
+def find(conn: Connection, attachment_id: str) -> Attachment | None:
     return conn.execute(select(Attachment).where(Attachment.id == attachment_id)).first()
 
 
-def get(conn: Connection, attachment_id: str) -> Row[Any]:
+def get(conn: Connection, attachment_id: str) -> Attachment:
     """Raises NotFound."""
     found = find(conn, attachment_id)
     if found is None:
@@ -55,7 +55,7 @@ def get(conn: Connection, attachment_id: str) -> Row[Any]:
     return found
 
 
-def visible(conn: Connection, caller: Caller, attachment_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, attachment_id: str) -> Attachment:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     found = get(conn, attachment_id)
     if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
@@ -63,12 +63,12 @@ def visible(conn: Connection, caller: Caller, attachment_id: str) -> Row[Any]:
     return found
 
 
-def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
+def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Attachment]]:
     """Server id → its attachments, the oldest first; servers without any are left out."""
     return _grouped(conn, Attachment.server_id.in_(list(server_ids)), "server_id")
 
 
-def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Row[Any]]]:
+def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Attachment]]:
     """Volume id → its attachments, the oldest first; volumes without any are left out."""
     return _grouped(conn, Attachment.volume_id.in_(list(volume_ids)), "volume_id")
 
@@ -85,8 +85,8 @@ def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]
     return {volume_id: frozenset(hosts) for volume_id, hosts in found.items()}
 
 
-def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Row[Any]]]:
-    found: dict[str, list[Row[Any]]] = defaultdict(list)
+def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Attachment]]:
+    found: dict[str, list[Attachment]] = defaultdict(list)
     ordered = select(Attachment).where(which).order_by(Attachment.created_at, Attachment.id)
     for row in conn.execute(ordered):
         found[getattr(row, by)].append(row)
@@ -128,7 +128,7 @@ def reserve(
 
 
 def _insert(
-    conn: Connection, volume: Row[Any], server_id: str | None, *, at: datetime, id: str | None = None, **values: Any
+    conn: Connection, volume: Volume, server_id: str | None, *, at: datetime, id: str | None = None, **values: Any
 ) -> str:
     made = id or new_id()
     row = {"id": made, "volume_id": volume.id, "project_id": volume.project_id, "server_id": server_id}
@@ -136,7 +136,7 @@ def _insert(
     return made
 
 
-def _demand_reservable(volume: Row[Any], server_id: str | None, others: list[Row[Any]]) -> None:
+def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment]) -> None:
     allowed = {states.AVAILABLE}
     if not others:
         allowed.add(states.DOWNLOADING)
@@ -245,14 +245,14 @@ def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
 
 
 def insert_attached(
-    conn: Connection, volume: Row[Any], server_id: str | None, host: str | None, device: str, mode: str, now: datetime
+    conn: Connection, volume: Volume, server_id: str | None, host: str | None, device: str, mode: str, now: datetime
 ) -> None:
     """An attachment that somebody else has made, and tells of. The volume must be locked."""
     _insert(conn, volume, server_id, status=ATTACHED, host=host, device=device, mode=mode, attached_at=now, at=now)
     follow(conn, volume.id, now)
 
 
-def end(conn: Connection, caller: Caller, attachment: Row[Any]) -> None:
+def end(conn: Connection, caller: Caller, attachment: Attachment) -> None:
     """It ends at once, or once the backend has disconnected its host. Its volume must be locked.
 
     Raises Conflict if it is the compute service's and the caller is not.
@@ -268,7 +268,7 @@ def end(conn: Connection, caller: Caller, attachment: Row[Any]) -> None:
     tasks.submit(conn, kinds.DETACH_VOLUME, attachment.volume_id, caller, args=args)
 
 
-def managed(attachment: Any) -> Conflict:
+def managed(attachment: Attachment) -> Conflict:
     return Conflict(
         f"ConflictNovaUsingAttachment: Detach volume from instance {attachment.server_id} using the Compute API"
     )
@@ -302,7 +302,7 @@ def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None 
     conn.execute(update(Volume).where(mine, Volume.status.in_(following)).values(status=status))
 
 
-def _locked(conn: Connection, attachment_id: str) -> Row[Any]:
+def _locked(conn: Connection, attachment_id: str) -> Attachment:
     """The attachment, with its volume locked: all that concerns one volume takes turns."""
     volumes.lock(conn, get(conn, attachment_id).volume_id)
     return get(conn, attachment_id)

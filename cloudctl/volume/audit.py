@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from attrs import frozen
 from sqlalchemy import func, select
@@ -42,11 +41,11 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
     """The check, for `tasks.audit.Audit`."""
 
     async def round() -> Sequence[Finding]:
-        before = await database.read(_before)
+        before = await database.scan(_before)
         found = await backend.inventory()
         frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
         # It reads every volume, so it keeps nobody from writing; what it asks for is then written in short pieces.
-        findings = await database.read(compare, before, found, frozen_ones)
+        findings = await database.scan(compare, before, found, frozen_ones)
         wanted = list(dict.fromkeys(each.resource_id for each in findings if each.submitted))
         mended: set[str] = set()
         for start in range(0, len(wanted), BATCH):
@@ -88,7 +87,7 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
         )
 
 
-def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
+def _one(conn: Connection, row: Volume, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
     differences = list(_differences(row, state, held))
     if not differences or tasks.has_open(conn, kinds.VOLUME, row.id):
         return
@@ -96,7 +95,7 @@ def _one(conn: Connection, row: Any, state: VolumeState | None, held: frozenset[
         yield Finding(kind, kinds.VOLUME, row.id, message, mend)
 
 
-def _differences(row: Any, state: VolumeState | None, held: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
+def _differences(row: Volume, state: VolumeState | None, held: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
     """(kind, message, whether it can be mended)"""
     if state is None:
         yield "volume-missing", f"the backend does not have the volume, which is {row.status}", False
@@ -122,7 +121,7 @@ def _mend(conn: Connection, ids: Sequence[str]) -> set[str]:
     return mended
 
 
-def _is_old(row: Any, before: Before) -> bool:
+def _is_old(row: Volume | Snapshot, before: Before) -> bool:
     return bool((row.updated_at or row.created_at) < before.at)
 
 

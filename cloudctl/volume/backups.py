@@ -5,12 +5,12 @@ A backup has all that is needed to make the volume anew: it outlives it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Row, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -20,14 +20,10 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, services, snapshots, states, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Backup
+from cloudctl.volume.tables import Backup, Snapshot, Volume
 
 CONTAINER = "volumebackups"
 NO_SERVICE = "Service cinder-backup could not be found."
-
-_children = Backup.table.alias("children")
-has_dependents = exists(select(_children.c.id).where(_children.c.parent_id == Backup.id)).label("has_dependents")
-COLUMNS = (*Backup.table.c, has_dependents)
 
 LISTING = Listing(
     Backup.table,
@@ -43,7 +39,6 @@ LISTING = Listing(
         "created_at": Backup.created_at,
         "updated_at": func.coalesce(Backup.updated_at, Backup.created_at),
     },
-    columns=COLUMNS,
 )
 
 
@@ -65,27 +60,32 @@ class Wish:
 # -- queries
 
 
-def find(conn: Connection, backup_id: str) -> Row[Any] | None:
-    """A row of `volume_backups`, and whether it `has_dependents`; None if it does not exist."""
-    return conn.execute(select(*COLUMNS).where(Backup.id == backup_id)).first()
+def find(conn: Connection, backup_id: str) -> Backup | None:
+    return conn.execute(select(Backup).where(Backup.id == backup_id)).first()
 
 
-def get(conn: Connection, backup_id: str) -> Row[Any]:
-    """As `find`. Raises NotFound."""
+def get(conn: Connection, backup_id: str) -> Backup:
+    """Raises NotFound."""
     return _one(conn, backup_id)
 
 
-def visible(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, backup_id: str) -> Backup:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     mine = () if caller.may("volume:all_projects") else (Backup.project_id == caller.project_id,)
     return _one(conn, backup_id, *mine)
 
 
-def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Row[Any]:
-    found = conn.execute(select(*COLUMNS).where(Backup.id == backup_id, *where)).first()
+def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Backup:
+    found = conn.execute(select(Backup).where(Backup.id == backup_id, *where)).first()
     if found is None:
         raise states.unknown_backup(backup_id)
     return found
+
+
+def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[str]:
+    """Those of these backups that others are the difference to."""
+    parents = select(Backup.parent_id).where(Backup.parent_id.in_(backup_ids)).distinct()
+    return frozenset(parent for (parent,) in conn.execute(parents) if parent is not None)
 
 
 def _lock(conn: Connection, backup_id: str) -> None:
@@ -96,7 +96,7 @@ def _lock(conn: Connection, backup_id: str) -> None:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Row[Any]:
+def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Backup:
     """The backup, `creating`, and a task that makes it.
 
     Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
@@ -142,7 +142,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
     return get(conn, made)
 
 
-def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id: str) -> Row[Any]:
+def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id: str) -> Snapshot:
     snapshot = snapshots.visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume_id:
         raise Invalid(f"Invalid snapshot: Snapshot {snapshot.id} does not belong to volume {volume_id}.")
@@ -159,7 +159,7 @@ def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) 
     return in_use
 
 
-def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
+def _parent(conn: Connection, volume: Volume, before: datetime | None) -> str:
     """The newest backup that an incremental one can build on. `before`: it must be older than this.
 
     Raises Conflict.
@@ -170,13 +170,13 @@ def _parent(conn: Connection, volume: Row[Any], before: datetime | None) -> str:
     if before is not None:
         query = query.where(Backup.data_timestamp < before)
     newest = query.order_by(Backup.data_timestamp.desc(), Backup.created_at.desc()).limit(1).with_for_update()
-    found: str | None = conn.execute(newest).scalar()
+    found = conn.scalar(newest)
     if found is None:
         raise Conflict("Invalid backup: No backups available to do an incremental backup.")
     return found
 
 
-def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Row[Any]:
+def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Backup:
     """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
     visible(conn, caller, backup_id)
     _lock(conn, backup_id)
@@ -196,7 +196,7 @@ def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> Non
     """
     visible(conn, caller, backup_id)
     _lock(conn, backup_id)
-    if get(conn, backup_id).has_dependents:
+    if having_dependents(conn, [backup_id]):
         raise Conflict("Invalid backup: Incremental backups exist for this backup.")
     states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", caller.now)
     tasks.supersede(conn, kinds.DELETE_BACKUP, backup_id, caller)
@@ -207,7 +207,7 @@ def forget(conn: Connection, backup_id: str) -> None:
     conn.execute(delete(Backup).where(Backup.id == backup_id))
 
 
-def change(conn: Connection, caller: Caller, backup_id: str, **values: Any) -> Row[Any]:
+def change(conn: Connection, caller: Caller, backup_id: str, **values: Any) -> Backup:
     """Set columns that no state depends on. Raises NotFound."""
     visible(conn, caller, backup_id)
     conn.execute(update(Backup).where(Backup.id == backup_id).values(updated_at=caller.now, **values))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Row, insert
+from sqlalchemy import insert
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
+from cloudctl.image.tables import Image
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Volume
+from cloudctl.volume.tables import Volume, VolumeType
 
 GIB = 1024**3
 INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
@@ -66,7 +66,7 @@ def create(
     *,
     volume_id: str | None = None,
     submit: bool = True,
-) -> Row[Any]:
+) -> Volume:
     """The volume, `creating`: its row, as `volumes.get` has it. It is made by a task that is submitted now,
     or that the caller submits, as a child of its own, if `submit` is false.
 
@@ -137,7 +137,7 @@ def _source(conn: Connection, caller: Caller, wish: Wish) -> Source:
     return Source()
 
 
-def _image(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]:
+def _image(conn: Connection, caller: Caller, name_or_id: str) -> Image:
     """Raises Invalid if there is none, Conflict if there are two of this name."""
     try:
         return images.visible(conn, caller, name_or_id)
@@ -194,7 +194,7 @@ def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
     )
 
 
-def _image_source(conn: Connection, image: Row[Any]) -> Source:
+def _image_source(conn: Connection, image: Image) -> Source:
     if image.status != "active":
         raise Invalid(f"Invalid image metadata. Image {image.id} is not active.")
     bytes_ = max(image.size or 0, image.virtual_size or 0)
@@ -208,7 +208,7 @@ def _image_source(conn: Connection, image: Row[Any]) -> Source:
     )
 
 
-def remembered(conn: Connection, image: Any) -> dict[str, str]:
+def remembered(conn: Connection, image: Image) -> dict[str, str]:
     """What a volume remembers of the image that it was made from: text to text."""
     known = {name: getattr(image, name) for name in REMEMBERED}
     return {
@@ -232,7 +232,7 @@ def _size(wish: Wish, source: Source) -> int:
     return wish.size
 
 
-def _type(conn: Connection, caller: Caller, wish: Wish, source: Source, options: VolumeOptions) -> Row[Any]:
+def _type(conn: Connection, caller: Caller, wish: Wish, source: Source, options: VolumeOptions) -> VolumeType:
     if wish.volume_type:
         return types.by_name_or_id(conn, caller, wish.volume_type)
     if source.type_id is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Row, delete, insert, select
+from sqlalchemy import ColumnElement, delete, insert, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
@@ -84,7 +83,7 @@ def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return () if caller.may("volume:all_projects") else (Message.project_id == caller.project_id,)
 
 
-def visible(conn: Connection, caller: Caller, message_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, message_id: str) -> Message:
     """Raises NotFound."""
     found = conn.execute(select(Message).where(Message.id == message_id, *mine(caller))).first()
     if found is None:

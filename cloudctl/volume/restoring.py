@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Row
-
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -13,11 +9,12 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, creation, kinds, states, volumes
 from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Volume
 
 
 def restore(
     conn: Connection, caller: Caller, backup_id: str, volume_id: str | None, name: str | None, options: VolumeOptions
-) -> Row[Any]:
+) -> Volume:
     """The volume, `restoring-backup`. `volume_id` None: a new one. Raises NotFound, Conflict, OverQuota."""
     if volume_id is None:
         wish = Wish(name=name or f"restore_backup_{backup_id}", backup_id=backup_id)

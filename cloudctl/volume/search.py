@@ -16,7 +16,6 @@ from cloudctl.rest.body import truth
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Filter, Listing
 from cloudctl.volume.tables import Attachment, Volume, VolumeType
-from cloudctl.volume.volumes import COLUMNS
 
 Condition = ColumnElement[bool]
 
@@ -34,7 +33,6 @@ LISTING = Listing(
         "volume_type_id": Volume.volume_type_id,
         "host": func.coalesce(Volume.host, ""),
     },
-    columns=COLUMNS,
 )
 
 ATTACHMENTS = Listing(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -46,22 +46,22 @@ class Wish:
 # -- queries
 
 
-def find(conn: Connection, snapshot_id: str) -> Row[Any] | None:
+def find(conn: Connection, snapshot_id: str) -> Snapshot | None:
     return conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id)).first()
 
 
-def get(conn: Connection, snapshot_id: str) -> Row[Any]:
+def get(conn: Connection, snapshot_id: str) -> Snapshot:
     """Raises NotFound."""
     return _one(conn, snapshot_id)
 
 
-def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Snapshot:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     mine = () if caller.may("volume:all_projects") else (Snapshot.project_id == caller.project_id,)
     return _one(conn, snapshot_id, *mine)
 
 
-def lock(conn: Connection, snapshot_id: str) -> Row[Any]:
+def lock(conn: Connection, snapshot_id: str) -> Snapshot:
     """As `get`; nobody else changes it before this transaction ends."""
     found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update()).first()
     if found is None:
@@ -69,14 +69,14 @@ def lock(conn: Connection, snapshot_id: str) -> Row[Any]:
     return found
 
 
-def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Snapshot:
     found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id, *where)).first()
     if found is None:
         raise states.unknown_snapshot(snapshot_id)
     return found
 
 
-def of_volume(conn: Connection, volume_id: str) -> list[Row[Any]]:
+def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
     """The newest first."""
     mine = select(Snapshot).where(Snapshot.volume_id == volume_id)
     return list(conn.execute(mine.order_by(Snapshot.created_at.desc(), Snapshot.id.desc())).all())
@@ -85,7 +85,7 @@ def of_volume(conn: Connection, volume_id: str) -> list[Row[Any]]:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Row[Any]:
+def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, wish.volume_id)
     volumes.lock(conn, volume.id)
@@ -138,7 +138,7 @@ def forget(conn: Connection, snapshot_id: str) -> None:
     conn.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
-def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Row[Any]:
+def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Snapshot:
     """Set columns that no state depends on. Raises NotFound."""
     visible(conn, caller, snapshot_id)
     conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(updated_at=caller.now, **values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -38,11 +38,11 @@ def unknown(type_id: str) -> NotFound:
     return NotFound(f"Volume type {type_id[:64]} could not be found.")
 
 
-def is_multiattach(type_: Any) -> bool:
+def is_multiattach(type_: VolumeType) -> bool:
     return bool(type_.extra_specs.get(MULTIATTACH) == "<is> True")
 
 
-def demand_size(type_: Any, size: int) -> None:
+def demand_size(type_: VolumeType, size: int) -> None:
     """Raises Invalid if the type's extra specs forbid this size in GiB."""
     for key, wrong in ((SMALLEST, lambda bound: size < bound), (LARGEST, lambda bound: size > bound)):
         text = type_.extra_specs.get(key) or ""
@@ -50,7 +50,7 @@ def demand_size(type_: Any, size: int) -> None:
             raise Invalid(f"Invalid input received: Volume size {size} is not allowed by {key} = {text} of its type.")
 
 
-def demand_zone(type_: Any, zone: str) -> None:
+def demand_zone(type_: VolumeType, zone: str) -> None:
     """Raises Invalid if volumes of the type cannot be in the zone."""
     allowed = [name.strip() for name in (type_.extra_specs.get(ZONES) or "").split(",") if name.strip()]
     if allowed and zone not in allowed:
@@ -70,7 +70,7 @@ def _usable_in(project_id: str) -> ColumnElement[bool]:
     return or_(VolumeType.is_public, VolumeType.id.in_(granted))
 
 
-def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> Row[Any]:
+def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> VolumeType:
     """Raises NotFound."""
     found = conn.execute(select(VolumeType).where(VolumeType.id == type_id, *where)).first()
     if found is None:
@@ -78,12 +78,12 @@ def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> Row[Any]
     return found
 
 
-def visible(conn: Connection, caller: Caller, type_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, type_id: str) -> VolumeType:
     """As `get`, if the type is public, shared with the caller's project, or the caller sees all."""
     return get(conn, type_id, *seen_by(caller))
 
 
-def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]:
+def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeType:
     """As `visible`, by id or else by name. Raises NotFound."""
     where = (or_(VolumeType.id == name_or_id, VolumeType.name == name_or_id), *seen_by(caller))
     found = conn.execute(select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)).first()
@@ -92,7 +92,7 @@ def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> Row[Any]
     return found
 
 
-def default(conn: Connection, project_id: str, configured: str) -> Row[Any]:
+def default(conn: Connection, project_id: str, configured: str) -> VolumeType:
     """That of the project, else the configured one (by name). Raises NotFound."""
     own = select(VolumeDefaultType.volume_type_id).where(VolumeDefaultType.project_id == project_id)
     found = conn.execute(select(VolumeType).where(VolumeType.id.in_(own))).first()
@@ -101,6 +101,11 @@ def default(conn: Connection, project_id: str, configured: str) -> Row[Any]:
     if found is None:
         raise NotFound("Default volume type can not be found.")
     return found
+
+
+def names(conn: Connection) -> dict[str, str]:
+    """Id → name, of all types: there are few."""
+    return dict(iter(conn.execute(select(VolumeType.id, VolumeType.name))))
 
 
 def is_used(conn: Connection, type_id: str) -> bool:
@@ -118,7 +123,7 @@ def create(
     description: str | None = None,
     extra_specs: dict[str, str | None] | None = None,
     is_public: bool = True,
-) -> Row[Any]:
+) -> VolumeType:
     """Raises Conflict if there is a type of this name."""
     type_id = new_id()
     values = {"id": type_id, "name": name, "description": description, "is_public": is_public, "created_at": now}
@@ -130,7 +135,7 @@ def create(
     return get(conn, type_id)
 
 
-def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> Row[Any]:
+def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> VolumeType:
     """Raises NotFound, Conflict if the name is another type's."""
     before = get(conn, type_id)
     try:
@@ -234,7 +239,7 @@ def unset_default(conn: Connection, project_id: str) -> None:
     conn.execute(delete(VolumeDefaultType).where(VolumeDefaultType.project_id == project_id))
 
 
-def defaults(conn: Connection, project_id: str | None = None) -> list[Row[Any]]:
+def defaults(conn: Connection, project_id: str | None = None) -> list[VolumeDefaultType]:
     """Rows (project_id, volume_type_id) of one project or of all, by project."""
     query = select(VolumeDefaultType).order_by(VolumeDefaultType.project_id)
     return list(conn.execute(query if project_id is None else query.where(_project(project_id))).all())

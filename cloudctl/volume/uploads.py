@@ -6,10 +6,8 @@ The backend gives out raw data, so that is the disk format that may be asked for
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -19,6 +17,7 @@ from cloudctl.image.images import SAVING, NewImage
 from cloudctl.image.kinds import DELETE_IMAGE
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, kinds, states, volumes
+from cloudctl.volume.tables import Volume
 
 FORMATS = ("raw",)
 
@@ -35,7 +34,7 @@ class Wish:
     force: bool = False
 
 
-def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple[Row[Any], str]:
+def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple[Volume, str]:
     """The volume, `uploading`, and the id of an image that is `saving`.
 
     Raises NotFound, Invalid, Conflict, OverQuota.

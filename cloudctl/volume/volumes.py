@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
@@ -19,26 +19,23 @@ from cloudctl.volume.tables import Attachment, Snapshot, Volume, VolumeType
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
 
-type_name = select(VolumeType.name).where(VolumeType.id == Volume.volume_type_id).scalar_subquery().label("type")
-COLUMNS = (*Volume.table.c, type_name)
 
-
-def get(conn: Connection, volume_id: str) -> Row[Any]:
-    """A row of `volumes` and the name of its `type`, whoever owns it. Raises NotFound."""
+def get(conn: Connection, volume_id: str) -> Volume:
+    """Whoever owns it. Raises NotFound."""
     return _one(conn, volume_id)
 
 
-def find(conn: Connection, volume_id: str) -> Row[Any] | None:
+def find(conn: Connection, volume_id: str) -> Volume | None:
     """As `get`; None if it does not exist."""
-    return conn.execute(select(*COLUMNS).where(Volume.id == volume_id)).first()
+    return conn.execute(select(Volume).where(Volume.id == volume_id)).first()
 
 
-def visible(conn: Connection, caller: Caller, volume_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, volume_id: str) -> Volume:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     return _one(conn, volume_id, *mine(caller))
 
 
-def lock(conn: Connection, volume_id: str) -> Row[Any]:
+def lock(conn: Connection, volume_id: str) -> Volume:
     """As `get`; nobody else changes it before this transaction ends. Raises NotFound."""
     found = conn.execute(select(Volume).where(Volume.id == volume_id).with_for_update()).first()
     if found is None:
@@ -51,8 +48,8 @@ def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return () if caller.may("volume:all_projects") else (Volume.project_id == caller.project_id,)
 
 
-def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Row[Any]:
-    found = conn.execute(select(*COLUMNS).where(Volume.id == volume_id, *where)).first()
+def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Volume:
+    found = conn.execute(select(Volume).where(Volume.id == volume_id, *where)).first()
     if found is None:
         raise states.unknown(volume_id)
     return found
@@ -61,9 +58,7 @@ def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Row[A
 def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Path]) -> VolumeSpec:
     """What the backend shall make. `image_path`: of the drivers, the file of an image. Raises NotFound."""
     volume = get(conn, volume_id)
-    extra_specs = conn.execute(
-        select(VolumeType.extra_specs).where(VolumeType.id == volume.volume_type_id)
-    ).scalar_one()
+    extra_specs = conn.scalars(select(VolumeType.extra_specs).where(VolumeType.id == volume.volume_type_id)).one()
     image = None
     if volume.image_id is not None:
         image = ImageSource(volume.image_id, str(image_path(volume.image_id)), volume.image_format or "raw")
@@ -131,7 +126,7 @@ def change_metadata(
     return wanted
 
 
-def shown_metadata(volume: Any) -> dict[str, str]:
+def shown_metadata(volume: Volume) -> dict[str, str]:
     """Its metadata with the entries that only actions set and everyone sees."""
     said = {"readonly": volume.readonly, "attached_mode": volume.attached_mode}
     return {**volume.metadata, **{key: value for key, value in said.items() if value is not None}}

@@ -58,10 +58,10 @@ def reader(persona: Persona) -> Client:
 
 
 def _join(conn: Connection, user: str, project: str, role: str) -> None:
-    demo = conn.execute(select(User).where(User.name == "demo")).one()._mapping
+    demo = conn.execute(select(User).where(User.name == "demo")).one()._asdict()
     made = {**demo, "id": new_hex_id(), "name": user, "name_key": user}
     conn.execute(insert(User).values(made))
-    model = conn.execute(select(Project).where(Project.name == "demo")).one()._mapping
+    model = conn.execute(select(Project).where(Project.name == "demo")).one()._asdict()
     project_id = conn.execute(select(Project.id).where(Project.name == project)).scalar()
     if project_id is None:
         project_id = new_hex_id()

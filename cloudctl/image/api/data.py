@@ -89,7 +89,8 @@ class Data:
         image = await self.db.read(domain.visible, call.caller, image_id)
         if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
             raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
-        if image.status not in domain.STORED:
+        size = image.size
+        if image.status not in domain.STORED or size is None:
             return Reply(None, 204)
         path = self.data.store.path(image.id)
         if not await self.data.run(path.exists):
@@ -99,9 +100,9 @@ class Data:
         for name, form in (("range", ONE_RANGE), ("content-range", OLD_RANGE)):
             text = call.header(name)
             if text is not None:
-                offset, length = byte_range(text, form, image.size)
-                headers.append(("Content-Range", f"bytes {offset}-{offset + length - 1}/{image.size}"))
+                offset, length = byte_range(text, form, size)
+                headers.append(("Content-Range", f"bytes {offset}-{offset + length - 1}/{size}"))
                 return Reply(Download(path, offset, length), 206, tuple(headers))
         if image.checksum is not None:
             headers.append(("Content-MD5", image.checksum))
-        return Reply(Download(path, 0, image.size), 200, tuple(headers))
+        return Reply(Download(path, 0, size), 200, tuple(headers))

@@ -181,7 +181,7 @@ class Images:
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List the images."""
-        found, more = await self.db.read(listing.page, call)
+        found, more = await self.db.scan(listing.page, call)
         answer = {
             "images": [view(image) for image in found],
             "schema": "/v2/schemas/images",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import asdict, evolve, frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
@@ -14,6 +13,7 @@ from cloudctl.image.api.images import IMPORT_METHODS, CreateImage, new_image
 from cloudctl.image.imports import GLANCE_DIRECT, STORE, URI_LENGTH
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import DiskFormat
+from cloudctl.image.tables import ImageTask
 from cloudctl.image.web import Permitted
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure
 from cloudctl.rest.call import Call, Reply
@@ -54,7 +54,7 @@ class CreateTask:
 LIMITS = Limits(most=1000, default=25)
 
 
-def view(row: Row[Any]) -> dict[str, Any]:
+def view(row: ImageTask) -> dict[str, Any]:
     return {
         "id": row.id,
         "type": row.type,
@@ -72,11 +72,11 @@ def view(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def task_view(row: Row[Any]) -> dict[str, Any]:
+def task_view(row: ImageTask) -> dict[str, Any]:
     return {**view(row), "self": f"/v2/tasks/{row.id}", "schema": "/v2/schemas/task"}
 
 
-def summary(row: Row[Any]) -> dict[str, Any]:
+def summary(row: ImageTask) -> dict[str, Any]:
     left_out = ("input", "result", "message")
     return {name: value for name, value in task_view(row).items() if name not in left_out}
 
@@ -122,7 +122,7 @@ class Imports:
     @routes.get("/images/<image_id>/tasks", policy="image:images:tasks")
     async def of_image(self, call: Call, image_id: str) -> dict[str, Any]:
         """List the imports of an image."""
-        rows = await self.db.read(domain.of_image, call.caller, image_id)
+        rows = await self.db.scan(domain.of_image, call.caller, image_id)
         return {"tasks": [view(row) for row in rows]}
 
 
@@ -138,7 +138,7 @@ class Tasks:
     @routes.get("/tasks", policy="image:tasks:list")
     async def list(self, call: Call) -> dict[str, Any]:
         """List the imports of all images."""
-        found = await self.db.read(listed, call)
+        found = await self.db.scan(listed, call)
         first = call.query.having(marker=None)
         answer: dict[str, Any] = {
             "tasks": [summary(row) for row in found.rows],

@@ -45,7 +45,7 @@ class Info:
     @routes.get("/info/usage", policy="image:info:usage")
     async def usage(self, call: Call) -> dict[str, Any]:
         """Show the limits of the project and what it uses; sizes in MiB."""
-        limits, used = await self.db.read(_usage, call.project_id)
+        limits, used = await self.db.scan(_usage, call.project_id)
         return {"usage": {name: {"limit": limits[name], "usage": used[name]} for name in limits}}
 
     @routes.delete("/stores/<store>/<image_id>", policy="image:stores:delete")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Database
 from cloudctl.image import members as domain
 from cloudctl.image.options import ImageOptions
+from cloudctl.image.tables import ImageMember
 from cloudctl.rest.body import Body, Length
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
@@ -26,7 +26,7 @@ class UpdateMember:
     status: Literal["accepted", "pending", "rejected"]
 
 
-def view(row: Row[Any]) -> dict[str, Any]:
+def view(row: ImageMember) -> dict[str, Any]:
     return {
         "image_id": row.image_id,
         "member_id": row.member_id,
@@ -47,7 +47,7 @@ class Members:
     @routes.get("/images/<image_id>/members", policy="image:members:list")
     async def list(self, call: Call, image_id: str) -> dict[str, Any]:
         """List the members; a member sees itself."""
-        rows = await self.db.read(domain.listed, call.caller, image_id)
+        rows = await self.db.scan(domain.listed, call.caller, image_id)
         return {"members": [view(row) for row in rows], "schema": "/v2/schemas/members"}
 
     @routes.post("/images/<image_id>/members", policy="image:members:create", body=Body(CreateMember))

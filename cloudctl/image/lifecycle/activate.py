@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Row
-
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Gone
@@ -12,6 +10,7 @@ from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
 from cloudctl.image.images import QUEUED, SAVING
 from cloudctl.image.store import ImageStore
+from cloudctl.image.tables import Image
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 
@@ -41,6 +40,6 @@ def activation(db: Database, data: ImageData) -> Workflow:
     return Workflow(kinds.ACTIVATE_IMAGE, (Step("keep", keep, undo=drop),), on_failure=failed)
 
 
-def _active(conn: Connection, image: Row[object], measured: Measured, now: float) -> None:
+def _active(conn: Connection, image: Image, measured: Measured, now: float) -> None:
     if not domain.activate(conn, image.id, SAVING, measured, utc(now)):
         raise Gone(f"The image {image.id} was deleted.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.image import imports, kinds
+from cloudctl.image import images, imports, kinds
 from cloudctl.image.data import ImageData
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
@@ -41,7 +41,7 @@ def importing(
         # An earlier run may have come as far as here.
         source = staged if await data.run(staged.exists) else path
         try:
-            measured = await data.measure(source, image.disk_format, image.container_format)
+            measured = await data.measure(source, *images.formats(image))
             if source == staged:
                 await data.changed(ImageStore.settle, staged, path)
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row, update
+from sqlalchemy import update
 
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend
@@ -61,14 +61,14 @@ class Attachments:
     @routes.get("/attachments", policy="volume:attachments:list", since=SINCE)
     async def list(self, call: Call) -> Any:
         """List attachments."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         items = [views.attachment_summary(row) for row in found.rows]
         return lists.answer(call, "attachments", items, found, total)
 
     @routes.get("/attachments/detail", policy="volume:attachments:list", since=SINCE)
     async def list_detail(self, call: Call) -> Any:
         """List attachments with all fields."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         items = [views.attachment(row) for row in found.rows]
         return lists.answer(call, "attachments", items, found, total)
 
@@ -177,7 +177,7 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
         conn.execute(update(Attachment).where(mine).values(mode=connector["mode"]))
 
 
-def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Row[Any]]:
+def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment]:
     """Those that the volume still has."""
     attachment = attachments.visible(conn, call.caller, attachment_id)
     volumes.lock(conn, attachment.volume_id)

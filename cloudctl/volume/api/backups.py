@@ -117,14 +117,15 @@ class Backups:
     @routes.get("/backups", policy="volume:backups:list", pure=True)
     async def list(self, call: Call) -> Any:
         """List backups."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         return lists.answer(call, "backups", [views.backup_summary(call, row) for row in found.rows], found, total)
 
     @routes.get("/backups/detail", policy="volume:backups:list", pure=True)
     async def details(self, call: Call) -> Any:
         """List backups with all their fields."""
-        found, total = await self.db.read(_found, call)
-        return lists.answer(call, "backups", [views.backup(call, row) for row in found.rows], found, total)
+        found, total, needed = await self.db.scan(_details, call)
+        items = [views.backup(call, row, row.id in needed) for row in found.rows]
+        return lists.answer(call, "backups", items, found, total)
 
     @routes.post(
         "/backups",
@@ -145,7 +146,8 @@ class Backups:
     @routes.get("/backups/<backup_id>", policy="volume:backups:show", pure=True)
     async def show(self, call: Call, backup_id: str) -> Any:
         """Show a backup."""
-        return {"backup": views.backup(call, await self.db.read(backups.visible, call.caller, backup_id))}
+        row, is_needed = await self.db.read(_visible, call, backup_id)
+        return {"backup": views.backup(call, row, is_needed)}
 
     @routes.put(
         "/backups/<backup_id>",
@@ -191,8 +193,20 @@ class Backups:
             raise Unavailable(backups.NO_SERVICE)
 
 
-def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]) -> Any:
+def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]) -> Backup:
     return backups.change(conn, call.caller, backup_id, **values)
+
+
+def _visible(conn: Connection, call: Call, backup_id: str) -> tuple[Backup, bool]:
+    """It, and whether others are the difference to it."""
+    row = backups.visible(conn, call.caller, backup_id)
+    return row, bool(backups.having_dependents(conn, [row.id]))
+
+
+def _details(conn: Connection, call: Call) -> tuple[Page, int | None, frozenset[str]]:
+    """As `_found`, and those of the page that others are the difference to."""
+    page, total = _found(conn, call)
+    return page, total, backups.having_dependents(conn, [row.id for row in page.rows])
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:

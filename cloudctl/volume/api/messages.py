@@ -38,7 +38,7 @@ class Messages:
     @routes.get("/messages", policy="volume:messages:read", since=SINCE)
     async def list(self, call: Call) -> Any:
         """List why accepted work failed."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         return lists.answer(call, "messages", [views.message(call, row) for row in found.rows], found, total)
 
     @routes.get("/messages/<message_id>", policy="volume:messages:read", since=SINCE)

@@ -46,14 +46,14 @@ class QuotaSets:
         """Show the limits of a project, and with `usage` what it uses."""
         _demand_visible(call, target_id)
         read = _usage if call.query.flag("usage") else _limits
-        found = await self.db.read(read, self.options, target_id)
+        found = await self.db.scan(read, self.options, target_id)
         return {"quota_set": {"id": target_id, **found}}
 
     @routes.get("/os-quota-sets/<target_id>/defaults", policy="volume:quotas:show")
     async def defaults(self, call: Call, target_id: str) -> Any:
         """Show the limits of projects that have none of their own."""
         _demand_visible(call, target_id)
-        found = await self.db.read(_limits, self.options, quota.EVERYBODY)
+        found = await self.db.scan(_limits, self.options, quota.EVERYBODY)
         return {"quota_set": {"id": target_id, **found}}
 
     @routes.put("/os-quota-sets/<target_id>", policy="volume:quotas:write", body=Body(UpdateQuotas, key="quota_set"))
@@ -74,7 +74,7 @@ class QuotaSets:
     async def show_class(self, call: Call, name: str) -> Any:
         """Show the default limits."""
         _demand_class(name)
-        found = await self.db.read(_limits, self.options, quota.EVERYBODY)
+        found = await self.db.scan(_limits, self.options, quota.EVERYBODY)
         return {"quota_class_set": {"id": name, **found}}
 
     @routes.put(
@@ -141,7 +141,7 @@ class Limits:
         asked = call.query.get("project_id")
         if asked and call.version >= (3, 39) and call.may("volume:quotas:show_all"):
             project_id = asked
-        found = await self.db.read(_absolute, self.options, project_id)
+        found = await self.db.scan(_absolute, self.options, project_id)
         return {"limits": {"rate": [], "absolute": found}}
 
 

@@ -139,13 +139,13 @@ class Snapshots:
     @routes.get("/snapshots", policy="volume:snapshots:list", pure=True)
     async def list(self, call: Call) -> Any:
         """List snapshots."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         return lists.answer(call, "snapshots", [views.snapshot(call, row) for row in found.rows], found, total)
 
     @routes.get("/snapshots/detail", policy="volume:snapshots:list", pure=True)
     async def details(self, call: Call) -> Any:
         """List snapshots with all their fields."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         return lists.answer(call, "snapshots", [views.snapshot_detail(call, row) for row in found.rows], found, total)
 
     @routes.post("/snapshots", policy="volume:snapshots:create", status=202, body=Body(CreateSnapshot, key="snapshot"))
@@ -202,7 +202,7 @@ def demand_snapshots(backend: IVolumeBackend) -> None:
         raise NotImplementedHere("The volume backend does not support snapshots.")
 
 
-def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Any:
+def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Snapshot:
     return snapshots.change(conn, call.caller, snapshot_id, **values)
 
 

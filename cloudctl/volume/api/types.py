@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row, true
+from sqlalchemy import true
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
@@ -62,7 +61,7 @@ class Types:
     @routes.get("/types", policy="volume:types:list")
     async def list(self, call: Call) -> Any:
         """List the types that the caller may use."""
-        found, total = await self.db.read(_found, call)
+        found, total = await self.db.scan(_found, call)
         items = [views.volume_type(call, row) for row in found.rows]
         return lists.answer(call, "volume_types", items, found, total, "volume_type_links")
 
@@ -136,7 +135,7 @@ class Types:
     @routes.get("/types/<type_id>/os-volume-type-access", policy="volume:types:access")
     async def list_access(self, call: Call, type_id: str) -> Any:
         """List the projects that may use a type which is not public."""
-        projects = await self.db.read(types.projects_with_access, type_id)
+        projects = await self.db.scan(types.projects_with_access, type_id)
         return {"volume_type_access": [{"volume_type_id": type_id, "project_id": each} for each in projects]}
 
     @routes.action(
@@ -154,13 +153,13 @@ class Types:
         await self.db.run(types.revoke, type_id, body.project)
 
 
-def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> Row[Any]:
+def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> VolumeType:
     if type_id == "default":
         return types.default(conn, call.project_id, options.default_type)
     return types.visible(conn, call.caller, type_id)
 
 
-def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> Row[Any]:
+def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> VolumeType:
     if types.get(conn, type_id).name == options.default_type and values.get("name", options.default_type) != (
         options.default_type
     ):
@@ -213,13 +212,13 @@ class DefaultTypes:
     @routes.get("/default-types", policy="volume:default_types:read", since=(3, 62))
     async def list(self, call: Call) -> Any:
         """List the projects that have a default type of their own."""
-        rows: Sequence[Row[Any]] = await self.db.read(types.defaults)
+        rows = await self.db.scan(types.defaults)
         return {"default_types": [_default(row.project_id, row.volume_type_id) for row in rows]}
 
     @routes.get("/default-types/<target_id>", policy="volume:default_types:read", since=(3, 62))
     async def show(self, call: Call, target_id: str) -> Any:
         """Show the default type of a project."""
-        rows = await self.db.read(types.defaults, target_id)
+        rows = await self.db.scan(types.defaults, target_id)
         if not rows:
             raise NotFound(f"Default type for project {target_id[:64]} not found.")
         return {"default_type": _default(target_id, rows[0].volume_type_id)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
@@ -18,6 +17,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.volume import types, uploads
 from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
+from cloudctl.volume.tables import Volume, VolumeType
 from cloudctl.volume.uploads import Wish
 
 DiskFormat = Literal["raw", "vmdk", "vdi", "qcow2", "vhd", "vhdx", "ploop"]
@@ -78,6 +78,6 @@ class Uploading:
         return {"os-volume_upload_image": answer}
 
 
-def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Row[Any], Row[Any], str]:
+def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Volume, VolumeType, str]:
     row, image_id = uploads.start(conn, call.caller, volume_id, wish)
     return row, types.get(conn, row.volume_type_id), image_id

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from attrs import frozen
 
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.volume import attachments as domain
 from cloudctl.volume import types, volumes
 from cloudctl.volume.api import links
+from cloudctl.volume.tables import Attachment, Backup, Message, Snapshot, Volume, VolumeType
 
 Json = dict[str, Any]
 
 
-def volume_summary(call: Call, row: Any) -> Json:
+def volume_summary(call: Call, row: Volume) -> Json:
     return {"id": row.id, "name": row.name, "links": links.of(call, f"/volumes/{row.id}")}
 
 
-def volume(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
+@frozen
+class Shown:
+    """A volume, the name of its type, and who uses it."""
+
+    volume: Volume
+    type: str
+    attached: Sequence[Attachment] = ()
+
+
+def volume(call: Call, shown: Shown) -> Json:
     """The fields that every answer has."""
+    row = shown.volume
     sees_hosts = call.may("volume:hosts:show")
     body: Json = {
         "id": row.id,
@@ -30,7 +43,7 @@ def volume(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
         "updated_at": micros(row.updated_at),
         "name": row.name,
         "description": row.description,
-        "volume_type": row.type,
+        "volume_type": shown.type,
         "snapshot_id": row.snapshot_id,
         "source_volid": row.source_volid,
         "metadata": volumes.shown_metadata(row),
@@ -41,14 +54,14 @@ def volume(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
         "replication_status": None,
         "consistencygroup_id": None,
         "multiattach": row.multiattach,
-        "attachments": [_attached(each, sees_hosts) for each in attached if each.status in domain.SHOWN],
+        "attachments": [_attached(each, sees_hosts) for each in shown.attached if each.status in domain.SHOWN],
     }
     if sees_hosts:
         body["migration_status"] = row.migration_status
     return body | _later_fields(call, row, sees_hosts)
 
 
-def _later_fields(call: Call, row: Any, admin: bool) -> Json:
+def _later_fields(call: Call, row: Volume, admin: bool) -> Json:
     """Those that a microversion added."""
     fields: Json = {}
     if call.version >= (3, 13):
@@ -66,9 +79,9 @@ def _later_fields(call: Call, row: Any, admin: bool) -> Json:
     return fields
 
 
-def volume_detail(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
+def volume_detail(call: Call, shown: Shown) -> Json:
     """As show and the detailed list have it."""
-    body = volume(call, row, attached)
+    row, body = shown.volume, volume(call, shown)
     body["os-vol-tenant-attr:tenant_id"] = row.project_id
     if call.may("volume:hosts:show"):
         body |= {
@@ -81,7 +94,7 @@ def volume_detail(call: Call, row: Any, attached: Sequence[Any] = ()) -> Json:
     return body
 
 
-def _attached(row: Any, sees_hosts: bool) -> Json:
+def _attached(row: Attachment, sees_hosts: bool) -> Json:
     return {
         "id": row.volume_id,
         "attachment_id": row.id,
@@ -93,7 +106,7 @@ def _attached(row: Any, sees_hosts: bool) -> Json:
     }
 
 
-def snapshot(call: Call, row: Any) -> Json:
+def snapshot(call: Call, row: Snapshot) -> Json:
     """The fields that every answer has."""
     body: Json = {
         "id": row.id,
@@ -115,7 +128,7 @@ def snapshot(call: Call, row: Any) -> Json:
     return body
 
 
-def snapshot_detail(call: Call, row: Any) -> Json:
+def snapshot_detail(call: Call, row: Snapshot) -> Json:
     return {
         **snapshot(call, row),
         "os-extended-snapshot-attributes:progress": row.progress,
@@ -123,11 +136,11 @@ def snapshot_detail(call: Call, row: Any) -> Json:
     }
 
 
-def backup_summary(call: Call, row: Any) -> Json:
+def backup_summary(call: Call, row: Backup) -> Json:
     return {"id": row.id, "name": row.name, "links": links.of(call, f"/backups/{row.id}")}
 
 
-def backup(call: Call, row: Any) -> Json:
+def backup(call: Call, row: Backup, has_dependents: bool) -> Json:
     body: Json = {
         **backup_summary(call, row),
         "description": row.description,
@@ -143,7 +156,7 @@ def backup(call: Call, row: Any) -> Json:
         "volume_id": row.volume_id,
         "snapshot_id": row.snapshot_id,
         "is_incremental": row.parent_id is not None,
-        "has_dependent_backups": bool(row.has_dependents),
+        "has_dependent_backups": has_dependents,
     }
     admin = call.may("volume:backups:owner")
     if call.version >= (3, 18) and admin:
@@ -155,11 +168,11 @@ def backup(call: Call, row: Any) -> Json:
     return body
 
 
-def attachment_summary(row: Any) -> Json:
+def attachment_summary(row: Attachment) -> Json:
     return {"id": row.id, "status": row.status, "instance": row.server_id, "volume_id": row.volume_id}
 
 
-def attachment(row: Any) -> Json:
+def attachment(row: Attachment) -> Json:
     return {
         **attachment_summary(row),
         "attached_at": micros(row.attached_at) or "",
@@ -169,7 +182,7 @@ def attachment(row: Any) -> Json:
     }
 
 
-def flat_connection(row: Any) -> Json:
+def flat_connection(row: Attachment) -> Json:
     """The backend's answer in one object; empty before there is one."""
     if not row.connection:
         return {}
@@ -181,13 +194,13 @@ def flat_connection(row: Any) -> Json:
     }
 
 
-def connection_data(connection: Any, mode: str | None) -> Json:
+def connection_data(connection: Mapping[str, Any], mode: str | None) -> Json:
     """What the backend said, with what is the same for every backend."""
     shared = {"qos_specs": None, "access_mode": mode or "rw", "encrypted": False, "cacheable": False}
     return {**shared, **connection["data"]}
 
 
-def volume_type(call: Call, row: Any) -> Json:
+def volume_type(call: Call, row: VolumeType) -> Json:
     """Others than administrators see no extra specs that tell how the cloud is built."""
     admin = call.may("volume:types:all")
     body: Json = {
@@ -203,13 +216,13 @@ def volume_type(call: Call, row: Any) -> Json:
     return body
 
 
-def extra_specs(call: Call, row: Any) -> Json:
+def extra_specs(call: Call, row: VolumeType) -> Json:
     if call.may("volume:types:all"):
         return dict(row.extra_specs)
     return {key: value for key, value in row.extra_specs.items() if key in types.OPEN_SPECS}
 
 
-def message(call: Call, row: Any) -> Json:
+def message(call: Call, row: Message) -> Json:
     return {
         "id": row.id,
         "event_id": row.event_id,

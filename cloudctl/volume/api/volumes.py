@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import field, frozen
-from sqlalchemy import Row
+from attrs import frozen
 
 from cloudctl import tasks
 from cloudctl.db import Connection, Database
@@ -15,10 +14,11 @@ from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, ex
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
-from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, volumes
+from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, types, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
+from cloudctl.volume.api.views import Shown
 from cloudctl.volume.creation import Wish
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
@@ -165,11 +165,11 @@ class LooseUpdateVolume(UpdateVolume):
 
 @frozen
 class Found:
-    """A page of volumes with their attachments."""
+    """A page of volumes; of a list with all fields: what is shown of each."""
 
     page: Page
     total: int | None
-    attached: dict[str, list[Row[Any]]] = field(factory=dict)
+    shown: Sequence[Shown] = ()
 
 
 class Volumes:
@@ -182,21 +182,21 @@ class Volumes:
     @routes.get("/volumes", policy="volume:volumes:list", pure=True)
     async def list(self, call: Call) -> Any:
         """List volumes."""
-        found = await self.db.read(_found, call, False)
+        found = await self.db.scan(_found, call, False)
         items = [views.volume_summary(call, row) for row in found.page.rows]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
     @routes.get("/volumes/detail", policy="volume:volumes:list", pure=True)
     async def list_detail(self, call: Call) -> Any:
         """List volumes with all fields."""
-        found = await self.db.read(_found, call, True)
-        items = [views.volume_detail(call, row, found.attached.get(row.id, ())) for row in found.page.rows]
+        found = await self.db.scan(_found, call, True)
+        items = [views.volume_detail(call, each) for each in found.shown]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
     @routes.get("/volumes/summary", policy="volume:volumes:list", pure=True, since=(3, 12))
     async def summary(self, call: Call) -> Any:
         """Number and size of all volumes."""
-        return {"volume-summary": await self.db.read(_summary, call)}
+        return {"volume-summary": await self.db.scan(_summary, call)}
 
     @routes.post(
         "/volumes",
@@ -206,14 +206,13 @@ class Volumes:
     )
     async def create(self, call: Call, body: Create | LooseCreate) -> Any:
         """Make a volume, empty or from an image, a snapshot, a backup or another volume."""
-        row = await self.db.run(creation.create, call.caller, body.volume.wish(call), self.options)
-        return {"volume": views.volume(call, row)}
+        made = await self.db.run(_create, call, body.volume.wish(call), self.options)
+        return {"volume": views.volume(call, made)}
 
     @routes.get("/volumes/<volume_id>", policy="volume:volumes:show", pure=True)
     async def show(self, call: Call, volume_id: str) -> Any:
         """Show a volume."""
-        row, attached = await self.db.read(_with_attachments, call, volume_id)
-        return {"volume": views.volume_detail(call, row, attached)}
+        return {"volume": views.volume_detail(call, await self.db.read(_visible, call, volume_id))}
 
     @routes.put(
         "/volumes/<volume_id>",
@@ -225,8 +224,7 @@ class Volumes:
         values = body.values()
         if not values and call.version >= (3, 53):
             raise Invalid(NOTHING_TO_UPDATE)
-        row, attached = await self.db.run(_update, call, volume_id, values)
-        return {"volume": views.volume(call, row, attached)}
+        return {"volume": views.volume(call, await self.db.run(_update, call, volume_id, values))}
 
     @routes.delete("/volumes/<volume_id>", policy="volume:volumes:delete", status=202)
     async def delete(self, call: Call, volume_id: str) -> None:
@@ -248,8 +246,7 @@ def _found(conn: Connection, call: Call, detail: bool) -> Found:
     where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
     unknown = states.unknown(call.query.get("marker") or "")
     page, total = lists.page(conn, call, search.LISTING, where, unknown)
-    attached = attachments.of_volume(conn, [row.id for row in page.rows]) if detail else {}
-    return Found(page, total, attached)
+    return Found(page, total, _shown(conn, page.rows) if detail else ())
 
 
 def _summary(conn: Connection, call: Call) -> dict[str, Any]:
@@ -261,15 +258,27 @@ def _summary(conn: Connection, call: Call) -> dict[str, Any]:
     return found
 
 
-def _with_attachments(conn: Connection, call: Call, volume_id: str) -> tuple[Row[Any], list[Row[Any]]]:
+def _shown(conn: Connection, found: Sequence[Volume]) -> list[Shown]:
+    names = types.names(conn)
+    attached = attachments.of_volume(conn, [row.id for row in found])
+    return [Shown(row, names[row.volume_type_id], attached.get(row.id, ())) for row in found]
+
+
+def _create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Shown:
+    made = creation.create(conn, call.caller, wish, options)
+    return Shown(made, types.get(conn, made.volume_type_id).name)
+
+
+def _visible(conn: Connection, call: Call, volume_id: str) -> Shown:
     row = volumes.visible(conn, call.caller, volume_id)
-    return row, attachments.of_volume(conn, [row.id]).get(row.id, [])
+    attached = attachments.of_volume(conn, [volume_id]).get(volume_id, ())
+    return Shown(row, types.get(conn, row.volume_type_id).name, attached)
 
 
-def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> tuple[Row[Any], list[Row[Any]]]:
+def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> Shown:
     volumes.visible(conn, call.caller, volume_id)
     volumes.change(conn, volume_id, call.now, **values)
-    return _with_attachments(conn, call, volume_id)
+    return _visible(conn, call, volume_id)
 
 
 def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:

@@ -23,7 +23,7 @@ async def start(ctx: Context) -> Memo:
 def begin(conn: Connection, volume_id: str, now: float) -> None:
     """`downloading`, if there is an image. Raises NoBackend, NotFound."""
     volume = volumes.get(conn, volume_id)
-    if not services.takes_volumes(conn, volume.host):
+    if not services.takes_volumes(conn, volume.host or ""):
         raise NoBackend(messages.NO_BACKEND.what)
     if volume.image_id is not None:
         states.try_move(conn, volume_id, "download", utc(now))

@@ -32,15 +32,14 @@ async def tell_guests(ctx: Context) -> Memo:
         return None
     found = await ctx.read(attachments.of_volume, [ctx.resource_id])
     for attachment in found.get(ctx.resource_id, []):
-        if attachment.status != attachments.ATTACHED or not attachment.managed:
+        guest = attachment.server_id
+        if attachment.status != attachments.ATTACHED or not attachment.managed or guest is None:
             continue
         try:
-            await hypervisor.ensure_volume_size(attachment.server_id, ctx.resource_id, ctx.args["size"])
+            await hypervisor.ensure_volume_size(guest, ctx.resource_id, ctx.args["size"])
         except (UnknownGuest, UnknownVolume, HostDown) as error:
             # The volume has grown all the same; the guest sees it once it starts again.
-            log.info(
-                "guest {guest} was not notified of its volume's new size: {why}", guest=attachment.server_id, why=error
-            )
+            log.info("guest {guest} was not notified of its volume's new size: {why}", guest=guest, why=error)
     return None
 
 

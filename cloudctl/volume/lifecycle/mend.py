@@ -5,13 +5,12 @@ The audit submits it. What is there already stays as it is; a volume that the ba
 
 from __future__ import annotations
 
-from typing import Any
-
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import UnknownVolume
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo
 from cloudctl.volume import attachments, kinds, states, volumes
+from cloudctl.volume.tables import Volume
 
 
 async def resize(ctx: Context) -> Memo:
@@ -42,7 +41,7 @@ async def connect(ctx: Context) -> Memo:
     return None
 
 
-def wanted(conn: Connection, volume_id: str) -> tuple[Any, frozenset[str]]:
+def wanted(conn: Connection, volume_id: str) -> tuple[Volume | None, frozenset[str]]:
     """The volume (None if it is gone), and the hosts to which it is attached."""
     volume = volumes.find(conn, volume_id)
     return volume, attachments.hosts_of_all(conn, volume_id).get(volume_id, frozenset())
