@@ -28,7 +28,7 @@ def keystone(postgresql_url: str) -> Iterator[Any]:
     clock = Clock()
     clock.advance(START)
     inline: Any = Inline()
-    db = Database(create(postgresql_url, 4), inline, inline, clock)
+    db = Database(create(postgresql_url), inline, inline, clock)
     yield make_keystone(db, clock, IdentityOptions(argon2=CHEAP))
     db.close()
 
