@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from attrs import frozen
 from sqlalchemy import select
 from twisted.logger import Logger
 
@@ -71,23 +72,42 @@ def instance_ha_url(base_url: str, configured: str) -> str:
     return urlunsplit((parts.scheme, f"[{host}]:{HA_PORT}" if ":" in host else f"{host}:{HA_PORT}", "", "", ""))
 
 
+@frozen
+class Viewer:
+    """Whose catalog it is, and where the cloud was reached. `project_id` is empty for a token without a project."""
+
+    user_id: str
+    project_id: str
+    base_url: str
+    ha_url: str
+
+
 # Built once: building a query costs more than running it.
 _endpoints = select(Endpoint).where(Endpoint.enabled).order_by(Endpoint.created_at, Endpoint.id)
 _services = select(Service).where(Service.enabled).order_by(Service.created_at, Service.id)
+_urls = select(Endpoint.url).where(Endpoint.enabled).distinct()
 
 
-def read(conn: Connection, user_id: str, project_id: str, base_url: str, ha_url: str) -> list[dict[str, Any]]:
+def names(conn: Connection) -> set[str]:
+    """Of user_id and project_id, what the templates name."""
+    found: set[str] = set()
+    for url in conn.scalars(_urls):
+        found.update(match[1] if match[1] is not None else match[2] for match in SUBSTITUTION.finditer(url))
+    return {"project_id" if name in PROJECT_NAMES else name for name in found}
+
+
+def read(conn: Connection, viewer: Viewer) -> list[dict[str, Any]]:
     """As `token.catalog` shows it: enabled services in the order of their creation, endpoints by interface.
 
-    `project_id` is empty for a token without a project. A service without endpoints is there too, unless the project
-    sees chosen endpoints only.
+    A service without endpoints is there too, unless the project sees chosen endpoints only.
     """
+    project_id = viewer.project_id
     values = {
-        "base_url": base_url,
-        "instance_ha_url": ha_url,
+        "base_url": viewer.base_url,
+        "instance_ha_url": viewer.ha_url,
         "project_id": project_id,
         "tenant_id": project_id,
-        "user_id": user_id,
+        "user_id": viewer.user_id,
     }
     found: dict[str, list[dict[str, Any]]] = {}
     query = _endpoints

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, sele
 
 from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
-from cloudctl.identity import records
+from cloudctl.identity import epoch, records
 from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest.listing import Condition, Listing, equals
 
@@ -32,6 +32,8 @@ _groups = select(EndpointGroup).where(
         select(ProjectEndpointGroup.group_id).where(ProjectEndpointGroup.project_id == bindparam("project"))
     )
 )
+_any_direct = select(ProjectEndpoint.project_id).limit(1)
+_any_group = select(ProjectEndpointGroup.project_id).limit(1)
 
 
 def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
@@ -42,6 +44,11 @@ def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
         direct = select(ProjectEndpoint.endpoint_id).where(ProjectEndpoint.project_id == project_id)
         conditions.append(Endpoint.id.in_(direct))
     return or_(*conditions) if conditions else None
+
+
+def is_used(conn: Connection) -> bool:
+    """Whether there is a project that does not see all."""
+    return conn.execute(_any_direct).first() is not None or conn.execute(_any_group).first() is not None
 
 
 def meets(filters: Mapping[str, Any]) -> ColumnElement[bool]:
@@ -85,6 +92,7 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Endpoint
     """Raises NotFound."""
     get(conn, group_id)
     records.update_by_id(conn, EndpointGroup, group_id, changes)
+    epoch.changed(conn)
     return get(conn, group_id)
 
 
@@ -93,6 +101,7 @@ def remove(conn: Connection, group_id: str) -> None:
     get(conn, group_id)
     conn.execute(delete(ProjectEndpointGroup).where(ProjectEndpointGroup.group_id == group_id))
     conn.execute(delete(EndpointGroup).where(EndpointGroup.id == group_id))
+    epoch.changed(conn)
 
 
 # -- associations: a record of ProjectEndpoint or ProjectEndpointGroup is all key
@@ -101,6 +110,7 @@ def remove(conn: Connection, group_id: str) -> None:
 def associate(conn: Connection, record: type[Record], **key: str) -> None:
     """Repeating it does nothing."""
     records.put(conn, record, **key)
+    epoch.changed(conn)
 
 
 def is_associated(conn: Connection, record: type[Record], **key: str) -> bool:
@@ -109,4 +119,7 @@ def is_associated(conn: Connection, record: type[Record], **key: str) -> bool:
 
 def dissociate(conn: Connection, record: type[Record], **key: str) -> bool:
     """Whether they were associated."""
-    return conn.execute(delete(record).where(*records.having(record, key))).rowcount > 0
+    gone = conn.execute(delete(record).where(*records.having(record, key))).rowcount > 0
+    if gone:
+        epoch.changed(conn)
+    return gone

@@ -179,7 +179,7 @@ class Logins:
     # -- issue
 
     def _issue(self, conn: Connection, proofs: Sequence[Proof], wish: Wish, receipt: Token | None = None) -> Subject:
-        return issue(conn, proofs, wish, self.options, self.db.now(conn), receipt)
+        return issue(conn, proofs, wish, self.options, self.db.clock.seconds(), receipt)
 
     def _issue_by_ec2(self, conn: Connection, access: str, keys: Keys, check: Callable[[str], None]) -> Subject:
         row = credentials.find_ec2(conn, access)

@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, select
 from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
-from cloudctl.identity import catalog, records
+from cloudctl.identity import catalog, epoch, records
 from cloudctl.identity.records import flag, own_attributes, text_filters
 from cloudctl.identity.tables import Endpoint, ProjectEndpoint, Region, Service
 from cloudctl.rest.listing import Listing, equals
@@ -62,6 +62,7 @@ def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> S
     """`values`: type, name, description, enabled, extra. Raises Invalid."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     conn.execute(insert(Service).values(row))
+    epoch.changed(conn)
     return get_service(conn, row["id"])
 
 
@@ -69,6 +70,7 @@ def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -
     """Raises NotFound, Invalid."""
     before = get_service(conn, service_id)
     _change(conn, Service, before, changes)
+    epoch.changed(conn)
     return get_service(conn, service_id)
 
 
@@ -79,6 +81,7 @@ def remove_service(conn: Connection, service_id: str) -> None:
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))
     conn.execute(delete(Endpoint).where(Endpoint.service_id == service_id))
     conn.execute(delete(Service).where(Service.id == service_id))
+    epoch.changed(conn)
 
 
 # -- endpoints
@@ -94,6 +97,7 @@ def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, 
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     _check_endpoint(conn, row, now, make_region)
     conn.execute(insert(Endpoint).values(row))
+    epoch.changed(conn)
     return get_endpoint(conn, row["id"])
 
 
@@ -104,6 +108,7 @@ def change_endpoint(
     before = get_endpoint(conn, endpoint_id)
     _check_endpoint(conn, changes, now, make_region)
     _change(conn, Endpoint, before, changes)
+    epoch.changed(conn)
     return get_endpoint(conn, endpoint_id)
 
 
@@ -134,6 +139,7 @@ def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
     get_endpoint(conn, endpoint_id)
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id == endpoint_id))
     conn.execute(delete(Endpoint).where(Endpoint.id == endpoint_id))
+    epoch.changed(conn)
 
 
 # -- regions

@@ -19,13 +19,20 @@ from cloudctl.identity.payload import Keys, Token, Unreadable
 from cloudctl.identity.subject import Subject
 from cloudctl.rest.identity import Identity
 
+USUAL = 16  # roles and access rules of one token, at most
+
 
 @frozen
 class Remembered:
     subject: Subject
     identity: Identity
-    epoch: int
     until: float  # seconds since the epoch of time
+
+    @property
+    def weight(self) -> int:
+        """How many usual tokens it counts for. Whatever else it holds is short, so `cache_size` bounds bytes, too."""
+        rules = self.identity.access_rules or ()
+        return 1 + (len(self.subject.roles) + len(rules)) // USUAL
 
 
 class Tokens:
@@ -36,6 +43,7 @@ class Tokens:
         self.keys = keys
         self.options = options
         self._remembered: OrderedDict[str, Remembered] = OrderedDict()
+        self._weight = 0
         # Raised whenever everything is forgotten: what was read before that may be old already.
         self._generation = 0
         db.on_commit(epoch.CHANNEL, self.forget)
@@ -57,16 +65,19 @@ class Tokens:
             return found
         unsealed = self.unseal(token)
         generation = self._generation
-        read, value = await self.db.read(self._read, unsealed)
+        read = await self.db.read(self._read, unsealed)
         ends = (read.ends_at - utc(0)).total_seconds()
         until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
-        found = Remembered(read, read.identity, value, until)
+        found = Remembered(read, read.identity, until)
         if generation == self._generation:
             self._remember(token, found)
         return found
 
     def unseal(self, token: str) -> Token:
         """Raises Unauthorized if it is not a token of this cloud. Whether it is still valid is not looked at."""
+        found = self._remembered.get(token)
+        if found is not None:
+            return found.subject.token
         try:
             return payload.unseal(token, self.keys)
         except Unreadable:
@@ -84,17 +95,23 @@ class Tokens:
 
     def forget(self) -> None:
         self._remembered.clear()
+        self._weight = 0
         self._generation += 1
 
     async def _is_current(self, found: Remembered) -> bool:
-        return self.db.is_sqlite or found.epoch == await self.db.read(epoch.current)
+        return self.db.is_sqlite or found.subject.epoch == await self.db.read(epoch.current)
 
-    def _read(self, conn: Connection, token: Token) -> tuple[Subject, int]:
-        # The epoch first: a change that commits after it makes what is remembered outdated.
-        value = epoch.current(conn)
-        return subject.read(conn, token, utc(self.db.now(conn))), value
+    def _read(self, conn: Connection, token: Token) -> Subject:
+        return subject.read(conn, token, utc(self.db.clock.seconds()))
 
     def _remember(self, token: str, found: Remembered) -> None:
+        self._forget(token)
         self._remembered[token] = found
-        while len(self._remembered) > self.options.cache_size:
-            self._remembered.popitem(last=False)
+        self._weight += found.weight
+        while self._weight > self.options.cache_size:
+            self._forget(next(iter(self._remembered)))
+
+    def _forget(self, token: str) -> None:
+        forgotten = self._remembered.pop(token, None)
+        if forgotten is not None:
+            self._weight -= forgotten.weight

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import update
 from twisted.web.resource import Resource
 
 from cloudctl.identity import catalog
+from cloudctl.identity.tables import Endpoint
 from cloudctl.rest.site import CloudSite
 from cloudctl.testing.http import request
 
@@ -80,8 +81,8 @@ def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keyston
     system = {"identity": {"methods": ["password"], "password": password}, "scope": {"system": {"all": True}}}
     without = keystone.ask("POST", "/auth/tokens", {"auth": system}).json()["token"]["catalog"]
     assert "object-store" not in [one["type"] for one in without if one["endpoints"]]
-    broken = "UPDATE identity_endpoints SET url = '$(nonsense)s' WHERE service_id = :id"
-    keystone.db.transact(False, lambda conn: conn.execute(text(broken), {"id": service}) and None)
+    broken = update(Endpoint).where(Endpoint.service_id == service).values(url="$(nonsense)s")
+    keystone.db.transact(False, lambda conn: conn.execute(broken) and None)
     assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
     for path, kind in ((f"/endpoints/{made['id']}", "endpoint"), (f"/services/{service}", "service")):
         keystone.ask("PATCH", path, {kind: {"enabled": False}}, admin)

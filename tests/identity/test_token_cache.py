@@ -32,7 +32,17 @@ def authenticate(tokens: Tokens, token: str) -> Any:
 def statements(db: Database) -> list[str]:
     """Fills as statements are executed."""
     seen: list[str] = []
-    db.connections.get().driver.set_trace_callback(seen.append)
+    driver = db.connections.get().driver
+    if db.is_sqlite:
+        driver.set_trace_callback(seen.append)
+    else:
+        execute = driver.execute
+
+        def see(text: str, *arguments: Any) -> Any:
+            seen.append(text)
+            return execute(text, *arguments)
+
+        driver.execute = see
     return seen
 
 
@@ -109,6 +119,24 @@ def test_only_so_many_are_remembered_and_the_least_used_goes_first() -> None:
     for token in (one, two, one, three):
         authenticate(keystone.tokens, token)
     assert list(keystone.tokens._remembered) == [one, three]
+
+
+def test_a_token_of_many_roles_counts_for_several() -> None:
+    clock = Clock()
+    clock.advance(START)
+    keystone = make_keystone(Database.in_memory(clock), clock, IdentityOptions(argon2=CHEAP, cache_size=3))
+    path, admin = f"/projects/{keystone.made.demo_project_id}/users/{keystone.made.demo_user_id}", keystone.admin()
+    many = keystone.login("demo", scope="demo")
+    for number in range(40):
+        role = keystone.make(admin, "roles", "role", name=f"role-{number}")["id"]
+        assert keystone.ask("PUT", f"{path}/roles/{role}", token=admin).status == 204
+    keystone.tokens.forget()
+    for token in (admin, many):
+        assert authenticate(keystone.tokens, token)
+    # One of 42 roles counts for three.
+    assert list(keystone.tokens._remembered) == [many]
+    assert authenticate(keystone.tokens, admin)
+    assert list(keystone.tokens._remembered) == [admin]
 
 
 def test_a_token_that_is_none_is_not_remembered(keystone: Any) -> None:

@@ -30,6 +30,7 @@ from cloudctl.identity.api.tokens import AuthTokens
 from cloudctl.identity.api.trusts import Trusts
 from cloudctl.identity.api.users import Users
 from cloudctl.identity.api.versions import Version, VersionList
+from cloudctl.identity.catalogs import Catalogs
 from cloudctl.identity.login import Logins
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
@@ -54,12 +55,13 @@ def build(
     asked, port 15868.
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)
+    catalogs = Catalogs(db)
     users = Users(db, logins, hasher, options.passwords)
-    auth_tokens = AuthTokens(db, tokens, logins, options, instance_ha_url)
+    auth_tokens = AuthTokens(db, tokens, logins, catalogs, options, instance_ha_url)
     resources = (
         Version(),
         auth_tokens,
-        AuthScopes(db, instance_ha_url),
+        AuthScopes(db, catalogs, instance_ha_url),
         Revocations(db),
         users,
         Groups(db, users.view),

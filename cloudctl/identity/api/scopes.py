@@ -15,6 +15,8 @@ from cloudctl.identity import catalog, projects, reachable
 from cloudctl.identity.api.collection import listed
 from cloudctl.identity.api.domains import view as domain_view
 from cloudctl.identity.api.projects import views as project_views
+from cloudctl.identity.catalog import Viewer
+from cloudctl.identity.catalogs import Catalogs
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
@@ -22,6 +24,7 @@ from cloudctl.rest.route import Routes
 @frozen
 class AuthScopes:
     db: Database
+    catalogs: Catalogs
     instance_ha_url: str
 
     routes = Routes("Scopes of a token")
@@ -55,9 +58,6 @@ class AuthScopes:
         """Show the catalog of the caller's project"""
         if not call.project_id:
             raise Forbidden("The catalog needs a token that is scoped to a project.")
-        found = await self.db.read(self._catalog, call)
-        return {"catalog": found, "links": {"self": call.url}}
-
-    def _catalog(self, conn: Connection, call: Call) -> Any:
         ha_url = catalog.instance_ha_url(call.host_url, self.instance_ha_url)
-        return catalog.read(conn, call.user_id, call.project_id, call.host_url, ha_url)
+        found = await self.catalogs.json(Viewer(call.user_id, call.project_id, call.host_url, ha_url))
+        return {"catalog": found, "links": {"self": call.url}}

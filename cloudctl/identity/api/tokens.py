@@ -12,6 +12,8 @@ from cloudctl.errors import NotFound, Unauthorized
 from cloudctl.identity import catalog, revocation, subject
 from cloudctl.identity.api.auth_body import AuthRequest, methods, wish
 from cloudctl.identity.api.oauth import signed_request
+from cloudctl.identity.catalog import Viewer
+from cloudctl.identity.catalogs import Catalogs
 from cloudctl.identity.login import Logins
 from cloudctl.identity.multi_factor import NotEnough
 from cloudctl.identity.options import IdentityOptions
@@ -32,6 +34,7 @@ class AuthTokens:
     db: Database
     tokens: Tokens
     logins: Logins
+    catalogs: Catalogs
     options: IdentityOptions
     instance_ha_url: str
 
@@ -123,9 +126,8 @@ class AuthTokens:
         body = view(found)
         if found.token.scope.kind is not ScopeKind.UNSCOPED and not call.query.flag("nocatalog"):
             ha_url = catalog.instance_ha_url(call.host_url, self.instance_ha_url)
-            project_id = found.project.id if found.project else ""
-            arguments = (found.user.id, project_id, call.host_url, ha_url)
-            body["catalog"] = await self.db.read(catalog.read, *arguments)
+            viewer = Viewer(found.user.id, found.project.id if found.project else "", call.host_url, ha_url)
+            body["catalog"] = await self.catalogs.json(viewer, found.epoch)
         return Reply({"token": body}, headers=(("X-Subject-Token", token),))
 
 
