@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import Row
 
 from cloudctl import db, tasks
 from cloudctl.compute import block_devices, kinds, networking, power, servers
-from cloudctl.compute.block_devices import VOLUME, Device
-from cloudctl.compute.networking import NetworkWish
+from cloudctl.compute.block_devices import VOLUME, NewDevice
+from cloudctl.compute.networking import NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
+from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
@@ -31,7 +32,7 @@ def attach_volume(
     *,
     knows_multiattach: bool,
     **wishes: Any,
-) -> Row[Any]:
+) -> BlockDevice:
     """Reserve the volume and submit the work; the row of `block_devices`.
 
     `wishes`: `device_name`, `tag`, `delete_on_termination`. Unless the client `knows_multiattach`, no volume is shared.
@@ -40,7 +41,7 @@ def attach_volume(
     server = power.placed(servers.allowed(conn, caller, server_id, "attach_volume", lock=True))
     volume = volumes.visible(conn, caller, volume_id)
     present = block_devices.of_server(conn, server.id)
-    device = Device(VOLUME, VOLUME, volume.id, **wishes)
+    device = NewDevice(VOLUME, VOLUME, volume.id, **wishes)
     device = _named(device, present)
     if any(row.volume_id == volume.id for row in present):
         raise Invalid(f"Invalid volume: volume {volume.id} is already attached to instance {server.id}.")
@@ -66,14 +67,14 @@ def attach_volume(
     return found
 
 
-def _named(device: Device, present: Any) -> Device:
+def _named(device: NewDevice, present: Sequence[BlockDevice]) -> NewDevice:
     taken = ["/dev/vda", *(row.device_name for row in present)]
     if device.device_name in taken:
         raise Conflict(f"The supplied device path ({device.device_name}) is in use.")
     return device if device.device_name else evolve(device, device_name=block_devices.next_name(taken))
 
 
-def attached(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> tuple[Row[Any], Row[Any]]:
+def attached(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> tuple[Server, BlockDevice]:
     """The server and its row of the volume. Raises NotFound."""
     server = servers.visible(conn, caller, server_id)
     device = block_devices.find(conn, server.id, volume_id)
@@ -109,22 +110,22 @@ def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: st
 class Interface:
     """An interface of a server: its row, and the port's."""
 
-    row: Any
+    row: ServerInterface
     port: Any
 
 
-def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NetworkWish | None) -> Interface:
+def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NewInterface | None) -> Interface:
     """`wish` None: the only network that the project can use. Raises NotFound, Invalid, Conflict, OverQuota."""
     server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
     (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
     position = networking.next_position(conn, server.id)
     port_id = networking.add(conn, server, checked, position, db.now(conn), caller, None)
-    ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), db.now(conn))
+    ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), db.now(conn))
     tasks.submit(conn, kinds.ATTACH_INTERFACE, server.id, caller, args={"port_id": port_id})
     return interface(conn, caller, server_id, port_id)
 
 
-def _findable(conn: Connection, caller: Caller, wish: NetworkWish) -> list[NetworkWish]:
+def _findable(conn: Connection, caller: Caller, wish: NewInterface) -> list[NewInterface]:
     """Here a port that is not there is a 404."""
     if wish.port_id and ports.find(conn, wish.port_id) is None:
         raise NotFound(f"Port id {wish.port_id} could not be found.")
@@ -134,9 +135,8 @@ def _findable(conn: Connection, caller: Caller, wish: NetworkWish) -> list[Netwo
 def interface(conn: Connection, caller: Caller, server_id: str, port_id: str) -> Interface:
     """Raises NotFound."""
     server = servers.visible(conn, caller, server_id)
-    row = networking.find(conn, server.id, port_id)
-    port = None if row is None else ports.find(conn, port_id)
-    if port is None:
+    row, port = networking.find(conn, server.id, port_id), ports.find(conn, port_id)
+    if row is None or port is None:
         raise NotFound(f"Port id {port_id[:64]} could not be found.")
     return Interface(row, port)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 from attrs import frozen
-from sqlalchemy import select, union, update
+from sqlalchemy import ColumnElement, select, union, update
 
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, migrations, servers
@@ -44,7 +44,21 @@ POWER_STATES = {
     Power.CRASHED: CRASHED,
 }
 
-COMPARED = (
+
+class Seen(NamedTuple):
+    """What is looked at of a server: the audit sees all of them."""
+
+    id: str
+    vm_state: str
+    task_state: str | None
+    power_state: int
+    host: str | None
+    project_id: str
+    launched_at: datetime | None
+    deleted_at: datetime | None
+
+
+COMPARED = select(
     Server.id,
     Server.vm_state,
     Server.task_state,
@@ -96,14 +110,13 @@ def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding
     present = {guest.id: guest for guest in guests}
     up = {host.name for host in hosts.every(conn) if hosts.is_alive(host)}
     findings = []
-    known = {row.id: row for row in conn.execute(select(*COMPARED).where(ON_A_HOST)).all()}
+    known = _seen(conn, ON_A_HOST)
     # Their servers were deleted, or are on no host.
     others = [id for id in present if id not in known]
     for start in range(0, len(others), BATCH):
-        query = select(*COMPARED).where(Server.id.in_(others[start : start + BATCH]))
-        known |= {row.id: row for row in conn.execute(query).all()}
-    for row in known.values():
-        finding = _one(conn, row, present.get(row.id), up, now)
+        known |= _seen(conn, Server.id.in_(others[start : start + BATCH]))
+    for server in known.values():
+        finding = _one(conn, server, present.get(server.id), up, now)
         if finding is not None:
             findings.append(finding)
     for guest in guests:
@@ -121,60 +134,65 @@ def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[
     now = db.now(conn)
     present = {guest.id: guest for guest in guests}
     findings, undecided = [], set()
-    query = select(*COMPARED).where(Server.id.in_(list(present)), Server.deleted_at.is_(None))
-    for row in conn.execute(query).all():
-        if row.task_state is not None or tasks.has_open(conn, kinds.SERVER, row.id):
-            undecided.add(row.id)
-        elif (finding := _one(conn, row, present[row.id], set(), now)) is not None:
+    for server in _seen(conn, Server.id.in_(list(present)) & Server.deleted_at.is_(None)).values():
+        if server.task_state is not None or tasks.has_open(conn, kinds.SERVER, server.id):
+            undecided.add(server.id)
+        elif (finding := _one(conn, server, present[server.id], set(), now)) is not None:
             findings.append(finding)
     return findings, frozenset(undecided)
 
 
-def _one(conn: Connection, row: Any, guest: GuestState | None, up: set[str], now: float) -> Finding | None:
-    if row.deleted_at is not None:
-        return _left_behind(conn, row, guest, now)
-    if row.task_state is not None or row.launched_at is None or (guest is None and row.host not in up):
+def _seen(conn: Connection, which: ColumnElement[bool]) -> dict[str, Seen]:
+    """By their ids."""
+    found = (Seen(*row) for row in conn.execute(COMPARED.where(which)))
+    return {server.id: server for server in found}
+
+
+def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: float) -> Finding | None:
+    if server.deleted_at is not None:
+        return _left_behind(conn, server, guest, now)
+    if server.task_state is not None or server.launched_at is None or (guest is None and server.host not in up):
         return None
     state = NO_STATE if guest is None else POWER_STATES[guest.power]
-    if row.vm_state == SUSPENDED and state == POWER_SUSPENDED:
+    if server.vm_state == SUSPENDED and state == POWER_SUSPENDED:
         # As the stock hypervisors say it: the memory is kept on disk, the machine is off.
         state = SHUTDOWN
-    difference = compare(row.vm_state, state)
-    as_it_was = guest is not None and difference is None and row.power_state == state
+    difference = compare(server.vm_state, state)
+    as_it_was = guest is not None and difference is None and server.power_state == state
     # Asked last: nearly all servers are as they were.
-    if as_it_was or tasks.has_open(conn, kinds.SERVER, row.id):
+    if as_it_was or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
-    _note_power(conn, row, state, utc(now))
+    _note_power(conn, server, state, utc(now))
     if guest is None:
-        return _finding("guest-missing", row.id, f"host {row.host} does not have the guest", False)
+        return _finding("guest-missing", server.id, f"host {server.host} does not have the guest", False)
     if difference is None:
         return None
-    stopped = difference.stop and _stop(conn, row, now)
-    return _finding(difference.kind, row.id, difference.message, stopped)
+    stopped = difference.stop and _stop(conn, server, now)
+    return _finding(difference.kind, server.id, difference.message, stopped)
 
 
 def _finding(kind: str, server_id: str, message: str, submitted: bool) -> Finding:
     return Finding(kind, kinds.SERVER, server_id, message, submitted)
 
 
-def _note_power(conn: Connection, row: Any, state: int, now: datetime) -> None:
-    if row.power_state != state:
-        conn.execute(update(Server).where(Server.id == row.id).values(power_state=state))
+def _note_power(conn: Connection, server: Seen, state: int, now: datetime) -> None:
+    if server.power_state != state:
+        conn.execute(update(Server).where(Server.id == server.id).values(power_state=state))
 
 
-def _stop(conn: Connection, row: Any, now: float) -> bool:
-    here = {"vm_state": row.vm_state, "task_state": None}
-    if not servers.move(conn, row.id, utc(now), here, task_state=POWERING_OFF):
+def _stop(conn: Connection, server: Seen, now: float) -> bool:
+    here = {"vm_state": server.vm_state, "task_state": None}
+    if not servers.move(conn, server.id, utc(now), here, task_state=POWERING_OFF):
         return False
-    tasks.submit(conn, kinds.STOP, row.id, Unasked(row.project_id))
+    tasks.submit(conn, kinds.STOP, server.id, Unasked(server.project_id))
     return True
 
 
-def _left_behind(conn: Connection, row: Any, guest: GuestState | None, now: float) -> Finding | None:
-    if guest is None or tasks.has_open(conn, kinds.SERVER, row.id):
+def _left_behind(conn: Connection, server: Seen, guest: GuestState | None, now: float) -> Finding | None:
+    if guest is None or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
-    tasks.submit(conn, kinds.PURGE, row.id, Unasked(row.project_id))
-    return _finding("guest-left-behind", row.id, f"host {guest.host} still has the guest of a deleted server", True)
+    tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
+    return _finding("guest-left-behind", server.id, f"host {guest.host} still has the guest of a deleted server", True)
 
 
 def _leaks(conn: Connection) -> list[Finding]:

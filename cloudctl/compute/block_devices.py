@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import evolve, frozen
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from attrs import asdict, evolve, frozen
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice
@@ -27,7 +27,7 @@ WRONG_ORDER = (
 
 
 @frozen
-class Device:
+class NewDevice:
     """One disk that was asked for. `volume_size` is in GiB, or MiB for swap."""
 
     source_type: str
@@ -60,14 +60,14 @@ class Device:
 class Disks:
     """What a server gets: volumes (the root one first, if it boots from one), and what is local."""
 
-    volumes: tuple[Device, ...]
+    volumes: tuple[NewDevice, ...]
     image_id: str  # "": the root disk is a volume
     ephemeral_gib: int
     swap_mib: int
 
 
 def arrange(
-    devices: Sequence[Device], image_id: str, flavor_ephemeral: int, flavor_swap: int, options: ComputeOptions
+    devices: Sequence[NewDevice], image_id: str, flavor_ephemeral: int, flavor_swap: int, options: ComputeOptions
 ) -> Disks:
     """Check the whole wish. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden."""
     for device in devices:
@@ -87,7 +87,7 @@ def arrange(
     return Disks(tuple(volumes), image_id, _ephemeral(local, flavor_ephemeral), _swap(local, flavor_swap))
 
 
-def _check_one(device: Device, image_id: str) -> None:
+def _check_one(device: NewDevice, image_id: str) -> None:
     source, destination = device.source_type, device.destination_type
     if source == BLANK and device.source_id:
         raise Invalid("Block Device Mapping is Invalid: a blank device cannot have a uuid.")
@@ -108,7 +108,7 @@ def _check_one(device: Device, image_id: str) -> None:
         raise Invalid("Block Device Mapping is Invalid: Specifying a volume_type with a volume is not allowed.")
 
 
-def _check_order(volumes: Sequence[Device], image_id: str) -> None:
+def _check_order(volumes: Sequence[NewDevice], image_id: str) -> None:
     indexes = [device.boot_index for device in volumes if device.boot_index is not None]
     if image_id:
         indexes.insert(0, 0)
@@ -116,7 +116,7 @@ def _check_order(volumes: Sequence[Device], image_id: str) -> None:
         raise Invalid(WRONG_ORDER)
 
 
-def _ephemeral(local: Iterable[Device], most: int) -> int:
+def _ephemeral(local: Iterable[NewDevice], most: int) -> int:
     sizes = [device.volume_size for device in local if device.is_ephemeral]
     if not sizes:
         return most
@@ -127,7 +127,7 @@ def _ephemeral(local: Iterable[Device], most: int) -> int:
     return total
 
 
-def _swap(local: Iterable[Device], most: int) -> int:
+def _swap(local: Iterable[NewDevice], most: int) -> int:
     sizes = [device.volume_size for device in local if device.is_swap]
     if not sizes:
         return most
@@ -141,7 +141,8 @@ def _swap(local: Iterable[Device], most: int) -> int:
 
 # -- rows
 
-# Built once: every view of a server needs it.
+# Built once: building costs more than running it.
+_new = insert(BlockDevice)
 _of_servers = (
     select(BlockDevice)
     .where(BlockDevice.server_id.in_(bindparam("servers", expanding=True)))
@@ -149,52 +150,45 @@ _of_servers = (
 )
 
 
-def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
+def of_server(conn: Connection, server_id: str) -> Sequence[BlockDevice]:
     """The volumes of a server, the root disk first."""
     return of_servers(conn, [server_id]).get(server_id, [])
 
 
-def of_servers(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+def of_servers(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[BlockDevice]]:
     """Server → its volumes, the root disk first. Servers without any are missing."""
-    found: dict[str, list[Row[Any]]] = defaultdict(list)
+    found: dict[str, list[BlockDevice]] = defaultdict(list)
     for row in conn.execute(_of_servers, {"servers": list(server_ids)}):
         found[row.server_id].append(row)
     return dict(found)
 
 
-def find(conn: Connection, server_id: str, volume_id: str) -> Row[Any] | None:
+def find(conn: Connection, server_id: str, volume_id: str) -> BlockDevice | None:
     mine = (BlockDevice.server_id == server_id) & (BlockDevice.volume_id == volume_id)
     return conn.execute(select(BlockDevice).where(mine)).first()
 
 
 def add(
-    conn: Connection, server_id: str, position: int, device: Device, volume_id: str, now: datetime, **values: Any
-) -> str:
-    """Remember a volume of the server; the row's id."""
-    device_id = new_id()
-    conn.execute(
-        insert(BlockDevice).values(
-            id=device_id,
-            server_id=server_id,
-            position=position,
-            boot_index=device.boot_index,
-            source_type=device.source_type,
-            destination_type=device.destination_type,
-            source_id=device.source_id,
-            volume_id=volume_id,
-            volume_size=device.volume_size,
-            volume_type=device.volume_type,
-            delete_on_termination=device.delete_on_termination,
-            device_name=device.device_name,
-            disk_bus=device.disk_bus,
-            device_type=device.device_type,
-            guest_format=device.guest_format,
-            tag=device.tag,
-            created_at=now,
-            **values,
-        )
+    conn: Connection,
+    server_id: str,
+    position: int,
+    device: NewDevice,
+    volume_id: str,
+    now: datetime,
+    attachment_id: str | None,
+) -> BlockDevice:
+    """Remember a volume of the server."""
+    made = BlockDevice(
+        id=new_id(),
+        server_id=server_id,
+        position=position,
+        volume_id=volume_id,
+        attachment_id=attachment_id,
+        created_at=now,
+        **asdict(device),
     )
-    return device_id
+    conn.execute(_new, made._asdict())
+    return made
 
 
 def change(conn: Connection, device_id: str, **values: Any) -> None:
@@ -218,7 +212,7 @@ def next_name(taken: Iterable[str | None]) -> str:
     return next(name for suffix in suffixes if (name := f"/dev/vd{suffix}") not in used)
 
 
-def named(volumes: Sequence[Device], has_image: bool) -> list[Device]:
+def named(volumes: Sequence[NewDevice], has_image: bool) -> list[NewDevice]:
     """Every volume with a device name: the root one /dev/vda, others the one asked for or the next free one."""
     names: list[str | None] = ["/dev/vda", *(device.device_name for device in volumes)]
     done = []

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Row, insert
+from sqlalchemy import insert
 
 from cloudctl import db, tasks
 from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
-from cloudctl.compute.block_devices import Device, Disks, arrange
+from cloudctl.compute.block_devices import Disks, NewDevice, arrange
 from cloudctl.compute.hostnames import hostname
-from cloudctl.compute.networking import Automatic, NetworkWish
+from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
 from cloudctl.compute.root_volumes import add_volumes, volume_zone
 from cloudctl.compute.states import BUILDING, SCHEDULING
-from cloudctl.compute.tables import Server
+from cloudctl.compute.tables import Flavor, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
@@ -48,8 +48,8 @@ class NewServer:
     name: str
     flavor_id: str
     image_id: str = ""
-    networks: Sequence[NetworkWish] | Automatic = ()
-    devices: Sequence[Device] = ()
+    networks: Sequence[NewInterface] | Automatic = ()
+    devices: Sequence[NewDevice] = ()
     description: str | None = None
     hostname: str | None = None
     dots_in_hostname: bool = False
@@ -87,10 +87,10 @@ class Created:
 class _Plan:
     """What all servers of one request share, once it was found to be right."""
 
-    flavor: Row[Any]
+    flavor: Flavor
     place: Place
     disks: Disks
-    interfaces: list[NetworkWish]
+    interfaces: list[NewInterface]
     public_key: str | None
     group_ids: tuple[str, ...] | None
     group_id: str | None
@@ -160,18 +160,18 @@ def _refuse_for_many(wanted: NewServer) -> None:
         raise Invalid("Unable to launch multiple instances with a single configured port ID.")
 
 
-def wanted_flavor(conn: Connection, caller: Caller, flavor_id: str) -> Row[Any]:
+def wanted_flavor(conn: Connection, caller: Caller, flavor_id: str) -> Flavor:
     """The flavor that a body names. Raises Invalid for one that the caller cannot use."""
     try:
         flavor = flavors.visible(conn, caller, flavor_id)
     except NotFound as error:
         raise Invalid(error.message) from None
     if flavor.disabled:
-        raise Invalid(flavors.unknown(flavor_id).message)
+        raise Invalid(flavors.not_found(flavor_id).message)
     return flavor
 
 
-def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Row[Any]) -> None:
+def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Flavor) -> None:
     if not image_id:
         return
     try:
@@ -224,72 +224,66 @@ def _group(hints: Mapping[str, Any]) -> str | None:
     return str(group) if group else None
 
 
-@frozen
-class _Made:
-    """What ports and volumes must know of the server that they are for."""
-
-    id: str
-    name: str
-    project_id: str
-    zone: str | None
-
-
-def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, index: int) -> _Made:
+def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, index: int) -> Server:
     server_id = new_id()
     name = f"{wanted.name}-{index + 1}" if wanted.most > 1 else wanted.name
     own_hostname = wanted.hostname or hostname(name, server_id, dots=wanted.dots_in_hostname)
-    conn.execute(
-        _new,
-        {
-            "id": server_id,
-            "project_id": caller.project_id,
-            "user_id": caller.user_id,
-            "name": name,
-            "description": wanted.description,
-            "hostname": own_hostname,
-            "vm_state": BUILDING,
-            "task_state": SCHEDULING,
-            "flavor_id": plan.flavor.id,
-            "flavor": {
-                **flavors.embedded(plan.flavor),
-                "ephemeral": plan.disks.ephemeral_gib,
-                "swap": plan.disks.swap_mib,
-            },
-            "vcpus": plan.flavor.vcpus,
-            "memory_mib": plan.flavor.memory_mib,
-            "image_id": plan.disks.image_id,
-            "key_name": wanted.key_name,
-            "public_key": plan.public_key,
-            "user_data": wanted.user_data,
-            "admin_password": plan.admin_password,
-            "config_drive": wanted.config_drive,
-            "disk_config": wanted.disk_config,
-            "access_ip_v4": wanted.access_ip_v4,
-            "access_ip_v6": wanted.access_ip_v6,
-            "metadata": dict(wanted.metadata),
-            "tags": joined_tags(wanted.tags),
-            "trusted_certs": list(wanted.trusted_certs),
-            "zone": plan.place.zone,
-            "pinned_zone": plan.place.pinned_zone,
-            "group_id": plan.group_id,
-            "scheduling": {
-                "hints": dict(wanted.hints),
-                "zone": plan.place.zone,
-                "forced": plan.place.forced,
-                "requested": plan.place.requested,
-            },
-            "security_groups": list(wanted.security_groups) or ["default"],
-            "reservation_id": plan.reservation_id,
-            "launch_index": index,
-            "created_at": caller.now,
-            "updated_at": caller.now,
+    server = Server(
+        id=server_id,
+        project_id=caller.project_id,
+        user_id=caller.user_id,
+        name=name,
+        description=wanted.description,
+        hostname=own_hostname,
+        vm_state=BUILDING,
+        task_state=SCHEDULING,
+        flavor_id=plan.flavor.id,
+        flavor={
+            **flavors.embedded(plan.flavor),
+            "ephemeral": plan.disks.ephemeral_gib,
+            "swap": plan.disks.swap_mib,
         },
+        vcpus=plan.flavor.vcpus,
+        memory_mib=plan.flavor.memory_mib,
+        image_id=plan.disks.image_id,
+        key_name=wanted.key_name,
+        public_key=plan.public_key,
+        user_data=wanted.user_data,
+        admin_password=plan.admin_password,
+        config_drive=wanted.config_drive,
+        disk_config=wanted.disk_config,
+        access_ip_v4=wanted.access_ip_v4,
+        access_ip_v6=wanted.access_ip_v6,
+        metadata=dict(wanted.metadata),
+        tags=joined_tags(wanted.tags),
+        trusted_certs=list(wanted.trusted_certs),
+        zone=plan.place.zone,
+        pinned_zone=plan.place.pinned_zone,
+        group_id=plan.group_id,
+        scheduling={
+            "hints": dict(wanted.hints),
+            "zone": plan.place.zone,
+            "forced": plan.place.forced,
+            "requested": plan.place.requested,
+        },
+        security_groups=list(wanted.security_groups) or ["default"],
+        reservation_id=plan.reservation_id,
+        launch_index=index,
+        created_at=caller.now,
+        updated_at=caller.now,
     )
-    return _Made(server_id, name, caller.project_id, plan.place.zone)
+    values = server._asdict()
+    del values["number"]  # The database chooses it.
+    return server._replace(number=conn.execute(_new, values).key)
 
 
 def _equip(
-    conn: Connection, caller: Caller, server: _Made, plan: _Plan, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    server: Server,
+    plan: _Plan,
+    options: ComputeOptions,
+    volume_options: VolumeOptions,
 ) -> None:
     """The server's ports and volumes, and the task that boots it."""
     now = db.now(conn)

@@ -34,7 +34,7 @@ def finish(conn: Connection, server_id: str, now: float, by: Origin) -> None:
     networking.let_all_go(conn, server_id, now, by)
     claims.release(conn, server_id)
     migrations.close_all(conn, server_id, utc(now))
-    servers.bury(conn, server_id, utc(now))
+    servers.remove(conn, server_id, utc(now))
 
 
 def release_devices(conn: Connection, server_id: str, now: float, by: Origin, *, made_only: bool) -> None:

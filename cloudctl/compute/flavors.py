@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute.tables import Flavor, FlavorAccess
@@ -55,7 +55,7 @@ class NewFlavor:
     description: str | None = None
 
 
-def unknown(flavor_id: str) -> NotFound:
+def not_found(flavor_id: str) -> NotFound:
     return NotFound(f"Flavor {flavor_id[:255]} could not be found.")
 
 
@@ -67,88 +67,86 @@ def seen_by(caller: Caller) -> ColumnElement[bool]:
 
 # Built once: building a statement costs more than running it.
 _by_id = select(Flavor).where(Flavor.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+_granted = select(FlavorAccess.flavor_id).where(
+    FlavorAccess.flavor_id == bindparam("flavor"), FlavorAccess.project_id == bindparam("project")
+)
 
 
-def find(conn: Connection, flavor_id: str) -> Row[Any] | None:
+def find(conn: Connection, flavor_id: str) -> Flavor | None:
     return conn.execute(_by_id, {"wanted": flavor_id}).first()
 
 
-def get(conn: Connection, flavor_id: str) -> Row[Any]:
-    """Raises NotFound."""
-    row = find(conn, flavor_id)
-    if row is None:
-        raise unknown(flavor_id)
-    return row
+def get(conn: Connection, flavor_id: str, *, lock: bool = False) -> Flavor:
+    """`lock`: nobody else changes it before the transaction ends. Raises NotFound."""
+    flavor = conn.execute(_locked_by_id if lock else _by_id, {"wanted": flavor_id}).first()
+    if flavor is None:
+        raise not_found(flavor_id)
+    return flavor
 
 
-def visible(conn: Connection, caller: Caller, flavor_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, flavor_id: str) -> Flavor:
     """Raises NotFound, also for a private flavor that the project may not use."""
-    row = get(conn, flavor_id)
-    if row.is_public or caller.may(MANAGE):
-        return row
-    granted = select(FlavorAccess.flavor_id).where(
-        FlavorAccess.flavor_id == flavor_id, FlavorAccess.project_id == caller.project_id
-    )
-    if conn.execute(granted).first() is None:
-        raise unknown(flavor_id)
-    return row
+    flavor = get(conn, flavor_id)
+    if flavor.is_public or caller.may(MANAGE):
+        return flavor
+    if conn.execute(_granted, {"flavor": flavor_id, "project": caller.project_id}).first() is None:
+        raise not_found(flavor_id)
+    return flavor
 
 
-def embedded(row: Row[Any]) -> dict[str, Any]:
+def embedded(flavor: Flavor) -> dict[str, Any]:
     """What a server keeps of its flavor."""
     return {
-        "original_name": row.name,
-        "vcpus": row.vcpus,
-        "ram": row.memory_mib,
-        "disk": row.disk_gib,
-        "ephemeral": row.ephemeral_gib,
-        "swap": row.swap_mib,
-        "extra_specs": dict(row.extra_specs),
+        "original_name": flavor.name,
+        "vcpus": flavor.vcpus,
+        "ram": flavor.memory_mib,
+        "disk": flavor.disk_gib,
+        "ephemeral": flavor.ephemeral_gib,
+        "swap": flavor.swap_mib,
+        "extra_specs": dict(flavor.extra_specs),
     }
 
 
-def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Row[Any]:
+def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Flavor:
     """Raises Conflict if the name or the id is taken."""
     flavor_id = wanted.id or new_id()
     if find(conn, flavor_id) is not None:
         raise Conflict(f"Flavor with ID {flavor_id} already exists.")
     if conn.execute(select(Flavor.id).where(Flavor.name == wanted.name)).first() is not None:
         raise Conflict(f"Flavor with name {wanted.name} already exists.")
+    flavor = Flavor(
+        id=flavor_id,
+        name=wanted.name,
+        memory_mib=wanted.memory_mib,
+        vcpus=wanted.vcpus,
+        disk_gib=wanted.disk_gib,
+        ephemeral_gib=wanted.ephemeral_gib,
+        swap_mib=wanted.swap_mib,
+        rxtx_factor=wanted.rxtx_factor,
+        is_public=wanted.is_public,
+        description=wanted.description,
+        created_at=now,
+    )
     try:
         with conn.begin_nested():
-            conn.execute(
-                insert(Flavor).values(
-                    id=flavor_id,
-                    name=wanted.name,
-                    memory_mib=wanted.memory_mib,
-                    vcpus=wanted.vcpus,
-                    disk_gib=wanted.disk_gib,
-                    ephemeral_gib=wanted.ephemeral_gib,
-                    swap_mib=wanted.swap_mib,
-                    rxtx_factor=wanted.rxtx_factor,
-                    is_public=wanted.is_public,
-                    description=wanted.description,
-                    extra_specs={},
-                    created_at=now,
-                )
-            )
+            conn.execute(insert(Flavor), flavor._asdict())
     except IntegrityError:
         raise Conflict(f"Flavor with name {wanted.name} or ID {flavor_id} already exists.") from None
-    return get(conn, flavor_id)
+    return flavor
 
 
-def describe(conn: Connection, flavor_id: str, description: str | None, now: datetime) -> Row[Any]:
-    """Raises NotFound."""
-    get(conn, flavor_id)
-    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(description=description, updated_at=now))
-    return get(conn, flavor_id)
+def change(conn: Connection, flavor: Flavor, changes: Mapping[str, Any], now: datetime) -> Flavor:
+    values = {**changes, "updated_at": now}
+    conn.execute(update(Flavor).where(Flavor.id == flavor.id).values(values))
+    return flavor._replace(**values)
 
 
 def remove(conn: Connection, flavor_id: str) -> None:
     """Servers keep their copy. Raises NotFound."""
     conn.execute(delete(FlavorAccess).where(FlavorAccess.flavor_id == flavor_id))
     if conn.execute(delete(Flavor).where(Flavor.id == flavor_id)).rowcount == 0:
-        raise unknown(flavor_id)
+        raise not_found(flavor_id)
 
 
 # -- extra specs
@@ -156,30 +154,21 @@ def remove(conn: Connection, flavor_id: str) -> None:
 
 def set_extra_specs(conn: Connection, flavor_id: str, more: Mapping[str, str], now: datetime) -> dict[str, str]:
     """Add these to what is there; all of them. Raises NotFound."""
-    row = _locked(conn, flavor_id)
-    specs = {**row.extra_specs, **more}
-    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(extra_specs=specs, updated_at=now))
-    return specs
+    flavor = get(conn, flavor_id, lock=True)
+    return change(conn, flavor, {"extra_specs": {**flavor.extra_specs, **more}}, now).extra_specs
 
 
 def drop_extra_spec(conn: Connection, flavor_id: str, key: str, now: datetime) -> None:
     """Raises NotFound."""
-    row = _locked(conn, flavor_id)
-    if key not in row.extra_specs:
+    flavor = get(conn, flavor_id, lock=True)
+    if key not in flavor.extra_specs:
         raise no_extra_spec(flavor_id, key)
-    specs = {name: value for name, value in row.extra_specs.items() if name != key}
-    conn.execute(update(Flavor).where(Flavor.id == flavor_id).values(extra_specs=specs, updated_at=now))
+    specs = {name: value for name, value in flavor.extra_specs.items() if name != key}
+    change(conn, flavor, {"extra_specs": specs}, now)
 
 
 def no_extra_spec(flavor_id: str, key: str) -> NotFound:
     return NotFound(f"Flavor {flavor_id} has no extra specs with key {key[:255]}.")
-
-
-def _locked(conn: Connection, flavor_id: str) -> Row[Any]:
-    row = conn.execute(select(Flavor).where(Flavor.id == flavor_id).with_for_update()).first()
-    if row is None:
-        raise unknown(flavor_id)
-    return row
 
 
 # -- access of projects to private flavors

@@ -6,9 +6,11 @@ Reference: compute.md, section 12; compute-scheduling.md, section 8.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from attrs import frozen
+from sqlalchemy import delete, insert, select, update
 
 from cloudctl.compute import quotas
 from cloudctl.compute.servers import ALL_PROJECTS
@@ -21,19 +23,19 @@ from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 
 
-def unknown(group_id: str) -> NotFound:
+def not_found(group_id: str) -> NotFound:
     return NotFound(f"Instance group {group_id[:255]} could not be found.")
 
 
-def visible(conn: Connection, caller: Caller, group_id: str) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, group_id: str) -> ServerGroup:
     """Raises NotFound."""
     row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id)).first()
     if row is None or (row.project_id != caller.project_id and not caller.may(ALL_PROJECTS)):
-        raise unknown(group_id)
+        raise not_found(group_id)
     return row
 
 
-def page(conn: Connection, caller: Caller, everyone: bool, limit: int, offset: int) -> list[Row[Any]]:
+def page(conn: Connection, caller: Caller, everyone: bool, limit: int, offset: int) -> list[ServerGroup]:
     """The groups of the project, or of everyone, the oldest first."""
     query = select(ServerGroup).order_by(ServerGroup.number).limit(limit).offset(offset)
     if not everyone:
@@ -41,22 +43,26 @@ def page(conn: Connection, caller: Caller, everyone: bool, limit: int, offset: i
     return list(conn.execute(query))
 
 
-def create(conn: Connection, caller: Caller, name: str, policy: str, rules: dict[str, int]) -> Row[Any]:
+@frozen
+class NewGroup:
+    name: str
+    policy: str
+    rules: Mapping[str, int]
+
+
+def create(conn: Connection, caller: Caller, wanted: NewGroup) -> ServerGroup:
     """Raises OverQuota."""
     quota.take(conn, quotas.QUOTAS, caller.project_id, {"server_groups": 1})
-    group_id = new_id()
-    conn.execute(
-        insert(ServerGroup).values(
-            id=group_id,
-            project_id=caller.project_id,
-            user_id=caller.user_id,
-            name=name,
-            policy=policy,
-            rules=rules,
-            created_at=caller.now,
-        )
-    )
-    return visible(conn, caller, group_id)
+    values: dict[str, Any] = {
+        "id": new_id(),
+        "project_id": caller.project_id,
+        "user_id": caller.user_id,
+        "name": wanted.name,
+        "policy": wanted.policy,
+        "rules": dict(wanted.rules),
+        "created_at": caller.now,
+    }
+    return ServerGroup(number=conn.execute(insert(ServerGroup), values).key, **values)
 
 
 def remove(conn: Connection, caller: Caller, group_id: str) -> None:
@@ -74,7 +80,7 @@ def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
         .with_for_update()
     ).first()
     if row is None:
-        raise Invalid(unknown(group_id).message)
+        raise Invalid(not_found(group_id).message)
     present = select(Server.id).where(Server.group_id == group_id, Server.deleted_at.is_(None))
     quotas.take_member(conn, caller.project_id, len(conn.execute(present).all()), more)
     return group_id
@@ -91,5 +97,5 @@ def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
         Server.id != server_id,
         Server.host.is_not(None),
     )
-    members = Counter(conn.execute(others).scalars())
+    members = Counter(host for host in conn.scalars(others) if host is not None)
     return GroupWish(row.policy, dict(members), int(row.rules.get("max_server_per_host", 1)))

@@ -37,7 +37,7 @@ class Guest:
     password: str  # that the guest has set, encrypted by itself; "" if none
 
 
-def server_at(conn: Connection, network_id: str, address: str) -> Any:
+def server_at(conn: Connection, network_id: str, address: str) -> Server:
     """The row of the server that has this address on this network. Raises NotFound."""
     try:
         ip = ip_address(address)

@@ -10,6 +10,7 @@ from uuid import UUID
 from attrs import evolve
 
 from cloudctl.compute import block_devices, networking
+from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
@@ -20,7 +21,7 @@ from cloudctl.volume import attachments
 
 def spec(
     conn: Connection,
-    server: Any,
+    server: Server,
     image_path: Callable[[str], Path],
     plugs: Sequence[PortSpec],
     around: Sequence[NetworkSpec],
@@ -34,7 +35,7 @@ def spec(
     return _spec(conn, server, _image(conn, server, image_path, may_be_gone=is_made), plugs, around)
 
 
-def described(conn: Connection, server: Any, image_path: Callable[[str], Path]) -> GuestSpec:
+def described(conn: Connection, server: Server, image_path: Callable[[str], Path]) -> GuestSpec:
     """The same for one who only tells of the guest: it need not be on a host, and its image may be gone."""
     image = _image(conn, server, image_path, may_be_gone=True)
     mine = networking.of_server(conn, server.id)
@@ -50,13 +51,13 @@ def described(conn: Connection, server: Any, image_path: Callable[[str], Path]) 
     )
 
 
-def _is_there(conn: Connection, interface: Any) -> bool:
+def _is_there(conn: Connection, interface: ServerInterface) -> bool:
     """Whether the port's owner has not deleted it."""
     return ports.find(conn, interface.port_id) is not None
 
 
 def _image(
-    conn: Connection, server: Any, image_path: Callable[[str], Path], *, may_be_gone: bool
+    conn: Connection, server: Server, image_path: Callable[[str], Path], *, may_be_gone: bool
 ) -> ImageSource | None:
     if not server.image_id:
         return None
@@ -70,7 +71,7 @@ def _image(
 
 def _spec(
     conn: Connection,
-    server: Any,
+    server: Server,
     image: ImageSource | None,
     plugs: Sequence[PortSpec],
     around: Sequence[NetworkSpec],
@@ -154,7 +155,7 @@ def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnecti
     )
 
 
-def connection(device: Any, info: Any) -> VolumeConnection:
+def connection(device: BlockDevice, info: Any) -> VolumeConnection:
     return VolumeConnection(
         volume_id=device.volume_id,
         info=info,

@@ -7,16 +7,20 @@ each of them → error
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, insert, or_, select, update
+from attrs import frozen
+from sqlalchemy import ColumnElement, Select, insert, or_, select, update
 
-from cloudctl.compute.tables import Migration
+from cloudctl.compute.states import STOPPED
+from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.placement import claims
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing, equals
 
 ACCEPTED, PRE_MIGRATING, MIGRATING, POST_MIGRATING = "accepted", "pre-migrating", "migrating", "post-migrating"
@@ -45,14 +49,39 @@ def touches(host: str) -> ColumnElement[bool]:
     return or_(Migration.source_host == host, Migration.dest_host == host)
 
 
-def add(conn: Connection, now: datetime, **values: Any) -> str:
-    """A new record, ACCEPTED; its id."""
-    made = new_id()
-    conn.execute(insert(Migration).values(id=made, status=ACCEPTED, created_at=now, updated_at=now, **values))
-    return made
+@frozen
+class NewMigration:
+    server: Server
+    kind: str
+    new_flavor_id: str
+    new_flavor: Mapping[str, Any]
+    asked_host: str | None = None
 
 
-def get(conn: Connection, migration_id: str) -> Row[Any]:
+def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
+    """ACCEPTED: from where its server is."""
+    server = wanted.server
+    values: dict[str, Any] = {
+        "id": new_id(),
+        "server_id": server.id,
+        "kind": wanted.kind,
+        "status": ACCEPTED,
+        "source_host": server.host,
+        "asked_host": wanted.asked_host,
+        "old_flavor_id": server.flavor_id,
+        "old_flavor": server.flavor,
+        "new_flavor_id": wanted.new_flavor_id,
+        "new_flavor": wanted.new_flavor,
+        "was_stopped": server.vm_state == STOPPED,
+        "user_id": caller.user_id,
+        "project_id": server.project_id,
+        "created_at": caller.now,
+        "updated_at": caller.now,
+    }
+    return Migration(number=conn.execute(insert(Migration), values).key, **values)
+
+
+def get(conn: Connection, migration_id: str) -> Migration:
     """Raises NotFound."""
     row = conn.execute(select(Migration).where(Migration.id == migration_id)).first()
     if row is None:
@@ -66,7 +95,7 @@ def move(conn: Connection, migration_id: str, now: datetime, before: tuple[str, 
     return conn.execute(update(Migration).where(*mine).values(status=status, updated_at=now, **more)).rowcount > 0
 
 
-def take(conn: Connection, server_id: str, now: datetime, status: str) -> Row[Any]:
+def take(conn: Connection, server_id: str, now: datetime, status: str) -> Migration:
     """The finished migration of a resized server, now in this status. Raises Conflict: another request was first."""
     mine = Migration.server_id == server_id, Migration.status == FINISHED
     row = conn.execute(select(Migration).where(*mine).order_by(Migration.number.desc())).first()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import frozen
-from sqlalchemy import Row, bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
-from cloudctl.compute.tables import ServerInterface
+from cloudctl.compute.tables import Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from cloudctl.network import ipam, networks, ports
@@ -36,7 +36,7 @@ _of_server = (
 
 
 @frozen
-class NetworkWish:
+class NewInterface:
     """One interface: a port that is there, or one that is made on a network."""
 
     network_id: str | None = None
@@ -49,7 +49,7 @@ class NetworkWish:
 Automatic = Literal["auto", "none", "any"]
 
 
-def chosen(conn: Connection, caller: Caller, wanted: Sequence[NetworkWish] | Automatic) -> list[NetworkWish]:
+def chosen(conn: Connection, caller: Caller, wanted: Sequence[NewInterface] | Automatic) -> list[NewInterface]:
     """The interfaces that a server gets, each one checked.
 
     "none": no interface. "auto": the only network that the project can use; that there is none is Invalid. "any": the
@@ -59,7 +59,7 @@ def chosen(conn: Connection, caller: Caller, wanted: Sequence[NetworkWish] | Aut
         return []
     if isinstance(wanted, str):
         only = _only_network(conn, caller, must=wanted == "auto")
-        wanted = [] if only is None else [NetworkWish(network_id=only)]
+        wanted = [] if only is None else [NewInterface(network_id=only)]
     named = [wish.port_id for wish in wanted if wish.port_id]
     if len(set(named)) < len(named):
         raise Invalid("Duplicate ports are not allowed.")
@@ -86,7 +86,7 @@ def _only_network(conn: Connection, caller: Caller, must: bool) -> str | None:
     return None
 
 
-def check_network(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
+def check_network(conn: Connection, caller: Caller, network_id: str) -> None:
     """Raises Invalid, Forbidden for an external network."""
     try:
         row = networks.visible(conn, caller, network_id)
@@ -96,11 +96,10 @@ def check_network(conn: Connection, caller: Caller, network_id: str) -> Row[Any]
         raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
     if not networks.subnets_of(conn, [row.id]):
         raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
-    return row
 
 
-def check_port(conn: Connection, caller: Caller, port_id: str) -> Row[Any]:
-    """A port that a server can be given. Raises Invalid, Conflict."""
+def check_port(conn: Connection, caller: Caller, port_id: str) -> None:
+    """Whether a server can be given the port. Raises Invalid, Conflict."""
     try:
         row = ports.visible(conn, caller, port_id)
     except NotFound:
@@ -109,7 +108,6 @@ def check_port(conn: Connection, caller: Caller, port_id: str) -> Row[Any]:
         raise Conflict(f"Port {port_id} is still in use.")
     if not ipam.of_ports(conn, [row.id]).get(row.id):
         raise Invalid(f"Port {port_id} requires a FixedIP in order to be used.")
-    return row
 
 
 def owner(zone: str | None) -> str:
@@ -118,8 +116,8 @@ def owner(zone: str | None) -> str:
 
 def add(
     conn: Connection,
-    server: Any,
-    wish: NetworkWish,
+    server: Server,
+    wish: NewInterface,
     position: int,
     now: float,
     by: Origin,
@@ -153,7 +151,7 @@ def add(
 
 
 @contextmanager
-def worded(wish: NetworkWish) -> Iterator[None]:
+def worded(wish: NewInterface) -> Iterator[None]:
     """The network service's refusals in the words of this one: what a body names and is not there is a 400."""
     try:
         yield
@@ -171,12 +169,12 @@ def worded(wish: NetworkWish) -> Iterator[None]:
         raise
 
 
-def of_server(conn: Connection, server_id: str) -> Sequence[Row[Any]]:
+def of_server(conn: Connection, server_id: str) -> Sequence[ServerInterface]:
     """(port_id, made, tag, …) in the order of the guest's interfaces."""
     return conn.execute(_of_server, {"of": server_id}).all()
 
 
-def find(conn: Connection, server_id: str, port_id: str) -> Row[Any] | None:
+def find(conn: Connection, server_id: str, port_id: str) -> ServerInterface | None:
     mine = (ServerInterface.server_id == server_id) & (ServerInterface.port_id == port_id)
     return conn.execute(select(ServerInterface).where(mine)).first()
 
@@ -187,13 +185,13 @@ def next_position(conn: Connection, server_id: str) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def bind(conn: Connection, server: Any, host: str, zone: str, now: float) -> None:
+def bind(conn: Connection, server: Server, host: str, zone: str, now: float) -> None:
     """The server's ports are on this host now."""
     for row in of_server(conn, server.id):
         ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
-def let_go(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def let_go(conn: Connection, row: ServerInterface, now: float, by: Origin) -> None:
     """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated."""
     if row.made:
         ports.delete(conn, row.port_id, now, by)

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from cloudctl.compute import groups, servers
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.image import properties
@@ -57,7 +58,7 @@ def _forced(conn: Connection, caller: Caller, text: str) -> Place:
         raise Invalid("Unable to parse availability_zone: it is zone, zone:host or zone:host:node.")
     if not caller.may(FORCE):
         raise Forbidden(f"Policy doesn't allow {FORCE} to be performed.")
-    found = hosts.named(conn, name)
+    found = hosts.find(conn, name)
     if found is None:
         raise Invalid(f"Compute host {name[:255]} could not be found.")
     # A zone that does not hold the host is dropped.
@@ -70,7 +71,7 @@ def _requested(conn: Connection, caller: Caller, host: str | None, node: str | N
     if not caller.may(REQUEST):
         raise Forbidden(f"Policy doesn't allow {REQUEST} to be performed.")
     for name in (host, node):
-        if name and hosts.named(conn, name) is None:
+        if name and hosts.find(conn, name) is None:
             raise Invalid(f"Compute host {name[:255]} could not be found.")
     if host and node and host != node:
         raise Invalid(f"No such host: {host[:255]} does not have the hypervisor {node[:255]}.")
@@ -117,7 +118,7 @@ def _amount(extra_specs: Mapping[str, str], name: str, otherwise: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
 
 
-def wish(conn: Connection, server: Any, excluded: Iterable[str]) -> Wish:
+def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
     """What placement is asked for a server. `server`: its row; `excluded`: hosts on which it failed."""
     hints = server.scheduling.get("hints", {})
     image = properties.of(conn, [server.image_id])[server.image_id] if server.image_id else {}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Row
-
 from cloudctl import tasks
 from cloudctl.compute import kinds, servers
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
@@ -55,7 +52,7 @@ def resume(conn: Connection, caller: Caller, server_id: str) -> None:
     tasks.submit(conn, kinds.RESUME, row.id, caller)
 
 
-def placed(row: Row[Any]) -> Row[Any]:
+def placed(row: Server) -> Server:
     """Raises Conflict for a server that has no host."""
     if row.host is None:
         raise Conflict(f"Instance {row.id} is not ready")

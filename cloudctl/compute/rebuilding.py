@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl import tasks
 from cloudctl.compute import kinds, power, quotas, servers
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.states import STOPPED
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
@@ -30,7 +30,7 @@ class Rebuild:
     changes: Mapping[str, Any]
 
 
-def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -> tuple[Row[Any], str]:
+def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -> tuple[Server, str]:
     """The changed row and its new admin password. Raises NotFound, Conflict, Invalid, OverQuota."""
     row = power.placed(servers.begin(conn, caller, server_id, "rebuild"))
     if not row.image_id:
@@ -48,7 +48,7 @@ def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -
     return servers.get(conn, row.id), chosen
 
 
-def _check_image(conn: Connection, caller: Caller, image_id: str, row: Row[Any]) -> None:
+def _check_image(conn: Connection, caller: Caller, image_id: str, row: Server) -> None:
     try:
         image = images.visible(conn, caller, image_id)
     except NotFound:

@@ -5,11 +5,10 @@ Reference: compute.md, section 7; compute-states.md, sections 3 and 4.10.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cloudctl import tasks
 from cloudctl.compute import kinds, power, servers
 from cloudctl.compute.creation import password as new_password
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
@@ -54,6 +53,6 @@ def set_password(conn: Connection, caller: Caller, server_id: str, password: str
     tasks.submit(conn, kinds.SET_PASSWORD, row.id, caller)
 
 
-def _keep(conn: Connection, caller: Caller, row: Any, password: str) -> None:
+def _keep(conn: Connection, caller: Caller, row: Server, password: str) -> None:
     """In the server's row until the guest has it, not in the task's: those are kept for operators to read."""
     servers.move(conn, row.id, caller.now, {}, admin_password=password)

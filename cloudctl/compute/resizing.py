@@ -5,14 +5,11 @@ The root disk goes along and is never shrunk: after a revert a guest has the dis
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Row
-
 from cloudctl import tasks
 from cloudctl.compute import flavors, kinds, migrations, networking, power, quotas, servers
 from cloudctl.compute.creation import check_size, wanted_flavor
-from cloudctl.compute.states import STOPPED
+from cloudctl.compute.migrations import NewMigration
+from cloudctl.compute.tables import Flavor, Migration, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Invalid, NotFound
@@ -39,18 +36,17 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     if disk_config is not None:
         counted["disk_config"] = disk_config
     servers.move(conn, row.id, caller.now, {}, **counted)
-    _submit(conn, caller, row, kinds.RESIZE, migrations.RESIZE, new_flavor_id=flavor.id, new_flavor=new)
+    _submit(conn, caller, kinds.RESIZE, NewMigration(row, migrations.RESIZE, flavor.id, new))
 
 
 def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) -> None:
     """To another host, or to this one. Raises NotFound, Conflict, Invalid."""
     row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "migrate"))
-    if host is not None and hosts.named(conn, host) is None:
+    if host is not None and hosts.find(conn, host) is None:
         raise Invalid(f"Compute host {host[:255]} could not be found.")
     if host == row.host:
         raise Invalid("The target host can't be the same one.")
-    same = {"new_flavor_id": row.flavor_id, "new_flavor": row.flavor, "asked_host": host}
-    _submit(conn, caller, row, kinds.MIGRATE, migrations.COLD, **same)
+    _submit(conn, caller, kinds.MIGRATE, NewMigration(row, migrations.COLD, row.flavor_id, row.flavor, host))
 
 
 def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
@@ -67,15 +63,14 @@ def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
-def _on_a_living_host(conn: Connection, row: Row[Any]) -> Row[Any]:
-    power.placed(row)
-    host = hosts.named(conn, row.host)
+def _on_a_living_host(conn: Connection, row: Server) -> Server:
+    host = hosts.find(conn, power.placed(row).host or "")
     if host is None or not hosts.is_alive(host):
         raise Conflict("Service is unavailable at this time.")
     return row
 
 
-def _check_image(conn: Connection, row: Row[Any], flavor: Row[Any]) -> None:
+def _check_image(conn: Connection, row: Server, flavor: Flavor) -> None:
     if not row.image_id:
         return
     try:
@@ -86,29 +81,17 @@ def _check_image(conn: Connection, row: Row[Any], flavor: Row[Any]) -> None:
     check_size(image, flavor.memory_mib, flavor.disk_gib)
 
 
-def _submit(conn: Connection, caller: Caller, row: Row[Any], kind: Kind, migration_kind: str, **values: Any) -> None:
-    migration_id = migrations.add(
-        conn,
-        caller.now,
-        server_id=row.id,
-        kind=migration_kind,
-        source_host=row.host,
-        old_flavor_id=row.flavor_id,
-        old_flavor=row.flavor,
-        was_stopped=row.vm_state == STOPPED,
-        user_id=caller.user_id,
-        project_id=row.project_id,
-        **values,
-    )
-    tasks.submit(conn, kind, row.id, caller, args={"migration_id": migration_id})
+def _submit(conn: Connection, caller: Caller, kind: Kind, wanted: NewMigration) -> None:
+    migration = migrations.create(conn, caller, wanted)
+    tasks.submit(conn, kind, migration.server_id, caller, args={"migration_id": migration.id})
 
 
 # -- what the workflows write
 
 
-def point(conn: Connection, migration: Row[Any], now: float, *, forward: bool) -> None:
+def point(conn: Connection, migration: Migration, now: float, *, forward: bool) -> None:
     """The server and its ports are at the new place with the new flavor, or at the old ones. May be repeated."""
-    host = hosts.named(conn, migration.dest_host if forward else migration.source_host)
+    host = hosts.find(conn, migration.new_host if forward else migration.source_host)
     if host is None:
         raise Conflict("Service is unavailable at this time.")
     flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id

@@ -11,9 +11,10 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl.compute import block_devices
-from cloudctl.compute.block_devices import IMAGE, SNAPSHOT, VOLUME, Device, Disks
+from cloudctl.compute.block_devices import IMAGE, SNAPSHOT, VOLUME, Disks, NewDevice
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
@@ -27,7 +28,7 @@ def volume_zone(
     conn: Connection,
     caller: Caller,
     place: Place,
-    devices: Sequence[Device],
+    devices: Sequence[NewDevice],
     options: ComputeOptions,
     volume_options: VolumeOptions,
 ) -> Place:
@@ -49,7 +50,7 @@ def volume_zone(
     return place
 
 
-def _volume(conn: Connection, caller: Caller, device: Device) -> Any:
+def _volume(conn: Connection, caller: Caller, device: NewDevice) -> Any:
     assert device.source_id is not None, "block_devices.arrange has seen to it"
     try:
         return volumes.visible(conn, caller, device.source_id)
@@ -58,7 +59,12 @@ def _volume(conn: Connection, caller: Caller, device: Device) -> Any:
 
 
 def add_volumes(
-    conn: Connection, caller: Caller, server: Any, disks: Disks, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    server: Server,
+    disks: Disks,
+    options: ComputeOptions,
+    volume_options: VolumeOptions,
 ) -> None:
     """Reserve or make every volume and remember it. `server`: id and zone are read. Raises Invalid, OverQuota.
 
@@ -77,10 +83,10 @@ def add_volumes(
                 volume_id = str(creation.create(conn, caller, _wish(device, zone), volume_options, submit=False).id)
         except (NotFound, Conflict, Invalid) as error:
             raise Invalid(error.message) from None
-        block_devices.add(conn, server.id, position, device, volume_id, caller.now, attachment_id=attachment_id)
+        block_devices.add(conn, server.id, position, device, volume_id, caller.now, attachment_id)
 
 
-def _wish(device: Device, zone: str | None) -> creation.Wish:
+def _wish(device: NewDevice, zone: str | None) -> creation.Wish:
     """`zone` None: the volume service's own."""
     return creation.Wish(
         size=device.volume_size,

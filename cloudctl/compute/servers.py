@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, Update, bindparam, select, update
+from sqlalchemy import Update, bindparam, select, update
 
 from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
 from cloudctl.compute.tables import Server
@@ -26,20 +26,20 @@ _live_by_id = _by_id.where(Server.deleted_at.is_(None))
 _locked_by_id = _live_by_id.with_for_update()
 
 
-def unknown(server_id: str) -> NotFound:
+def not_found(server_id: str) -> NotFound:
     return NotFound(f"Instance {server_id} could not be found.")
 
 
-def find(conn: Connection, server_id: str) -> Row[Any] | None:
+def find(conn: Connection, server_id: str) -> Server | None:
     """The row, also of a server that was deleted; None if there never was one."""
     return conn.execute(_by_id, {"wanted": server_id}).first()
 
 
-def get(conn: Connection, server_id: str) -> Row[Any]:
+def get(conn: Connection, server_id: str) -> Server:
     """The row of a server that was not deleted. Raises NotFound."""
     row = conn.execute(_live_by_id, {"wanted": server_id}).first()
     if row is None:
-        raise unknown(server_id)
+        raise not_found(server_id)
     return row
 
 
@@ -47,7 +47,7 @@ def sees(caller: Caller, project_id: str) -> bool:
     return project_id == caller.project_id or caller.may(ALL_PROJECTS)
 
 
-def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool = False, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool = False, lock: bool = False) -> Server:
     """The row, if the caller may know of it. `lock`: nobody else changes it before this transaction ends.
 
     Raises NotFound.
@@ -55,7 +55,7 @@ def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool =
     query = _by_id if deleted else _locked_by_id if lock else _live_by_id
     row = conn.execute(query, {"wanted": server_id[:64]}).first()
     if row is None or not sees(caller, row.project_id):
-        raise unknown(server_id)
+        raise not_found(server_id)
     return row
 
 
@@ -82,7 +82,7 @@ def _move(expected: tuple[tuple[str, str], ...]) -> Update:
     return update(Server).where(*here)
 
 
-def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Row[Any]:
+def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Server:
     """Accept an action: the row as it was, its task state now the action's. Raises NotFound, Conflict."""
     row = visible(conn, caller, server_id)
     action = ACTIONS[name]
@@ -91,7 +91,7 @@ def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Row[An
     return row
 
 
-def accept(conn: Connection, caller: Caller, row: Row[Any], action: Action) -> None:
+def accept(conn: Connection, caller: Caller, row: Server, action: Action) -> None:
     """Compare and set: somebody else's action in between is a Conflict."""
     if action.task_state is None:
         return
@@ -100,7 +100,7 @@ def accept(conn: Connection, caller: Caller, row: Row[Any], action: Action) -> N
         raise wrong_state(action, row.id, "task_state", "that is changing")
 
 
-def allowed(conn: Connection, caller: Caller, server_id: str, name: str, *, lock: bool = False) -> Row[Any]:
+def allowed(conn: Connection, caller: Caller, server_id: str, name: str, *, lock: bool = False) -> Server:
     """The row, if this action that sets no task state is allowed now. Raises NotFound, Conflict."""
     row = visible(conn, caller, server_id, lock=lock)
     check(ACTIONS[name], row, over_lock=caller.may(OVER_LOCK))
@@ -114,7 +114,7 @@ def fail(conn: Connection, server_id: str, now: datetime, message: str, **values
     return conn.execute(update(Server).where(*here).values(updated_at=now, **fault, **values)).rowcount > 0
 
 
-def bury(conn: Connection, server_id: str, now: datetime) -> None:
+def remove(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
     conn.execute(
         update(Server)
@@ -143,14 +143,15 @@ def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
         .order_by(Server.number)
     )
     for group_id, server_id in rows:
-        found[group_id].append(server_id)
+        if group_id is not None:
+            found[group_id].append(server_id)
     return found
 
 
 def hosts_of(conn: Connection, server_ids: Sequence[str]) -> frozenset[str]:
     """Where these servers are; unknown ones and those that are nowhere do not count."""
     live = Server.id.in_(server_ids), Server.deleted_at.is_(None), Server.host.is_not(None)
-    return frozenset(conn.execute(select(Server.host).where(*live)).scalars())
+    return frozenset(host for host in conn.scalars(select(Server.host).where(*live)) if host is not None)
 
 
 def host_id(project_id: str, host: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, power, quotas, servers
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Invalid, NotFound
@@ -34,7 +35,7 @@ def create_image(conn: Connection, caller: Caller, server_id: str, name: str, me
     return image_id
 
 
-def _new(conn: Connection, caller: Caller, row: Any, name: str, metadata: Mapping[str, str]) -> NewImage:
+def _new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapping[str, str]) -> NewImage:
     of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
     try:
         base: Any = images.get(conn, row.image_id)

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from cloudctl.compute.tables import Server
 from cloudctl.errors import Conflict
 
 BUILDING, ACTIVE, STOPPED, ERROR, DELETED = "building", "active", "stopped", "error", "deleted"
@@ -140,7 +141,7 @@ ACTIONS: Mapping[str, Action] = {
 TOLD = {"reboot_hard": "reboot"}
 
 
-def check(action: Action, row: Any, *, over_lock: bool = False) -> None:
+def check(action: Action, row: Server, *, over_lock: bool = False) -> None:
     """Refuse an action that the server's state forbids. `over_lock`: the caller may ignore locks. Raises Conflict."""
     if action.refused_when_locked and row.locked_by and not over_lock:
         raise Conflict(f"Instance {row.id} is locked")

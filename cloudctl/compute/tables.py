@@ -103,7 +103,7 @@ class BlockDevice(Record, table="block_devices"):
     source_type: Field[str] = text(16)  # image, volume, snapshot, blank
     destination_type: Field[str] = text(16)  # local, volume
     source_id: Field[str | None] = optional_text(64)
-    volume_id: Field[str | None] = optional_text(64)
+    volume_id: Field[str] = identifier()  # NULL in the schema, but in no row
     attachment_id: Field[str | None] = optional_text(64)
     volume_size: Field[int | None] = column(Integer, nullable=True)
     volume_type: Field[str | None] = optional_text()
@@ -144,6 +144,12 @@ class Migration(Record, table="migrations"):
     project_id: Field[str] = identifier(nullable=False)
     created_at: Field[datetime] = time(nullable=False)
     updated_at: Field[datetime] = time(nullable=False)
+
+    @property
+    def new_host(self) -> str:
+        """`dest_host` of one that was scheduled."""
+        assert self.dest_host is not None, "it was scheduled"
+        return self.dest_host
 
 
 Index("ix_migrations_server", Migration.server_id, Migration.number)

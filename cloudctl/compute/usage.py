@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, or_, select
+from sqlalchemy import or_
 
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
+from cloudctl.db.records import select_without
 
 FOUR_WEEKS = timedelta(weeks=4)
 
-COLUMNS = tuple(
-    Server.table.c[name]
-    for name in (
+# What a report does not tell of.
+UNTOLD = tuple(
+    column
+    for column in Server.table.c
+    if column.key
+    not in {
         "number",
         "id",
         "name",
@@ -24,12 +26,11 @@ COLUMNS = tuple(
         "flavor",
         "vcpus",
         "memory_mib",
-        "image_id",
         "vm_state",
         "launched_at",
         "terminated_at",
         "deleted_at",
-    )
+    }
 )
 
 
@@ -37,7 +38,7 @@ COLUMNS = tuple(
 class Used:
     """One server within a period. Times are naive UTC."""
 
-    row: Row[Any]
+    row: Server
     hours: float
     uptime: int  # seconds since it was launched
 
@@ -58,12 +59,13 @@ def between(
     ]
     if project_id is not None:
         there.append(Server.project_id == project_id)
-    rows: Sequence[Row[Any]] = conn.execute(select(*COLUMNS).where(*there).order_by(Server.number)).all()
+    rows = conn.execute(select_without(Server, *UNTOLD).where(*there).order_by(Server.number))
     return [used(row, start, stop, now) for row in rows]
 
 
-def used(row: Any, start: datetime, stop: datetime, now: datetime) -> Used:
+def used(row: Server, start: datetime, stop: datetime, now: datetime) -> Used:
     """A rule: nothing is used before a launch, after an end, or in the future."""
+    assert row.launched_at is not None, "`between` looks for those that were launched"
     ended = min(row.terminated_at or now, now)
     there = min(ended, stop) - max(row.launched_at, start)
     return Used(row, max(0.0, there.total_seconds() / 3600), max(0, int((ended - row.launched_at).total_seconds())))

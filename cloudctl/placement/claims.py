@@ -14,6 +14,7 @@ from sqlalchemy import CompoundSelect, Select, bindparam, delete, insert, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
+from cloudctl.placement import hosts
 from cloudctl.placement.filters import passing
 from cloudctl.placement.tables import Host, HostAllocation
 from cloudctl.placement.weighers import Weights, best_first
@@ -43,45 +44,29 @@ _take = (
 )
 _new = insert(HostAllocation)
 _held = select(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).order_by(HostAllocation.host)
-_states = select(
-    Host.name,
-    Host.zone,
-    Host.vcpus,
-    Host.memory_mib,
-    Host.disk_gib,
-    (Host.most_vcpus - Host.used_vcpus).label("free_vcpus"),
-    (Host.most_memory_mib - Host.used_memory_mib).label("free_memory_mib"),
-    (Host.most_disk_gib - Host.used_disk_gib).label("free_disk_gib"),
-    Host.up,
-    Host.forced_down,
-    Host.enabled,
-    Host.failed_builds,
-    Host.hypervisor_type,
-    Host.hypervisor_version,
-    Host.cpu_info,
-).order_by(Host.name)
+_hosts = select(Host).order_by(Host.name)
 
 
 def host_states(conn: Connection) -> list[HostState]:
     """Every host as the filters and weighers see it."""
     return [
         HostState(
-            name=row.name,
-            zone=row.zone,
-            vcpus=row.vcpus,
-            memory_mib=row.memory_mib,
-            disk_gib=row.disk_gib,
-            free_vcpus=row.free_vcpus,
-            free_memory_mib=row.free_memory_mib,
-            free_disk_gib=row.free_disk_gib,
-            up=row.up and not row.forced_down,
-            enabled=row.enabled,
-            failed_builds=row.failed_builds,
-            hypervisor_type=row.hypervisor_type,
-            hypervisor_version=row.hypervisor_version,
-            cpu_info=row.cpu_info,
+            name=host.name,
+            zone=host.zone,
+            vcpus=host.vcpus,
+            memory_mib=host.memory_mib,
+            disk_gib=host.disk_gib,
+            free_vcpus=host.most_vcpus - host.used_vcpus,
+            free_memory_mib=host.most_memory_mib - host.used_memory_mib,
+            free_disk_gib=host.most_disk_gib - host.used_disk_gib,
+            up=hosts.is_alive(host),
+            enabled=host.enabled,
+            failed_builds=host.failed_builds,
+            hypervisor_type=host.hypervisor_type,
+            hypervisor_version=host.hypervisor_version,
+            cpu_info=host.cpu_info,
         )
-        for row in conn.execute(_states)
+        for host in conn.execute(_hosts)
     ]
 
 
@@ -111,7 +96,7 @@ def _change(conn: Connection, host: str, vcpus: int, memory_mib: int, disk_gib: 
     return conn.execute(_take, values).rowcount > 0
 
 
-def holding(conn: Connection, consumer_id: str) -> Sequence[Any]:
+def holding(conn: Connection, consumer_id: str) -> Sequence[HostAllocation]:
     """The allocations of a consumer: one, or two while it moves."""
     return conn.execute(_held, {"by": consumer_id}).all()
 
@@ -142,4 +127,4 @@ def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[
     others = select(HostAllocation.consumer_id, HostAllocation.host).where(
         HostAllocation.consumer_id.not_in(consumer_ids)
     )
-    return [(row.consumer_id, row.host) for row in conn.execute(others)]
+    return list(conn.execute(others))

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Row, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -19,6 +19,8 @@ from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement.tables import Host, HostAllocation
 
 # Built once: building costs more than running it.
+_all = select(Host).order_by(Host.number)
+_by_name = select(Host).where(Host.name == bindparam("of_host"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
@@ -49,7 +51,7 @@ class Promises:
 
 def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
     """Write down what the drivers say of their hosts. Those that no driver serves any more are down."""
-    known = {row.name: row for row in conn.execute(select(Host))}
+    known = set(conn.scalars(select(Host.name)))
     for host in found:
         values = {
             "zone": promises.zone_of(host.name),
@@ -77,18 +79,18 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             except IntegrityError:
                 # Another process, which started at the same time, was first.
                 continue
-    gone = known.keys() - {host.name for host in found}
+    gone = known - {host.name for host in found}
     if gone:
         conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
 
 
-def every(conn: Connection) -> Sequence[Row[Any]]:
+def every(conn: Connection) -> Sequence[Host]:
     """All hosts, by number."""
-    return conn.execute(select(Host).order_by(Host.number)).all()
+    return conn.execute(_all).all()
 
 
-def named(conn: Connection, name: str) -> Row[Any] | None:
-    return conn.execute(select(Host).where(Host.name == name)).first()
+def find(conn: Connection, name: str) -> Host | None:
+    return conn.execute(_by_name, {"of_host": name}).first()
 
 
 def zones(conn: Connection) -> dict[str, bool]:
@@ -98,30 +100,29 @@ def zones(conn: Connection) -> dict[str, bool]:
     return {zone: bool(usable) for zone, usable in rows}
 
 
-def is_alive(row: Row[Any]) -> bool:
-    return bool(row.up and not row.forced_down)
+def is_alive(host: Host) -> bool:
+    return host.up and not host.forced_down
 
 
-def status(row: Row[Any]) -> str:
+def status(host: Host) -> str:
     """`host_status` of the servers on it: UP, DOWN (an administrator's word), UNKNOWN (silent) or MAINTENANCE."""
-    if row.forced_down:
+    if host.forced_down:
         return "DOWN"
-    if not row.up:
+    if not host.up:
         return "UNKNOWN"
-    return "UP" if row.enabled else "MAINTENANCE"
+    return "UP" if host.enabled else "MAINTENANCE"
 
 
-def change_service(conn: Connection, number: int, **values: Any) -> None:
-    """`enabled`, `disabled_reason`, `forced_down` of one host's service."""
-    conn.execute(update(Host).where(Host.number == number).values(**values))
+def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
+    """`enabled`, `disabled_reason`, `forced_down`: what administrators say of a host."""
+    conn.execute(update(Host).where(Host.number == host.number).values(changes))
+    return host._replace(**changes)
 
 
-def forget(conn: Connection, number: int) -> bool:
-    """Drop a host that holds no allocation; False if it holds some."""
-    host = conn.execute(select(Host.name).where(Host.number == number)).scalar_one()
-    held = select(HostAllocation.host).where(HostAllocation.host == host).exists()
-    gone = conn.execute(Host.table.delete().where(and_(Host.number == number, ~held)))
-    return gone.rowcount > 0
+def remove(conn: Connection, host: Host) -> bool:
+    """Forget a host that holds no allocation; False if it holds some."""
+    held = select(HostAllocation.host).where(HostAllocation.host == Host.name).exists()
+    return conn.execute(delete(Host).where(Host.number == host.number, ~held)).rowcount > 0
 
 
 def build_failed(conn: Connection, name: str) -> None:

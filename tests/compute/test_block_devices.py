@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cloudctl.compute.block_devices import Device, arrange, named, next_name
+from cloudctl.compute.block_devices import NewDevice, arrange, named, next_name
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.errors import Forbidden, Invalid
 
 OPTIONS = ComputeOptions()
-IMAGE_DISK = Device("image", "local", "I", boot_index=0)
+IMAGE_DISK = NewDevice("image", "local", "I", boot_index=0)
 
 
-def volume(index: int | None = None, **fields: object) -> Device:
-    return Device("volume", "volume", "V", boot_index=index, **fields)  # type: ignore[arg-type]  # a test's shorthand
+def volume(index: int | None = None, **fields: object) -> NewDevice:
+    return NewDevice("volume", "volume", "V", boot_index=index, **fields)  # type: ignore[arg-type]  # a test's shorthand
 
 
 def test_an_image_alone_is_the_root_disk_with_the_flavors_extras() -> None:
@@ -31,8 +31,8 @@ def test_volumes_are_in_the_order_of_booting() -> None:
 
 
 def test_local_disks_replace_the_flavors_extras() -> None:
-    blank = Device("blank", "local", volume_size=2)
-    swap = Device("blank", "local", volume_size=100, guest_format="swap")
+    blank = NewDevice("blank", "local", volume_size=2)
+    swap = NewDevice("blank", "local", volume_size=100, guest_format="swap")
     found = arrange([IMAGE_DISK, blank, swap], "I", 5, 512, OPTIONS)
     assert (found.ephemeral_gib, found.swap_mib) == (2, 100)
 
@@ -46,18 +46,18 @@ def test_local_disks_replace_the_flavors_extras() -> None:
         ([volume(0), volume(2)], ""),
         ([volume(0)], "I"),
         ([IMAGE_DISK], "J"),
-        ([Device("image", "local", "I", boot_index=1)], "I"),
-        ([Device("blank", "local", volume_size=6)], "I"),
-        ([Device("blank", "local", volume_size=600, guest_format="swap")], "I"),
-        ([Device("blank", "local", guest_format="swap")] * 2, "I"),
-        ([Device("blank", "local", "x")], "I"),
-        ([Device("blank", "local", volume_size=1)] * 4, "I"),
-        ([Device("snapshot", "local", "S")], "I"),
-        ([Device("blank", "local", volume_size=1, volume_type="fast")], "I"),
-        ([Device("image", "volume", "I", boot_index=0)], ""),
+        ([NewDevice("image", "local", "I", boot_index=1)], "I"),
+        ([NewDevice("blank", "local", volume_size=6)], "I"),
+        ([NewDevice("blank", "local", volume_size=600, guest_format="swap")], "I"),
+        ([NewDevice("blank", "local", guest_format="swap")] * 2, "I"),
+        ([NewDevice("blank", "local", "x")], "I"),
+        ([NewDevice("blank", "local", volume_size=1)] * 4, "I"),
+        ([NewDevice("snapshot", "local", "S")], "I"),
+        ([NewDevice("blank", "local", volume_size=1, volume_type="fast")], "I"),
+        ([NewDevice("image", "volume", "I", boot_index=0)], ""),
     ],
 )
-def test_a_wish_that_cannot_be_is_refused(devices: list[Device], image: str) -> None:
+def test_a_wish_that_cannot_be_is_refused(devices: list[NewDevice], image: str) -> None:
     with pytest.raises(Invalid):
         arrange(devices, image, 5, 512, OPTIONS)
 

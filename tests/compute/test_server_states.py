@@ -45,7 +45,7 @@ def test_the_status_follows_from_both_states(vm_state: str, task_state: str | No
 
 def test_a_status_filter_shows_exactly_the_rows_with_that_status() -> None:
     db = Database.in_memory(Clock())
-    db.transact(False, metadata.create_all)
+    db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     now = utc(0)
     rows = [
         {

@@ -39,7 +39,7 @@ def filled(db: Database, *machines: HostInventory, promises: Promises = PROMISES
 @pytest.fixture
 def db() -> Database:
     made = Database.in_memory(Clock())
-    made.transact(False, metadata.create_all)
+    made.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     return made
 
 
@@ -117,10 +117,10 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
         from cloudctl.db.threads import Inline
 
         inline: Any = Inline()
-        return Database(create(url, 2), inline, inline, Clock())
+        return Database(create(url), inline, inline, Clock())
 
     first = database()
-    first.transact(False, metadata.create_all)
+    first.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     filled(first, machine("a", vcpus=3))
 
     def compete(name: str) -> Callable[[], None]:
@@ -132,7 +132,7 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
                 won.append(name)
             except NoValidHost:
                 pass
-            db.engine.dispose()
+            db.close()
 
         return run
 
@@ -145,7 +145,7 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
     assert used(first)["a"] == (3, 300, 3)
     held = first.transact(True, lambda conn: conn.execute(select(HostAllocation.consumer_id)).scalars().all())
     assert sorted(held) == sorted(won)
-    first.engine.dispose()
+    first.close()
 
 
 # -- hosts
@@ -153,10 +153,10 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
 
 def test_a_host_keeps_its_ids_and_what_it_promised(db: Database) -> None:
     filled(db, machine("a"))
-    before = db.transact(True, hosts.named, "a")
+    before = db.transact(True, hosts.find, "a")
     claim(db, "one")
     filled(db, machine("a", vcpus=8, memory_mib=2000), at=60)
-    after = db.transact(True, hosts.named, "a")
+    after = db.transact(True, hosts.find, "a")
     assert (after.id, after.service_id, after.number) == (before.id, before.service_id, before.number)
     assert (after.vcpus, after.memory_mib, after.used_vcpus, after.seen_at) == (8, 2000, 1, utc(60))
 
@@ -164,7 +164,7 @@ def test_a_host_keeps_its_ids_and_what_it_promised(db: Database) -> None:
 def test_a_host_that_is_down_or_gone_was_seen_when_it_answered(db: Database) -> None:
     filled(db, machine("a"), machine("b"), at=10)
     filled(db, machine("a", up=False), at=20)
-    a, b = (db.transact(True, hosts.named, name) for name in "ab")
+    a, b = (db.transact(True, hosts.find, name) for name in "ab")
     assert (a.up, a.seen_at, b.up, b.seen_at) == (False, utc(10), False, utc(10))
     filled(db, machine("a"), machine("b"), at=30)
     assert all(hosts.is_alive(row) for row in db.transact(True, hosts.every))
@@ -173,8 +173,8 @@ def test_a_host_that_is_down_or_gone_was_seen_when_it_answered(db: Database) -> 
 def test_zones_are_usable_while_a_host_of_theirs_is_enabled(db: Database) -> None:
     promises = Promises(zones={"east": ["a"], "west": ["b"]})
     filled(db, machine("a"), machine("b"), machine("c"), promises=promises)
-    number = db.transact(True, hosts.named, "b").number
-    db.transact(False, lambda conn: hosts.change_service(conn, number, enabled=False))
+    b = db.transact(True, hosts.find, "b")
+    db.transact(False, lambda conn: hosts.change(conn, b, {"enabled": False}))
     assert db.transact(True, hosts.zones) == {"east": True, "nova": True, "west": False}
 
 
@@ -191,14 +191,14 @@ def test_zones_are_usable_while_a_host_of_theirs_is_enabled(db: Database) -> Non
 def test_the_status_of_a_host(db: Database, values: dict[str, bool], status: str) -> None:
     filled(db, machine("a"))
     db.transact(False, lambda conn: conn.execute(Host.table.update().values(**{"enabled": True, **values})) and None)
-    assert hosts.status(db.transact(True, hosts.named, "a")) == status
+    assert hosts.status(db.transact(True, hosts.find, "a")) == status
 
 
 def test_a_host_is_forgotten_only_when_it_is_empty(db: Database) -> None:
     filled(db, machine("a"))
-    number = db.transact(True, hosts.named, "a").number
+    a = db.transact(True, hosts.find, "a")
     claim(db, "one")
-    assert db.transact(False, hosts.forget, number) is False
+    assert db.transact(False, hosts.remove, a) is False
     db.transact(False, claims.release, "one")
-    assert db.transact(False, hosts.forget, number) is True
+    assert db.transact(False, hosts.remove, a) is True
     assert db.transact(True, hosts.every) == []

@@ -82,7 +82,7 @@ class Access:
     tenant: Annotated[str, Length(1, 64)]
 
 
-def view(call: Call, row: Any) -> dict[str, Any]:
+def view(call: Call, row: Flavor) -> dict[str, Any]:
     """The whole record."""
     shown = {
         "id": row.id,
@@ -104,7 +104,7 @@ def view(call: Call, row: Any) -> dict[str, Any]:
     return shown
 
 
-def brief(call: Call, row: Any) -> dict[str, Any]:
+def brief(call: Call, row: Flavor) -> dict[str, Any]:
     shown = {"id": row.id, "name": row.name, "links": query.resource_links(call, "flavors", row.id)}
     return {**shown, "description": row.description} if call.version >= (2, 55) else shown
 
@@ -119,13 +119,13 @@ class Flavors:
     @routes.get("/flavors", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List flavors."""
-        page = await self.db.read(self._page, call)
+        page = await self.db.scan(self._page, call)
         return {"flavors": [brief(call, row) for row in page.rows], **query.links(call, page, "flavors_links")}
 
     @routes.get("/flavors/detail", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
         """List flavors with their sizes."""
-        page = await self.db.read(self._page, call)
+        page = await self.db.scan(self._page, call)
         return {"flavors": [view(call, row) for row in page.rows], **query.links(call, page, "flavors_links")}
 
     def _page(self, conn: Connection, call: Call) -> Page:
@@ -168,7 +168,7 @@ class Flavors:
     )
     async def update(self, call: Call, flavor_id: str, body: UpdateFlavor) -> dict[str, Any]:
         """Change a flavor's description."""
-        row = await self.db.run(flavors.describe, flavor_id, body.description, call.now)
+        row = await self.db.run(_describe, call, flavor_id, body.description)
         return {"flavor": view(call, row)}
 
     @routes.delete("/flavors/<flavor_id>", policy="compute:flavors:manage", status=202)
@@ -284,3 +284,7 @@ def _check_specs(call: Call, specs: dict[str, str]) -> None:
 
 def _access(flavor_id: str, projects: list[str]) -> dict[str, Any]:
     return {"flavor_access": [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]}
+
+
+def _describe(conn: Connection, call: Call, flavor_id: str, description: str | None) -> Flavor:
+    return flavors.change(conn, flavors.get(conn, flavor_id), {"description": description}, call.now)

@@ -16,6 +16,7 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement import hosts
+from cloudctl.placement.tables import Host
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.route import Routes
@@ -29,13 +30,13 @@ QUERY = frozenset({"limit", "marker", "hypervisor_hostname_pattern", "with_serve
 class Found:
     """Hosts, and what runs on them."""
 
-    rows: Sequence[Any]
+    rows: Sequence[Host]
     running: dict[str, int]
     servers: dict[str, list[dict[str, str]]] | None
     more: bool = False
 
 
-def brief(call: Call, row: Any) -> dict[str, Any]:
+def brief(call: Call, row: Host) -> dict[str, Any]:
     return {
         "id": row.id if call.version >= UUIDS else row.number,
         "hypervisor_hostname": row.name,
@@ -44,7 +45,7 @@ def brief(call: Call, row: Any) -> dict[str, Any]:
     }
 
 
-def view(call: Call, found: Found, row: Any) -> dict[str, Any]:
+def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
     shown = {
         **brief(call, row),
         "hypervisor_type": row.hypervisor_type,
@@ -67,7 +68,7 @@ def view(call: Call, found: Found, row: Any) -> dict[str, Any]:
     return shown
 
 
-def amounts(row: Any, running: int) -> dict[str, int]:
+def amounts(row: Host, running: int) -> dict[str, int]:
     """What the host has and what is promised of it."""
     return {
         "vcpus": row.vcpus,
@@ -94,7 +95,7 @@ class Hypervisors:
     @routes.get("/os-hypervisors", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List hypervisors."""
-        found = await self.db.read(self._page, call)
+        found = await self.db.scan(self._page, call)
         shown = [brief(call, row) for row in found.rows]
         if found.servers is not None:
             for item, row in zip(shown, found.rows, strict=True):
@@ -104,12 +105,12 @@ class Hypervisors:
     @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
         """List hypervisors with what they have."""
-        found = await self.db.read(self._page, call)
+        found = await self.db.scan(self._page, call)
         return {"hypervisors": [view(call, found, row) for row in found.rows], **_links(call, found)}
 
     def _page(self, conn: Connection, call: Call) -> Found:
         query.only(call, QUERY if call.version >= UUIDS else query.PAGING)
-        rows = list(hosts.every(conn))
+        rows = hosts.every(conn)
         more = False
         pattern = call.query.get("hypervisor_hostname_pattern") if call.version >= UUIDS else None
         if pattern is not None:
@@ -122,7 +123,7 @@ class Hypervisors:
             rows, more = self._cut(call, rows)
         return _surrounded(conn, call, rows, more)
 
-    def _cut(self, call: Call, rows: Sequence[Any]) -> tuple[Any, bool]:
+    def _cut(self, call: Call, rows: Sequence[Host]) -> tuple[Sequence[Host], bool]:
         marker = call.query.get("marker")
         if marker is not None:
             name = "id" if call.version >= UUIDS else "number"
@@ -137,31 +138,31 @@ class Hypervisors:
     @routes.get("/os-hypervisors/statistics", policy="compute:hypervisors:list", until=(2, 87))
     async def statistics(self, call: Call) -> dict[str, Any]:
         """Sum up all hypervisors."""
-        return {"hypervisor_statistics": await self.db.read(_statistics)}
+        return {"hypervisor_statistics": await self.db.scan(_statistics)}
 
     @routes.get("/os-hypervisors/<hypervisor_id>", policy="compute:hypervisors:show", query=("with_servers",))
     async def show(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
         """Show one hypervisor."""
         query.only(call, ("with_servers",))
-        found = await self.db.read(_one, call, hypervisor_id)
+        found = await self.db.scan(_one, call, hypervisor_id)
         return {"hypervisor": view(call, found, found.rows[0])}
 
     @routes.get("/os-hypervisors/<hypervisor_id>/uptime", policy="compute:hypervisors:show", until=(2, 87))
     async def uptime(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
         """Show one hypervisor without what it has."""
-        found = await self.db.read(_one, call, hypervisor_id)
+        found = await self.db.scan(_one, call, hypervisor_id)
         return {"hypervisor": {**brief(call, found.rows[0]), "uptime": None}}
 
     @routes.get("/os-hypervisors/<pattern>/search", policy="compute:hypervisors:list", until=(2, 52))
     async def search(self, call: Call, pattern: str) -> dict[str, Any]:
         """List hypervisors by a part of their name."""
-        rows = await self.db.read(_matching, pattern)
+        rows = await self.db.scan(_matching, pattern)
         return {"hypervisors": [brief(call, row) for row in rows]}
 
     @routes.get("/os-hypervisors/<pattern>/servers", policy="compute:hypervisors:list", until=(2, 52))
     async def servers(self, call: Call, pattern: str) -> dict[str, Any]:
         """List hypervisors by a part of their name, with their servers."""
-        found = await self.db.read(_with_servers, pattern)
+        found = await self.db.scan(_with_servers, pattern)
         shown = [{**brief(call, row), "servers": (found.servers or {}).get(row.name, [])} for row in found.rows]
         return {"hypervisors": shown}
 
@@ -174,7 +175,7 @@ def _links(call: Call, found: Found) -> dict[str, Any]:
     return query.links(call, Page(found.rows, True), "hypervisors_links", marker)
 
 
-def _surrounded(conn: Connection, call: Call, rows: Sequence[Any], more: bool = False) -> Found:
+def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool = False) -> Found:
     asked = call.version >= UUIDS and call.query.flag("with_servers")
     # From 2.75 on the key is always there.
     shown = _servers(conn) if asked else {} if call.version >= (2, 75) else None
@@ -184,7 +185,7 @@ def _surrounded(conn: Connection, call: Call, rows: Sequence[Any], more: bool = 
 def _running(conn: Connection) -> dict[str, int]:
     live = Server.deleted_at.is_(None), Server.host.is_not(None)
     rows = conn.execute(select(Server.host, func.count()).where(*live).group_by(Server.host))
-    return {row[0]: row[1] for row in rows}
+    return {host: number for host, number in rows if host is not None}
 
 
 def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
@@ -193,7 +194,8 @@ def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
     for host, server_id, name in conn.execute(
         select(Server.host, Server.id, Server.name).where(*live).order_by(Server.number)
     ):
-        found.setdefault(host, []).append({"uuid": server_id, "name": name})
+        if host is not None:
+            found.setdefault(host, []).append({"uuid": server_id, "name": name})
     return found
 
 
@@ -231,7 +233,7 @@ def _one(conn: Connection, call: Call, hypervisor_id: str) -> Found:
     raise unknown
 
 
-def _matching(conn: Connection, pattern: str) -> list[Any]:
+def _matching(conn: Connection, pattern: str) -> list[Host]:
     rows = [row for row in hosts.every(conn) if pattern in row.name]
     if not rows:
         raise NotFound(f"No hypervisor matching '{pattern[:255]}' could be found.")

@@ -15,6 +15,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image import listing as image_listing
 from cloudctl.image.images import Image
+from cloudctl.image.tables import Image as ImageRow
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
@@ -34,7 +35,7 @@ STATUSES = {
 }
 
 
-def brief(call: Call, row: Any) -> dict[str, Any]:
+def brief(call: Call, row: ImageRow) -> dict[str, Any]:
     alternate = {
         "rel": "alternate",
         "type": "application/vnd.openstack.image",
@@ -73,13 +74,13 @@ class ImagesProxy:
     @routes.get("/images", policy="compute:images:list", until=LAST, query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List images."""
-        page = await self.db.read(self._page, call)
+        page = await self.db.scan(self._page, call)
         return {"images": [brief(call, row) for row in page.rows], **query.links(call, page, "images_links")}
 
     @routes.get("/images/detail", policy="compute:images:list", until=LAST, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
         """List images with all that is known of them."""
-        page, found = await self.db.read(self._detail, call)
+        page, found = await self.db.scan(self._detail, call)
         return {"images": [view(call, image) for image in found], **query.links(call, page, "images_links")}
 
     def _detail(self, conn: Connection, call: Call) -> tuple[Page, Sequence[Image]]:

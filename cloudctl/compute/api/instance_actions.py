@@ -12,6 +12,7 @@ from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.servers import host_id
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Invalid, NotFound
@@ -20,7 +21,7 @@ from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import next_link
 from cloudctl.rest.route import Routes
 from cloudctl.tasks import queue
-from cloudctl.tasks.tables import CANCELLED, FAILED, HELD
+from cloudctl.tasks.tables import CANCELLED, FAILED, HELD, TaskRow
 
 EVENTS = "compute:actions:events"
 DETAILS = "compute:actions:details"
@@ -30,7 +31,7 @@ QUERY = frozenset({"limit", "marker", "changes-since", "changes-before"})
 FAILURES = (FAILED, HELD, CANCELLED)
 
 
-def action(call: Call, row: Any) -> dict[str, Any]:
+def action(call: Call, row: TaskRow) -> dict[str, Any]:
     shown = {
         "action": kinds.action(row.kind).name,
         "instance_uuid": row.resource_id,
@@ -43,7 +44,7 @@ def action(call: Call, row: Any) -> dict[str, Any]:
     return {**shown, "updated_at": _time(updated_at(row))} if call.version >= (2, 58) else shown
 
 
-def updated_at(row: Any) -> float:
+def updated_at(row: TaskRow) -> float:
     """Seconds since the epoch: when the last thing happened that the task's row tells of."""
     times = [row.submitted_at, row.ended_at]
     times += [entry[key] for entry in row.log for key in ("started_at", "ended_at")]
@@ -54,7 +55,7 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else micros(utc(seconds))
 
 
-def event(call: Call, row: Any, server: Any) -> dict[str, Any]:
+def event(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
     """A task is one event: its steps are an affair of the machinery."""
     ended = row.ended_at is not None or row.state == HELD
     result = None if not ended else "Error" if row.state in FAILURES else "Success"
@@ -88,12 +89,12 @@ class InstanceActions:
         """List what was done to a server, the newest first."""
         if call.version >= (2, 58):
             query.only(call, QUERY if call.version >= (2, 66) else QUERY - {"changes-before"}, since=(2, 58))
-        rows = await self.db.read(_rows, call, server_id)
+        rows = await self.db.scan(_rows, call, server_id)
         if call.version < (2, 58):
             return {"instanceActions": [action(call, row) for row in rows]}
         return self._page(call, rows)
 
-    def _page(self, call: Call, rows: Sequence[Any]) -> dict[str, Any]:
+    def _page(self, call: Call, rows: Sequence[TaskRow]) -> dict[str, Any]:
         since, before = changed(call)
         rows = [
             row
@@ -117,7 +118,7 @@ class InstanceActions:
     @routes.get("/servers/<server_id>/os-instance-actions/<request_id>", policy="compute:actions:show")
     async def show(self, call: Call, server_id: str, request_id: str) -> dict[str, Any]:
         """Show one action with its events."""
-        rows, server = await self.db.read(_one, call, server_id, request_id)
+        rows, server = await self.db.scan(_one, call, server_id, request_id)
         shown = action(call, rows[-1])
         if any(row.state in FAILURES for row in rows):
             shown["message"] = "Error"
@@ -130,17 +131,17 @@ class InstanceActions:
 MOST = 1000
 
 
-def _server(conn: Connection, call: Call, server_id: str) -> Any:
+def _server(conn: Connection, call: Call, server_id: str) -> Server:
     """Of a server that is gone from 2.21 on."""
     return servers.visible(conn, call.caller, server_id, deleted=call.version >= (2, 21))
 
 
-def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
+def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[TaskRow]:
     server = _server(conn, call, server_id)
     return queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, limit=MOST)
 
 
-def _one(conn: Connection, call: Call, server_id: str, request_id: str) -> tuple[list[Any], Any]:
+def _one(conn: Connection, call: Call, server_id: str, request_id: str) -> tuple[Sequence[TaskRow], Server]:
     server = _server(conn, call, server_id)
     rows = queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, request_id=request_id, limit=MOST)
     if not rows:

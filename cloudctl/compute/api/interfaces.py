@@ -11,7 +11,7 @@ from cloudctl.compute.api import query, since
 from cloudctl.compute.api.server_bodies import Address, DeviceTag
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.attaching import Interface
-from cloudctl.compute.networking import NetworkWish
+from cloudctl.compute.networking import NewInterface
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import ports
@@ -77,7 +77,7 @@ class ServerInterfaces:
         await self.db.run(attaching.detach_interface, call.caller, server_id, port_id)
 
 
-def _wish(body: Attach) -> NetworkWish | None:
+def _wish(body: Attach) -> NewInterface | None:
     """Raises Invalid."""
     if body.port_id and body.net_id:
         raise Invalid("Must not input both network_id and port_id")
@@ -85,7 +85,7 @@ def _wish(body: Attach) -> NetworkWish | None:
         raise Invalid("Must input network_id when request IP address")
     if not body.port_id and not body.net_id:
         return None
-    return NetworkWish(
+    return NewInterface(
         network_id=body.net_id or None,
         port_id=body.port_id or None,
         fixed_ip=body.fixed_ips[0].ip_address if body.fixed_ips else None,
@@ -93,7 +93,7 @@ def _wish(body: Attach) -> NetworkWish | None:
     )
 
 
-def _attach(conn: Connection, call: Call, server_id: str, wish: NetworkWish | None) -> dict[str, Any]:
+def _attach(conn: Connection, call: Call, server_id: str, wish: NewInterface | None) -> dict[str, Any]:
     return _shown(conn, call, [attaching.attach_interface(conn, call.caller, server_id, wish)])[0]
 
 

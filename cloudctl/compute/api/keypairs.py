@@ -10,6 +10,7 @@ from twisted.internet.threads import deferToThreadPool
 from cloudctl.compute import keypairs, keys
 from cloudctl.compute.api import query, since
 from cloudctl.compute.api.since import gated
+from cloudctl.compute.keypairs import NewKeypair
 from cloudctl.compute.keys import Pair
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Keypair
@@ -42,13 +43,13 @@ class CreateKeypair:
     user_id: Annotated[str, Length(1, 64)] | Missing = gated(((2, 10), None))
 
 
-def view(call: Call, row: Any) -> dict[str, Any]:
+def view(call: Call, row: Keypair) -> dict[str, Any]:
     """As in the list."""
     shown = {"name": row.name, "public_key": row.public_key, "fingerprint": row.fingerprint}
     return {**shown, "type": row.type} if call.version >= (2, 2) else shown
 
 
-def full(call: Call, row: Any) -> dict[str, Any]:
+def full(call: Call, row: Keypair) -> dict[str, Any]:
     return {
         **view(call, row),
         "id": row.number,
@@ -71,7 +72,7 @@ class Keypairs:
     async def list(self, call: Call) -> dict[str, Any]:
         """List the key pairs of a user."""
         query.only(call, ("user_id", "limit", "marker"))
-        page = await self.db.read(self._page, call, owner(call))
+        page = await self.db.scan(self._page, call, owner(call))
         shown = [{"keypair": view(call, row)} for row in page.rows]
         last = page.rows[-1].name if page.rows else None
         return {"keypairs": shown, **query.links(call, page, "keypairs_links", last)}
@@ -96,10 +97,8 @@ class Keypairs:
         if body.public_key is MISSING:
             return {"keypair": await self._generate(call, user_id, body.name, kind)}
         fingerprint = keys.fingerprint(kind, body.public_key)
-        project_id = call.project_id
-        row = await self.db.run(
-            keypairs.create, project_id, user_id, body.name, kind, body.public_key, fingerprint, call.now
-        )
+        wanted = NewKeypair(user_id, body.name, kind, body.public_key, fingerprint)
+        row = await self.db.run(keypairs.create, call.caller, wanted)
         return {"keypair": created(call, row)}
 
     async def _generate(self, call: Call, user_id: str, name: str, kind: keys.Type) -> dict[str, Any]:
@@ -108,9 +107,8 @@ class Keypairs:
         # Not in the reactor's thread, and not in the one that writes.
         pool: Any = self.db.threads
         pair: Pair = await deferToThreadPool(self.db.reactor, pool, keys.generate, kind, user_id, call.now)
-        row = await self.db.run(
-            keypairs.create, call.project_id, user_id, name, kind, pair.public_key, pair.fingerprint, call.now
-        )
+        wanted = NewKeypair(user_id, name, kind, pair.public_key, pair.fingerprint)
+        row = await self.db.run(keypairs.create, call.caller, wanted)
         return {**created(call, row), "private_key": pair.private_key}
 
     @routes.get("/os-keypairs/<name>", policy="compute:keypairs:show", query=("user_id",))
@@ -139,7 +137,7 @@ def allowed(call: Call, user_id: str) -> str:
     return user_id
 
 
-def created(call: Call, row: Any) -> dict[str, Any]:
+def created(call: Call, row: Keypair) -> dict[str, Any]:
     return {**view(call, row), "user_id": row.user_id}
 
 

@@ -10,6 +10,7 @@ from cloudctl.compute import migrations
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
@@ -35,7 +36,7 @@ FILTERS = {
 QUERY = frozenset({*FILTERS, "host", "hidden", "changes-since", "changes-before", *query.PAGING})
 
 
-def view(call: Call, row: Any) -> dict[str, Any]:
+def view(call: Call, row: Migration) -> dict[str, Any]:
     shown = {
         "id": row.number,
         "instance_uuid": row.server_id,
@@ -70,7 +71,7 @@ class Migrations:
     async def list(self, call: Call) -> dict[str, Any]:
         """List migrations, the newest first."""
         query.only(call, QUERY)
-        page = await self.db.read(self._page, call)
+        page = await self.db.scan(self._page, call)
         links = query.links(call, page, "migrations_links") if call.version >= PAGED else {}
         return {"migrations": [view(call, row) for row in page.rows], **links}
 

@@ -80,7 +80,7 @@ class Quotas:
     async def detail(self, call: Call, project_id: str) -> dict[str, Any]:
         """Show what a project may have and what it has."""
         query.only(call, ("user_id",))
-        values = await self.db.read(_detail, call, project_id)
+        values = await self.db.scan(_detail, call, project_id)
         return {"quota_set": {"id": project_id, **shown(call, values)}}
 
     @routes.get("/os-quota-sets/<project_id>/defaults", policy="compute:quotas:defaults")
@@ -137,7 +137,7 @@ class Quotas:
         project_id = call.query.get("tenant_id") or call.project_id
         if project_id != call.project_id and not call.may(OTHERS):
             raise forbidden(OTHERS)
-        allowed, used = await self.db.read(_both, project_id)
+        allowed, used = await self.db.scan(_both, project_id)
         return {"limits": {"rate": [], "absolute": absolute(call, allowed, used)}}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import Row
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
 from cloudctl.compute.api import query, server_views, since
@@ -180,7 +179,6 @@ class ServerChanges:
 
 
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
-    row: Row[Any]
     row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
     shown = server_views.full(server_views.gather(conn, call, [row]), row)
     shown["adminPass"] = password

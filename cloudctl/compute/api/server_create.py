@@ -7,9 +7,9 @@ from typing import Any
 
 from cloudctl.compute.api import since
 from cloudctl.compute.api.server_bodies import BlockDevice, CreateRequest, CreateServer, NetworkItem
-from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, Device
+from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, NewDevice
 from cloudctl.compute.creation import NewServer
-from cloudctl.compute.networking import Automatic, NetworkWish
+from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import MISSING, BodyError, Missing, Problem
@@ -92,7 +92,7 @@ def _hints(request: CreateRequest) -> Mapping[str, Any]:
 
 def _networks(
     given: str | Sequence[NetworkItem] | Missing, version: Version, options: ComputeOptions
-) -> Sequence[NetworkWish] | Automatic:
+) -> Sequence[NewInterface] | Automatic:
     if given is MISSING or isinstance(given, Missing):
         if options.require_networks or version >= (2, 37):
             raise BodyError([Problem("$.server", "'networks' is a required property", "required")])
@@ -106,10 +106,10 @@ def _networks(
     return [_network(item) for item in given]
 
 
-def _network(item: NetworkItem) -> NetworkWish:
+def _network(item: NetworkItem) -> NewInterface:
     if not item.port and not item.uuid:
         raise Invalid("Bad networks format: each network has a uuid or a port.")
-    return NetworkWish(
+    return NewInterface(
         network_id=None if item.port else item.uuid or None,
         port_id=item.port or None,
         fixed_ip=item.fixed_ip or None,
@@ -120,17 +120,17 @@ def _network(item: NetworkItem) -> NetworkWish:
 # -- block devices
 
 
-def _devices(body: CreateServer) -> tuple[Device, ...]:
+def _devices(body: CreateServer) -> tuple[NewDevice, ...]:
     return tuple(_device(item) for item in body.block_device_mapping_v2 or () if not item.no_device)
 
 
-def _device(item: BlockDevice) -> Device:
+def _device(item: BlockDevice) -> NewDevice:
     source_id = None
     if item.uuid and item.source_type != BLANK:
         source_id = _id(item.uuid)
     elif item.uuid:
         source_id = item.uuid
-    return Device(
+    return NewDevice(
         source_type=item.source_type,
         destination_type=item.destination_type or (LOCAL if item.source_type in (IMAGE, BLANK) else VOLUME),
         source_id=source_id,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from attrs import field, frozen
-from sqlalchemy import Row
 
 from cloudctl.compute import groups, servers
 from cloudctl.compute.api import query, since
 from cloudctl.compute.api.server_bodies import ServerName
 from cloudctl.compute.api.since import gated
+from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import ServerGroup
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.placement.wishes import ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
@@ -39,8 +40,8 @@ class CreateGroup:
     rules: Rules | Missing = gated(((2, 64), None))
 
 
-def view(call: Call, row: Any, members: list[str]) -> dict[str, Any]:
-    found = {"id": row.id, "name": row.name, "members": members}
+def view(call: Call, row: ServerGroup, members: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": row.id, "name": row.name, "members": members}
     if call.version >= (2, 64):
         found |= {"policy": row.policy, "rules": row.rules}
     else:
@@ -60,20 +61,20 @@ class ServerGroups:
         """List server groups."""
         query.only(call, QUERY)
         limit, offset = query.offset_page(call, self.options)
-        return {"server_groups": await self.db.read(_page, call, limit, offset)}
+        return {"server_groups": await self.db.scan(_page, call, limit, offset)}
 
     @routes.post("/os-server-groups", policy="compute:groups:create", body=Body(CreateGroup, key="server_group"))
     async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
         """Make a server group."""
         since.check(call.version, body, "$.server_group")
         policy, rules = _policy(call, body)
-        row = await self.db.run(groups.create, call.caller, body.name, policy, rules)
+        row = await self.db.run(groups.create, call.caller, NewGroup(body.name, policy, rules))
         return {"server_group": view(call, row, [])}
 
     @routes.get("/os-server-groups/<group_id>", policy="compute:groups:show")
     async def show(self, call: Call, group_id: str) -> dict[str, Any]:
         """Show one server group with its servers."""
-        row, members = await self.db.read(_one, call, group_id)
+        row, members = await self.db.scan(_one, call, group_id)
         return {"server_group": view(call, row, members)}
 
     @routes.delete("/os-server-groups/<group_id>", policy="compute:groups:delete")
@@ -104,6 +105,6 @@ def _page(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[st
     return [view(call, row, members[row.id]) for row in rows]
 
 
-def _one(conn: Connection, call: Call, group_id: str) -> tuple[Row[Any], list[str]]:
+def _one(conn: Connection, call: Call, group_id: str) -> tuple[ServerGroup, list[str]]:
     row = groups.visible(conn, call.caller, group_id)
     return row, servers.members(conn, [row.id])[row.id]

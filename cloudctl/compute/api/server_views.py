@@ -16,6 +16,7 @@ from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
 from cloudctl.compute.servers import host_id, instance_name
 from cloudctl.compute.states import BUILDING, WITH_PROGRESS, status
+from cloudctl.compute.tables import BlockDevice, Server
 from cloudctl.db import Connection
 from cloudctl.network import devices
 from cloudctl.network.devices import PortAddress
@@ -35,7 +36,7 @@ class Surroundings:
     call: Call
     admin: bool
     addresses: Mapping[str, Sequence[PortAddress]]
-    volumes: Mapping[str, Sequence[Any]]
+    volumes: Mapping[str, Sequence[BlockDevice]]
     # Of servers whose ports have no address.
     groups: Mapping[str, Sequence[tuple[str, str]]]
     host_statuses: Mapping[str, str]
@@ -48,7 +49,7 @@ class Surroundings:
         return self._host_ids[key]
 
 
-def gather(conn: Connection, call: Call, rows: Sequence[Any]) -> Surroundings:
+def gather(conn: Connection, call: Call, rows: Sequence[Server]) -> Surroundings:
     """One query each for addresses, volumes and hosts, however many servers there are."""
     ids = [row.id for row in rows]
     admin = call.may(ADMIN_FIELDS)
@@ -66,11 +67,11 @@ def gather(conn: Connection, call: Call, rows: Sequence[Any]) -> Surroundings:
     )
 
 
-def brief(call: Call, row: Any) -> View:
+def brief(call: Call, row: Server) -> View:
     return {"id": row.id, "name": row.name, "links": resource_links(call, "servers", row.id)}
 
 
-def detail(around: Surroundings, row: Any) -> View:
+def detail(around: Surroundings, row: Server) -> View:
     """The record of `GET /servers/detail`."""
     call, version = around.call, around.call.version
     shown = _identity(around, row)
@@ -100,7 +101,7 @@ def detail(around: Surroundings, row: Any) -> View:
     return shown
 
 
-def full(around: Surroundings, row: Any) -> View:
+def full(around: Surroundings, row: Server) -> View:
     """The record of one server."""
     shown = detail(around, row)
     if around.call.version >= (2, 71):
@@ -108,9 +109,9 @@ def full(around: Surroundings, row: Any) -> View:
     return shown
 
 
-def _identity(around: Surroundings, row: Any) -> View:
+def _identity(around: Surroundings, row: Server) -> View:
     word = status(row.vm_state, row.task_state)
-    shown = {
+    shown: View = {
         "id": row.id,
         "name": row.name,
         "status": word,
@@ -134,7 +135,7 @@ def _identity(around: Surroundings, row: Any) -> View:
     return shown
 
 
-def _places(around: Surroundings, row: Any) -> View:
+def _places(around: Surroundings, row: Server) -> View:
     with_end = around.call.version >= (2, 3)
     return {
         "OS-EXT-AZ:availability_zone": row.zone or "",
@@ -152,14 +153,14 @@ def _places(around: Surroundings, row: Any) -> View:
     }
 
 
-def _flavor(call: Call, row: Any) -> View:
+def _flavor(call: Call, row: Server) -> View:
     if call.version >= (2, 47):
         flavor: View = row.flavor
         return flavor
     return {"id": row.flavor_id, "links": bookmark(call, "flavors", row.flavor_id)}
 
 
-def _addresses(around: Surroundings, row: Any) -> dict[str, list[View]]:
+def _addresses(around: Surroundings, row: Server) -> dict[str, list[View]]:
     shown: dict[str, list[View]] = {}
     if row.vm_state == BUILDING:
         return shown
@@ -175,7 +176,7 @@ def _addresses(around: Surroundings, row: Any) -> dict[str, list[View]]:
     return shown
 
 
-def _security_groups(around: Surroundings, row: Any) -> list[str]:
+def _security_groups(around: Surroundings, row: Server) -> list[str]:
     """Of the ports; while there are none that count, those that were asked for."""
     if row.vm_state == BUILDING:
         return list(row.security_groups)
@@ -184,9 +185,9 @@ def _security_groups(around: Surroundings, row: Any) -> list[str]:
     return list(found.values())
 
 
-def _for_admins(around: Surroundings, row: Any) -> View:
+def _for_admins(around: Surroundings, row: Server) -> View:
     version = around.call.version
-    shown = {
+    shown: View = {
         "OS-EXT-SRV-ATTR:host": row.host,
         "OS-EXT-SRV-ATTR:hypervisor_hostname": row.host,
         "OS-EXT-SRV-ATTR:instance_name": instance_name(row.number),
@@ -206,7 +207,7 @@ def _for_admins(around: Surroundings, row: Any) -> View:
     return shown
 
 
-def updated(around: Surroundings, row: Any) -> View:
+def updated(around: Surroundings, row: Server) -> View:
     """The answer of a PUT: below 2.75 without zone, key, volumes and states."""
     shown = full(around, row)
     if around.call.version >= (2, 75):

@@ -34,14 +34,14 @@ class Servers:
     @routes.get("/servers", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List servers."""
-        page = await self.db.read(self._page, call, BRIEF)
+        page = await self.db.scan(self._page, call, BRIEF)
         shown = [server_views.brief(call, row) for row in page.rows]
         return {"servers": shown, **query.links(call, page, "servers_links")}
 
     @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
         """List servers with all that is known of them."""
-        return await self.db.read(self._detail, call)
+        return await self.db.scan(self._detail, call)
 
     def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
         page = self._page(conn, call, DETAIL_FOR_ADMINS if call.may(server_views.ADMIN_FIELDS) else DETAIL)

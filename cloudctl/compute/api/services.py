@@ -11,6 +11,7 @@ from cloudctl.compute.api import query
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import hosts
+from cloudctl.placement.tables import Host
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
@@ -41,7 +42,7 @@ class Switch:
     forced_down: LooseBool | Missing = MISSING
 
 
-def view(call: Call, row: Any) -> dict[str, Any]:
+def view(call: Call, row: Host) -> dict[str, Any]:
     shown = {
         "id": row.service_id if call.version >= UUIDS else row.number,
         "binary": COMPUTE,
@@ -65,7 +66,7 @@ class Services:
     async def list(self, call: Call) -> dict[str, Any]:
         """List the services of the hosts."""
         query.only(call, ("host", "binary"))
-        rows = await self.db.read(hosts.every)
+        rows = await self.db.scan(hosts.every)
         host, binary = call.query.get("host"), call.query.get("binary")
         if binary not in (None, "", COMPUTE):
             rows = []
@@ -119,7 +120,7 @@ class Services:
         await self.db.run(_delete, call, service_id)
 
 
-def _find(conn: Connection, call: Call, service_id: str) -> Any:
+def _find(conn: Connection, call: Call, service_id: str) -> Host:
     """Raises Invalid, NotFound."""
     if call.version >= UUIDS:
         try:
@@ -132,7 +133,7 @@ def _find(conn: Connection, call: Call, service_id: str) -> Any:
     raise NotFound(f"Service {service_id[:64]} could not be found.")
 
 
-def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Any:
+def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Host:
     row = _find(conn, call, service_id)
     if body.disabled_reason is not MISSING and body.status != "disabled":
         raise Invalid("Specifying disabled_reason requires that status is disabled.")
@@ -143,15 +144,14 @@ def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Any:
         values["forced_down"] = body.forced_down
     if not values:
         raise Invalid("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
-    hosts.change_service(conn, row.number, **values)
-    return hosts.named(conn, row.name)
+    return hosts.change(conn, row, values)
 
 
 def _switch(conn: Connection, body: Switch, values: dict[str, Any]) -> None:
-    row = hosts.named(conn, body.host)
+    row = hosts.find(conn, body.host)
     if row is None or body.binary != COMPUTE:
         raise NotFound(f"Could not find binary {body.binary} on host {body.host}.")
-    hosts.change_service(conn, row.number, **values)
+    hosts.change(conn, row, values)
 
 
 def _delete(conn: Connection, call: Call, service_id: str) -> None:
@@ -160,5 +160,5 @@ def _delete(conn: Connection, call: Call, service_id: str) -> None:
         raise Conflict(
             f"Unable to delete compute service {service_id}: its host {row.name} is up and would register again."
         )
-    if not hosts.forget(conn, row.number):
+    if not hosts.remove(conn, row):
         raise Conflict(f"Unable to delete compute service that is hosting instances: {row.name}")

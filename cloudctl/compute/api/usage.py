@@ -81,7 +81,7 @@ class Usages:
             asked = call.query.integer("limit")
             limit = self.options.max_limit if asked is None else min(asked, self.options.max_limit)
             marker = call.query.get("marker")
-        return await self.db.read(_found, call, start, stop, project_id, limit, marker)
+        return await self.db.scan(_found, call, start, stop, project_id, limit, marker)
 
 
 def _found(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import field, frozen
-from sqlalchemy import Row
 
 from cloudctl.compute import attaching, block_devices, servers
 from cloudctl.compute.api import query, since
 from cloudctl.compute.api.server_bodies import DeviceTag
 from cloudctl.compute.api.since import gated
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid
@@ -45,8 +46,8 @@ class Change:
     id: Uuid | Missing = MISSING
 
 
-def view(call: Call, row: Any) -> dict[str, Any]:
-    shown = {"volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
+def view(call: Call, row: BlockDevice) -> dict[str, Any]:
+    shown: dict[str, Any] = {"volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
     if call.version >= (2, 70):
         shown["tag"] = row.tag
     if call.version >= (2, 79):
@@ -86,7 +87,7 @@ class VolumeAttachments:
         row = await self.db.run(self._attach, call, server_id, body)
         return {"volumeAttachment": _created(call, row)}
 
-    def _attach(self, conn: Connection, call: Call, server_id: str, body: Attach) -> Row[Any]:
+    def _attach(self, conn: Connection, call: Call, server_id: str, body: Attach) -> BlockDevice:
         return attaching.attach_volume(
             conn,
             call.caller,
@@ -116,9 +117,14 @@ class VolumeAttachments:
         await self.db.run(attaching.detach_volume, call.caller, server_id, volume_id)
 
 
-def _created(call: Call, row: Any) -> dict[str, Any]:
+def _created(call: Call, row: BlockDevice) -> dict[str, Any]:
     """The answer of an attach keeps its `id` at every microversion."""
-    shown = {"id": row.volume_id, "volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
+    shown: dict[str, Any] = {
+        "id": row.volume_id,
+        "volumeId": row.volume_id,
+        "serverId": row.server_id,
+        "device": row.device_name,
+    }
     if call.version >= (2, 70):
         shown["tag"] = row.tag
     if call.version >= (2, 79):
@@ -126,7 +132,7 @@ def _created(call: Call, row: Any) -> dict[str, Any]:
     return shown
 
 
-def _rows(conn: Connection, call: Call, server_id: str) -> list[Any]:
+def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[BlockDevice]:
     server = servers.visible(conn, call.caller, server_id)
     rows = block_devices.of_server(conn, server.id)
     return [row for row in rows if row.attached or call.version < (2, 89)]

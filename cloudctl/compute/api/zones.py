@@ -25,13 +25,13 @@ class AvailabilityZones:
     @routes.get("/os-availability-zone", policy="compute:zones:list")
     async def list(self, call: Call) -> dict[str, Any]:
         """List availability zones."""
-        found = await self.db.read(hosts.zones)
+        found = await self.db.scan(hosts.zones)
         return {"availabilityZoneInfo": [_zone(name, usable, None) for name, usable in found.items()]}
 
     @routes.get("/os-availability-zone/detail", policy="compute:zones:detail")
     async def detail(self, call: Call) -> dict[str, Any]:
         """List availability zones with their hosts."""
-        return {"availabilityZoneInfo": await self.db.read(_with_hosts)}
+        return {"availabilityZoneInfo": await self.db.scan(_with_hosts)}
 
 
 def _zone(name: str, usable: bool, members: dict[str, Any] | None) -> dict[str, Any]:

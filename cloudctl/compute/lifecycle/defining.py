@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from cloudctl.compute import guests, networking
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, PortBinding
 from cloudctl.errors import Conflict
@@ -27,7 +28,7 @@ class Plan:
     gone: tuple[str, ...]  # ports of the server that their owner has deleted
 
 
-def plan(conn: Connection, server: Any, image_path: Any, *, is_made: bool = False) -> Plan:
+def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = False) -> Plan:
     """`server`: the row of one that has a host. `is_made`: the guest has its disk, so its image may be gone.
 
     Raises NotFound for an image that is needed and gone.

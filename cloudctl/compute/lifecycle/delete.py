@@ -42,7 +42,7 @@ def held(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str, s
     found: list[tuple[str, str]] = []
     mine: dict[str, Any] = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
     for device in block_devices.of_server(conn, server_id):
-        attachment = mine.get(device.attachment_id)
+        attachment = mine.get(device.attachment_id or "")
         if attachment is None or attachment.host is None:
             continue
         if not attachments.host_is_used(conn, device.volume_id, attachment.host, attachment.id):

@@ -29,6 +29,7 @@ from cloudctl.compute.states import (
     SHUTDOWN,
     STOPPED,
 )
+from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Conflict
@@ -61,7 +62,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         """Of a revert: the guest leaves the new place."""
         migration = await ctx.read(migrations.get, ctx.args["migration_id"])
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
-        await leave(ctx, migration, migration.dest_host)
+        await leave(ctx, migration, migration.new_host)
         await ctx.commit(go_back, ctx.resource_id, migration.id, ctx.now)
         return None
 
@@ -82,8 +83,8 @@ def _workflow(kind: Kind, steps: tuple[Step, ...], on_failure: Any, on_cancel: A
     return Workflow(kind, steps, on_failure=on_failure, on_cancel=on_cancel)
 
 
-def moves(migration: Any) -> bool:
-    return bool(migration.dest_host != migration.source_host)
+def moves(migration: Migration) -> bool:
+    return migration.dest_host != migration.source_host
 
 
 # -- schedule
@@ -144,7 +145,7 @@ async def restore(ctx: Context) -> None:
     await ctx.commit(defining.plugged, bindings, plan.guest.host)
 
 
-async def appear(ctx: Context, migration: Any, host: str) -> tuple[defining.Plan, defining.Bindings]:
+async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
     """The guest is on this host, to which its server points already; it runs unless it was off before."""
     if moves(migration):
         await storage.join(ctx, host)
@@ -156,7 +157,7 @@ async def appear(ctx: Context, migration: Any, host: str) -> tuple[defining.Plan
     return plan, bindings
 
 
-async def leave(ctx: Context, migration: Any, host: str) -> None:
+async def leave(ctx: Context, migration: Migration, host: str) -> None:
     """Nothing of the guest's is left on this host but the guest, which `appear` takes away with its disk."""
     if moves(migration):
         for port_id in await ctx.read(guests.plugged, ctx.resource_id):
@@ -169,7 +170,7 @@ async def leave(ctx: Context, migration: Any, host: str) -> None:
 
 async def finish(ctx: Context) -> Memo:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
-    plan, bindings = await appear(ctx, migration, migration.dest_host)
+    plan, bindings = await appear(ctx, migration, migration.new_host)
     if moves(migration):
         for port_id in bindings:
             await plugging.unplug(ctx, port_id, migration.source_host)
@@ -181,9 +182,9 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def resized(conn: Connection, server_id: str, migration: Any, bindings: defining.Bindings, now: float) -> None:
+def resized(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: float) -> None:
     """Raises Conflict, Cancelled."""
-    defining.plugged(conn, bindings, migration.dest_host)
+    defining.plugged(conn, bindings, migration.new_host)
     migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.FINISHED)
     state = {"vm_state": RESIZED, "power_state": SHUTDOWN if migration.was_stopped else RUNNING}
     if not servers.move(conn, server_id, utc(now), {"task_state": RESIZE_FINISH}, task_state=None, **state):
@@ -193,7 +194,7 @@ def resized(conn: Connection, server_id: str, migration: Any, bindings: defining
 async def unfinish(ctx: Context) -> None:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
-    await leave(ctx, migration, migration.dest_host)
+    await leave(ctx, migration, migration.new_host)
 
 
 def failed(conn: Connection, task: Task, error: str) -> None:
@@ -246,7 +247,7 @@ async def finish_revert(ctx: Context) -> Memo:
     return None
 
 
-def reverted(conn: Connection, server_id: str, migration: Any, bindings: defining.Bindings, now: float) -> None:
+def reverted(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: float) -> None:
     """Raises Conflict."""
     defining.plugged(conn, bindings, migration.source_host)
     migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.REVERTED)

@@ -7,6 +7,7 @@ from typing import Any
 
 from cloudctl.compute import block_devices, servers
 from cloudctl.compute.states import BLOCK_DEVICES, BUILDING, SPAWNING
+from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
@@ -28,16 +29,18 @@ async def connect(ctx: Context) -> Memo | Wait:
     devices = await ctx.read(block_devices.of_server, ctx.resource_id)
     if not await made(ctx, devices):
         return Wait(poll=5.0)
-    server = await ctx.read(servers.get, ctx.resource_id)
-    await ctx.write(keep, ctx.resource_id, server.host, ctx.now)
+    host = (await ctx.read(servers.get, ctx.resource_id)).host
+    if host is None:
+        raise Cancelled("the server has no host")
+    await ctx.write(keep, ctx.resource_id, host, ctx.now)
     connections = {}
     for device in devices:
-        connections[device.id] = dict(await ctx.drivers.volume.connect(device.volume_id, server.host))
-    await ctx.commit(connected, ctx.resource_id, server.host, connections, ctx.now)
+        connections[device.id] = dict(await ctx.drivers.volume.connect(device.volume_id, host))
+    await ctx.commit(connected, ctx.resource_id, host, connections, ctx.now)
     return None
 
 
-async def made(ctx: Context, devices: Iterable[Any]) -> bool:
+async def made(ctx: Context, devices: Iterable[BlockDevice]) -> bool:
     """Whether all volumes are there that are made for the server. Raises CloudError if one could not be made."""
     missing = [device for device in devices if device.attachment_id is None]
     states = [await ctx.child(child_key(device), CREATE_VOLUME, device.volume_id) for device in missing]
@@ -48,7 +51,7 @@ async def made(ctx: Context, devices: Iterable[Any]) -> bool:
     return all(state == DONE for state in states)
 
 
-def child_key(device: Any) -> str:
+def child_key(device: BlockDevice) -> str:
     return f"volume {device.id}"
 
 
@@ -74,6 +77,7 @@ def connected(conn: Connection, server_id: str, host: str, connections: dict[str
     """Raises Cancelled."""
     for device in block_devices.of_server(conn, server_id):
         info = connections[device.id]
+        assert device.attachment_id is not None, "`keep` has seen to it"
         attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
     step_to(conn, server_id, now, BLOCK_DEVICES, SPAWNING)
 
@@ -114,7 +118,7 @@ async def join(ctx: Context, host: str) -> None:
     for device in await ctx.read(block_devices.of_server, ctx.resource_id):
         if device.attachment_id is not None:
             info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
-            await ctx.write(_joined, device, info, host, ctx.now)
+            await ctx.write(_joined, device.attachment_id, device.device_name, info, host, ctx.now)
 
 
 def _joining(conn: Connection, server_id: str, host: str, now: float) -> None:
@@ -124,8 +128,10 @@ def _joining(conn: Connection, server_id: str, host: str, now: float) -> None:
             attachments.connect(conn, attachment.id, host, utc(now), device.device_name)
 
 
-def _joined(conn: Connection, device: Any, info: dict[str, Any], host: str, now: float) -> None:
-    attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
+def _joined(
+    conn: Connection, attachment_id: str, name: str | None, info: dict[str, Any], host: str, now: float
+) -> None:
+    attachments.complete(conn, attachment_id, info, host, utc(now), name)
 
 
 async def leave(ctx: Context, host: str) -> None:
@@ -141,7 +147,8 @@ async def leave(ctx: Context, host: str) -> None:
         await ctx.write(_reserve_again, ctx.resource_id, device, ctx.now)
 
 
-def _reserve_again(conn: Connection, server_id: str, device: Any, now: float) -> None:
+def _reserve_again(conn: Connection, server_id: str, device: BlockDevice, now: float) -> None:
+    assert device.attachment_id is not None, "the callers look"
     attachments.finish_detach(conn, device.attachment_id, utc(now))
     attachments.reserve(
         conn,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from cloudctl import db
 from cloudctl.compute import block_devices, guests, kinds, servers
@@ -24,24 +24,25 @@ from cloudctl.volume import attachments
 class Use:
     """A volume of a server, and the host where it is used."""
 
-    device: Row[Any]
+    device: BlockDevice
+    attachment_id: str
     host: str | None
     shared: bool  # somebody else needs the host's connection
 
 
-def find(conn: Connection, device_id: str) -> Row[Any] | None:
+def find(conn: Connection, device_id: str) -> BlockDevice | None:
     return conn.execute(select(BlockDevice).where(BlockDevice.id == device_id)).first()
 
 
 def use(conn: Connection, server_id: str, device_id: str) -> Use | None:
     """None once the volume is no longer the server's."""
     device, server = find(conn, device_id), servers.find(conn, server_id)
-    if device is None or server is None:
+    if device is None or device.attachment_id is None or server is None:
         return None
     attachment = attachments.find(conn, device.attachment_id)
     host = server.host if attachment is None else attachment.host or server.host
     shared = host is not None and attachments.host_is_used(conn, device.volume_id, host, device.attachment_id)
-    return Use(device, host, shared)
+    return Use(device, device.attachment_id, host, shared)
 
 
 # -- attach
@@ -52,18 +53,18 @@ async def attach(ctx: Context) -> Memo:
     if found is None or found.host is None:
         raise Cancelled("the volume is no longer the server's")
     device, host = found.device, found.host
-    await ctx.write(attachments.connect, device.attachment_id, host, utc(ctx.now), device.device_name)
+    await ctx.write(attachments.connect, found.attachment_id, host, utc(ctx.now), device.device_name)
     info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
     await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, guests.connection(device, info))
-    await ctx.commit(attached, device.id, info, host, ctx.now)
+    await ctx.commit(attached, device.id, found.attachment_id, info, host, ctx.now)
     return None
 
 
-def attached(conn: Connection, device_id: str, info: dict[str, Any], host: str, now: float) -> None:
+def attached(conn: Connection, device_id: str, attachment_id: str, info: dict[str, Any], host: str, now: float) -> None:
     device = find(conn, device_id)
     if device is None:
         raise Cancelled("the volume is no longer the server's")
-    attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
+    attachments.complete(conn, attachment_id, info, host, utc(now), device.device_name)
     block_devices.change(conn, device_id, attached=True)
 
 
@@ -75,13 +76,12 @@ async def let_go(ctx: Context) -> None:
     await ctx.drivers.hypervisor.ensure_volume_detached(ctx.resource_id, found.device.volume_id)
     if found.host is not None and not found.shared:
         await ctx.drivers.volume.disconnect(found.device.volume_id, found.host)
-    await ctx.commit(detached, found.device.id, ctx.now)
+    await ctx.commit(detached, found.device.id, found.attachment_id, ctx.now)
 
 
-def detached(conn: Connection, device_id: str, now: float) -> None:
-    device = find(conn, device_id)
-    if device is not None:
-        attachments.finish_detach(conn, device.attachment_id, utc(now))
+def detached(conn: Connection, device_id: str, attachment_id: str, now: float) -> None:
+    if find(conn, device_id) is not None:
+        attachments.finish_detach(conn, attachment_id, utc(now))
         block_devices.remove(conn, device_id)
 
 
