@@ -72,6 +72,8 @@ class Server(Record, table="servers"):
     launched_at: Field[datetime | None] = time()
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
+    # Every UPDATE raises it, so a server with the same revision is as it was.
+    revision: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("revision + 1"))
 
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)

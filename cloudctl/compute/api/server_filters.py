@@ -10,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
 
 from cloudctl.compute import patterns
+from cloudctl.compute.api import server_pages
 from cloudctl.compute.servers import ALL_PROJECTS
 from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
 from cloudctl.compute.status import showing
@@ -144,8 +145,9 @@ def conditions(conn: Connection, call: Call) -> list[Condition]:
     patterns.install(conn)
     found = [*_scope(call), *_alive(call), *_status(call)]
     every = call.may(EVERY_FILTER)
-    for name, known in FILTERS.items():
-        if name in call.query and (every or (known.everyone is not None and call.version >= known.everyone)):
+    for name in call.query:
+        known = FILTERS.get(name)
+        if known is not None and (every or (known.everyone is not None and call.version >= known.everyone)):
             found.append(known.make(call.query.all(name)))
     found += _addresses(conn, call, found, every)
     return found
@@ -277,16 +279,8 @@ SORT_KEYS: dict[str, ColumnElement[Any]] = {
 }
 ADMIN_SORT_KEYS = frozenset({"host", "node"})
 
-_secret = {"admin_password", "public_key"}
 BRIEF = Listing(Server.table, SORT_KEYS, columns=(Server.id, Server.name))
-DETAIL = Listing(
-    Server.table,
-    SORT_KEYS,
-    columns=tuple(c for c in Server.table.c if c.name not in {*_secret, "user_data", "scheduling"}),
-)
-DETAIL_FOR_ADMINS = Listing(
-    Server.table, SORT_KEYS, columns=tuple(c for c in Server.table.c if c.name not in {*_secret, "scheduling"})
-)
+DETAIL = Listing(Server.table, SORT_KEYS, columns=server_pages.COLUMNS)
 
 
 def check_order(call: Call, order: Sequence[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ a row and that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field
 
@@ -49,7 +49,20 @@ class Surroundings:
         return self._host_ids[key]
 
 
-def gather(conn: Connection, call: Call, rows: Sequence[Server]) -> Surroundings:
+class Entry(Protocol):
+    """What must be known of a server to see what surrounds it. A Server is one."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def vm_state(self) -> str: ...
+
+    @property
+    def host(self) -> str | None: ...
+
+
+def gather(conn: Connection, call: Call, rows: Sequence[Entry]) -> Surroundings:
     """One query each for addresses, volumes and hosts, however many servers there are."""
     ids = [row.id for row in rows]
     admin = call.may(ADMIN_FIELDS)
@@ -67,20 +80,26 @@ def gather(conn: Connection, call: Call, rows: Sequence[Server]) -> Surroundings
     )
 
 
-def brief(call: Call, row: Server) -> View:
-    return {"id": row.id, "name": row.name, "links": resource_links(call, "servers", row.id)}
+def brief(call: Call, id: str, name: str) -> View:
+    return {"id": id, "name": name, "links": resource_links(call, "servers", id)}
 
 
 def detail(around: Surroundings, row: Server) -> View:
     """The record of `GET /servers/detail`."""
+    return own(around, row) | surrounding(around, row)
+
+
+def own(around: Surroundings, row: Server) -> View:
+    """What the row alone says, and the call."""
     call, version = around.call, around.call.version
     shown = _identity(around, row)
     shown |= _places(around, row)
     if row.fault_message is not None and shown["status"] in ("ERROR", "DELETED"):
         shown["fault"] = {"code": row.fault_code, "created": zulu(row.fault_at), "message": row.fault_message}
-    groups = _security_groups(around, row)
-    if groups:
-        shown["security_groups"] = [{"name": name} for name in groups]
+    if row.vm_state == BUILDING:
+        # Ports do not count yet.
+        shown["addresses"] = {}
+        shown |= _named(row.security_groups)
     if version >= (2, 9):
         shown["locked"] = row.locked_by is not None
     if version >= (2, 19):
@@ -98,6 +117,25 @@ def detail(around: Surroundings, row: Server) -> View:
     if around.admin:
         shown |= _for_admins(around, row)
     shown["links"] = resource_links(call, "servers", row.id)
+    return shown
+
+
+def surrounding(around: Surroundings, row: Entry) -> View:
+    """What others say of the server: its ports, its volumes, its host."""
+    with_end = around.call.version >= (2, 3)
+    shown: View = {
+        "os-extended-volumes:volumes_attached": [
+            {"id": device.volume_id, "delete_on_termination": device.delete_on_termination}
+            if with_end
+            else {"id": device.volume_id}
+            for device in around.volumes.get(row.id, ())
+        ]
+    }
+    if row.vm_state != BUILDING:
+        shown["addresses"] = _addresses(around, row)
+        shown |= _named(_security_groups(around, row))
+    if around.admin and around.call.version >= (2, 16):
+        shown["host_status"] = around.host_statuses.get(row.host, "UNKNOWN") if row.host else ""
     return shown
 
 
@@ -123,7 +161,6 @@ def _identity(around: Surroundings, row: Server) -> View:
         "flavor": _flavor(around.call, row),
         "created": zulu(row.created_at),
         "updated": zulu(row.updated_at),
-        "addresses": _addresses(around, row),
         "accessIPv4": row.access_ip_v4,
         "accessIPv6": row.access_ip_v6,
         "key_name": row.key_name,
@@ -136,7 +173,6 @@ def _identity(around: Surroundings, row: Server) -> View:
 
 
 def _places(around: Surroundings, row: Server) -> View:
-    with_end = around.call.version >= (2, 3)
     return {
         "OS-EXT-AZ:availability_zone": row.zone or "",
         "OS-EXT-STS:vm_state": row.vm_state,
@@ -144,12 +180,6 @@ def _places(around: Surroundings, row: Server) -> View:
         "OS-EXT-STS:power_state": row.power_state,
         "OS-SRV-USG:launched_at": micros(row.launched_at),
         "OS-SRV-USG:terminated_at": micros(row.terminated_at),
-        "os-extended-volumes:volumes_attached": [
-            {"id": device.volume_id, "delete_on_termination": device.delete_on_termination}
-            if with_end
-            else {"id": device.volume_id}
-            for device in around.volumes.get(row.id, ())
-        ],
     }
 
 
@@ -160,10 +190,8 @@ def _flavor(call: Call, row: Server) -> View:
     return {"id": row.flavor_id, "links": bookmark(call, "flavors", row.flavor_id)}
 
 
-def _addresses(around: Surroundings, row: Server) -> dict[str, list[View]]:
+def _addresses(around: Surroundings, row: Entry) -> dict[str, list[View]]:
     shown: dict[str, list[View]] = {}
-    if row.vm_state == BUILDING:
-        return shown
     for address in around.addresses.get(row.id, ()):
         shown.setdefault(address.network_name, []).append(
             {
@@ -176,10 +204,12 @@ def _addresses(around: Surroundings, row: Server) -> dict[str, list[View]]:
     return shown
 
 
-def _security_groups(around: Surroundings, row: Server) -> list[str]:
-    """Of the ports; while there are none that count, those that were asked for."""
-    if row.vm_state == BUILDING:
-        return list(row.security_groups)
+def _named(groups: Sequence[str]) -> View:
+    return {"security_groups": [{"name": name} for name in groups]} if groups else {}
+
+
+def _security_groups(around: Surroundings, row: Entry) -> list[str]:
+    """Of the ports."""
     found = {group: name for address in around.addresses.get(row.id, ()) for group, name in address.security_groups}
     found |= dict(around.groups.get(row.id, ()))
     return list(found.values())
@@ -202,8 +232,6 @@ def _for_admins(around: Surroundings, row: Server) -> View:
             "OS-EXT-SRV-ATTR:root_device_name": row.root_device_name,
             "OS-EXT-SRV-ATTR:user_data": row.user_data,
         }
-    if version >= (2, 16):
-        shown["host_status"] = around.host_statuses.get(row.host, "UNKNOWN") if row.host else ""
     return shown
 
 

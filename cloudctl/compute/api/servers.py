@@ -10,7 +10,8 @@ from cloudctl.compute import creation, deletion, servers
 from cloudctl.compute.api import query, server_views, since
 from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
 from cloudctl.compute.api.server_create import checked_hostname, wanted
-from cloudctl.compute.api.server_filters import BRIEF, DETAIL, DETAIL_FOR_ADMINS, QUERY, check_order, conditions
+from cloudctl.compute.api.server_filters import BRIEF, DETAIL, QUERY, check_order, conditions
+from cloudctl.compute.api.server_pages import Entry, ServerPages
 from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
@@ -30,13 +31,14 @@ class Servers:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
     volume_options: VolumeOptions = field(factory=VolumeOptions)
+    pages: ServerPages = field(factory=ServerPages)
 
     @routes.get("/servers", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """List servers."""
         page = await self.db.scan(self._page, call, BRIEF)
-        shown = [server_views.brief(call, row) for row in page.rows]
-        return {"servers": shown, **query.links(call, page, "servers_links")}
+        shown = [server_views.brief(call, id, name) for id, name in page.rows]
+        return {"servers": shown, **_links(call, page)}
 
     @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
     async def detail(self, call: Call) -> dict[str, Any]:
@@ -44,10 +46,10 @@ class Servers:
         return await self.db.scan(self._detail, call)
 
     def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
-        page = self._page(conn, call, DETAIL_FOR_ADMINS if call.may(server_views.ADMIN_FIELDS) else DETAIL)
-        around = server_views.gather(conn, call, page.rows)
-        shown = [server_views.detail(around, row) for row in page.rows]
-        return {"servers": shown, **query.links(call, page, "servers_links")}
+        page = self._page(conn, call, DETAIL)
+        entries = [Entry(*row) for row in page.rows]
+        shown = self.pages.shown(conn, server_views.gather(conn, call, entries), entries)
+        return {"servers": shown, **_links(call, page)}
 
     def _page(self, conn: Connection, call: Call, what: Listing) -> Page:
         query.only(call, QUERY)
@@ -95,6 +97,10 @@ class Servers:
     async def delete(self, call: Call, server_id: str) -> None:
         """Delete a server."""
         await self.db.run(deletion.delete, call.caller, server_id)
+
+
+def _links(call: Call, page: Page) -> dict[str, Any]:
+    return query.links(call, page, "servers_links", page.rows[-1][0] if page.rows else None)
 
 
 def _full(conn: Connection, call: Call, server_id: str) -> server_views.View:

@@ -965,6 +965,7 @@ def upgrade() -> None:
         sa.Column("launched_at", sa.DateTime(), nullable=True),
         sa.Column("terminated_at", sa.DateTime(), nullable=True),
         sa.Column("deleted_at", sa.DateTime(), nullable=True),
+        sa.Column("revision", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_servers")),
         sa.UniqueConstraint("id", name=op.f("uq_servers_id")),
     )
