@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from attrs import define, field, frozen
+from sqlalchemy import ColumnElement, func
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
@@ -29,6 +30,7 @@ CLASSES: dict[str, Test] = {
     "W": lambda c: not (c.isalnum() or c == "_"),
     "S": lambda c: not c.isspace(),
 }
+SPECIAL = frozenset(".[]()*+?{}|^$")
 CONTROLS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -306,6 +308,41 @@ def checked(name: str, text: str) -> str:
             f"Invalid regular expression for the filter {name!r}: {error or 'it is nested too deeply'}"
         ) from None
     return text
+
+
+@frozen
+class Plain:
+    """A pattern that is a text, perhaps with anchors: the database finds it by itself."""
+
+    text: str
+    at_start: bool
+    at_end: bool
+
+    def found_in(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Not by LIKE: SQLite's ignores case."""
+        if self.at_start and self.at_end:
+            return column == self.text
+        if self.at_start:
+            return func.substr(column, 1, len(self.text)) == self.text
+        if self.at_end:
+            return func.substr(column, func.length(column) - len(self.text) + 1) == self.text
+        # A text differs from itself without what is in it.
+        return func.replace(column, self.text, "") != column
+
+
+def plain(pattern: str) -> Plain | None:
+    """None for one that the machine has to match."""
+    at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
+    left, text = iter(pattern[at_start : -1 if at_end else None]), []
+    for char in left:
+        if char == "\\":
+            char = next(left, "")
+            if not char or char.isalnum():
+                return None
+        elif char in SPECIAL:
+            return None
+        text.append(char)
+    return Plain("".join(text), at_start, at_end) if text else None
 
 
 def install(conn: Connection) -> None:

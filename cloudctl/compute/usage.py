@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from attrs import frozen
-from sqlalchemy import or_
+from sqlalchemy import ColumnElement, select
 
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.records import select_without
 
 FOUR_WEEKS = timedelta(weeks=4)
+AT_ONCE = 1000
 
 # What a report does not tell of.
 UNTOLD = tuple(
@@ -48,19 +50,39 @@ class Used:
         return int(flavor["disk"] + flavor["ephemeral"])
 
 
-def between(
-    conn: Connection, start: datetime, stop: datetime, now: datetime, project_id: str | None = None
-) -> list[Used]:
-    """Servers that were there for a part of the period, the oldest first; of all projects if none is named."""
-    there = [
-        Server.launched_at.is_not(None),
-        Server.launched_at < stop,
-        or_(Server.terminated_at.is_(None), Server.terminated_at > start),
-    ]
-    if project_id is not None:
-        there.append(Server.project_id == project_id)
-    rows = conn.execute(select_without(Server, *UNTOLD).where(*there).order_by(Server.number))
-    return [used(row, start, stop, now) for row in rows]
+@frozen
+class Span:
+    """A period, and of whose servers: of all projects if none is named. Times are naive UTC."""
+
+    start: datetime
+    stop: datetime
+    project_id: str | None = None
+
+    @property
+    def there(self) -> ColumnElement[bool]:
+        """Servers that were there for a part of it."""
+        launched = Server.launched_at.is_not(None) & (Server.launched_at < self.stop)
+        found = launched & (Server.terminated_at.is_(None) | (Server.terminated_at > self.start))
+        return found if self.project_id is None else found & (Server.project_id == self.project_id)
+
+
+def between(conn: Connection, span: Span, now: datetime, after: int = 0) -> Iterator[Used]:
+    """The servers of a period, the oldest first. `after`: the number of the last one that is known.
+
+    They are read some at a time: there may be as many as a cloud ever had.
+    """
+    query = select_without(Server, *UNTOLD).where(span.there).order_by(Server.number).limit(AT_ONCE)
+    while True:
+        rows = conn.execute(query.where(Server.number > after)).all()
+        yield from (used(row, span.start, span.stop, now) for row in rows)
+        if len(rows) < AT_ONCE:
+            return
+        after = rows[-1].number
+
+
+def number(conn: Connection, span: Span, server_id: str) -> int | None:
+    """Of a server of this period; None if it is none."""
+    return conn.scalar(select(Server.number).where(span.there, Server.id == server_id))
 
 
 def used(row: Server, start: datetime, stop: datetime, now: datetime) -> Used:

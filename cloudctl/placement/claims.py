@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import asdict
-from sqlalchemy import CompoundSelect, Select, bindparam, delete, insert, select, update
+from sqlalchemy import CompoundSelect, Select, bindparam, delete, func, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
@@ -40,10 +40,22 @@ _take = (
         used_vcpus=Host.used_vcpus + bindparam("more_vcpus"),
         used_memory_mib=Host.used_memory_mib + bindparam("more_memory"),
         used_disk_gib=Host.used_disk_gib + bindparam("more_disk"),
+        shares=Host.shares + 1,
     )
 )
 _new = insert(HostAllocation)
 _held = select(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).order_by(HostAllocation.host)
+_let_go = delete(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).returning(HostAllocation)
+_give_back = (
+    update(Host)
+    .where(Host.name == bindparam("on_host"))
+    .values(
+        used_vcpus=Host.used_vcpus - bindparam("less_vcpus"),
+        used_memory_mib=Host.used_memory_mib - bindparam("less_memory"),
+        used_disk_gib=Host.used_disk_gib - bindparam("less_disk"),
+        shares=Host.shares - 1,
+    )
+)
 _hosts = select(Host).order_by(Host.name)
 
 
@@ -103,18 +115,9 @@ def holding(conn: Connection, consumer_id: str) -> Sequence[HostAllocation]:
 
 def release(conn: Connection, consumer_id: str) -> None:
     """Give everything back that the consumer holds. A repeat does nothing."""
-    for row in holding(conn, consumer_id):
-        mine = (HostAllocation.consumer_id == consumer_id) & (HostAllocation.host == row.host)
-        if conn.execute(delete(HostAllocation).where(mine)).rowcount:
-            conn.execute(
-                update(Host)
-                .where(Host.name == row.host)
-                .values(
-                    used_vcpus=Host.used_vcpus - row.vcpus,
-                    used_memory_mib=Host.used_memory_mib - row.memory_mib,
-                    used_disk_gib=Host.used_disk_gib - row.disk_gib,
-                )
-            )
+    for share in conn.execute(_let_go, {"by": consumer_id}):
+        amounts = {"less_vcpus": share.vcpus, "less_memory": share.memory_mib, "less_disk": share.disk_gib}
+        conn.execute(_give_back, {"on_host": share.host, **amounts})
 
 
 def hand_over(conn: Connection, from_id: str, to_id: str) -> None:
@@ -128,3 +131,10 @@ def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[
         HostAllocation.consumer_id.not_in(consumer_ids)
     )
     return list(conn.execute(others))
+
+
+def counted(conn: Connection, consumer_ids: Select[Any]) -> dict[str, int]:
+    """Host → how many of these consumers hold a share of it; without hosts of which none does."""
+    mine = HostAllocation.consumer_id.in_(consumer_ids)
+    found = select(HostAllocation.host, func.count()).where(mine).group_by(HostAllocation.host)
+    return dict(conn.execute(found).all())

@@ -34,6 +34,7 @@ class Host(Record, table="hosts"):
     used_vcpus: Field[int] = column(Integer, nullable=False, default=0)
     used_memory_mib: Field[int] = column(Integer, nullable=False, default=0)
     used_disk_gib: Field[int] = column(Integer, nullable=False, default=0)
+    shares: Field[int] = column(Integer, nullable=False, default=0)  # how many allocations that are
     up: Field[bool] = flag(True)  # the driver reaches it
     forced_down: Field[bool] = flag(False)
     enabled: Field[bool] = flag(True)

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from cloudctl.compute import usage
+from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.work import counted
 
 ALWAYS = {"instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members", "id"}
 FILES = {"injected_files", "injected_file_content_bytes", "injected_file_path_bytes"}
@@ -184,3 +187,37 @@ def test_usage_comes_in_pages_from_2_40_on(demo: Asking, admin: Asking, project:
 def test_another_projects_usage_is_not_there(stranger: Asking, demo: Asking, project: str) -> None:
     assert stranger.get(f"/os-simple-tenant-usage/{project}").status == 404
     assert demo.get("/os-simple-tenant-usage").status == 403
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+def test_usage_is_the_same_however_it_is_read(
+    demo: Asking, project: str, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(usage, "AT_ONCE", at_once)
+    ids = [demo.boot(name=f"vm{number}") for number in range(3)]
+    demo.cloud.advance(60.0)
+    path = f"/os-simple-tenant-usage/{project}"
+    whole = demo.get(path, "2.40").json()["tenant_usage"]
+    assert [one["instance_id"] for one in whole["server_usages"]] == ids
+    assert whole["total_hours"] == pytest.approx(sum(one["hours"] for one in whole["server_usages"]))
+    seen, answer = [], demo.get(f"{path}?limit=2", "2.40").json()
+    assert "tenant_usage_links" in answer
+    seen += [one["instance_id"] for one in answer["tenant_usage"]["server_usages"]]
+    answer = demo.get(f"{path}?limit=2&marker={seen[-1]}", "2.40").json()
+    assert "tenant_usage_links" not in answer
+    assert [*seen, *(one["instance_id"] for one in answer["tenant_usage"]["server_usages"])] == ids
+    assert demo.get(f"{path}?marker={project}", "2.40").status == 400
+    assert demo.get(f"{path}?limit=0", "2.40").json() == {"tenant_usage": {}}
+
+
+def test_a_page_of_usage_reads_no_more_than_it_shows(
+    demo: Asking, cloud: MemoryCloud, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server more says whether others follow."""
+    monkeypatch.setattr(usage, "AT_ONCE", 2)
+    for number in range(5):
+        demo.boot(name=f"vm{number}")
+    cloud.advance(60.0)
+    with counted(cloud) as work:
+        demo.get(f"/os-simple-tenant-usage/{project}?limit=2", "2.40")
+    assert len([statement for statement in work.statements if "FROM servers" in statement]) == 2

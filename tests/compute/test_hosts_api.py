@@ -7,6 +7,7 @@ import pytest
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.work import counted
 
 AMOUNTS = {
     "vcpus",
@@ -85,6 +86,34 @@ def test_a_hypervisor_counts_what_it_promised(admin: Asking, demo: Asking) -> No
     assert (statistics["count"], statistics["vcpus_used"], statistics["memory_mb_used"]) == (3, 2, 4096)
     assert (statistics["local_gb_used"], statistics["running_vms"]) == (40, 1)
     assert admin.get("/os-hypervisors/statistics", "2.88").status in (400, 404)
+
+
+def test_a_server_runs_once_also_while_it_holds_two_hosts(demo: Asking, admin: Asking, cloud: MemoryCloud) -> None:
+    server_id = demo.boot()
+
+    def running() -> list[int]:
+        shown = admin.get("/os-hypervisors/detail").json()["hypervisors"]
+        return sorted(each["running_vms"] for each in shown)
+
+    assert running() == [0, 0, 1]
+    assert demo.act(server_id, {"resize": {"flavorRef": "2"}}).status == 202
+    cloud.settle()
+    assert demo.status(server_id) == "VERIFY_RESIZE"
+    assert running() == [0, 0, 1]
+    demo.act(server_id, {"confirmResize": None})
+    cloud.settle()
+    assert running() == [0, 0, 1]
+    demo.delete(f"/servers/{server_id}")
+    cloud.settle()
+    assert running() == [0, 0, 0]
+
+
+def test_statistics_read_no_servers(demo: Asking, admin: Asking, cloud: MemoryCloud) -> None:
+    demo.boot()
+    admin.get("/os-hypervisors")
+    with counted(cloud) as work:
+        admin.get("/os-hypervisors/statistics")
+    assert not [statement for statement in work.statements if "servers" in statement]
 
 
 def test_the_servers_of_a_hypervisor_are_shown(admin: Asking, demo: Asking) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import create_engine, literal, select
 
 from cloudctl.compute import patterns
 from cloudctl.compute.patterns import BadPattern
@@ -133,3 +134,34 @@ def test_the_work_of_every_pattern_grows_with_the_text_and_no_faster(pattern: st
         return count
 
     lines(240, 6 * lines(60, 1_000_000))
+
+
+# -- what the database finds by itself
+
+plain_texts = st.text(r"aAx-_%. \^$", min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(plain_texts, st.lists(st.text("aAx-_%. ", max_size=6), max_size=4))
+def test_a_plain_pattern_is_found_by_the_database_as_by_the_matcher(pattern: str, names: list[str]) -> None:
+    try:
+        machine = patterns.compile(pattern)
+    except BadPattern:
+        return
+    plain = patterns.plain(pattern)
+    if plain is None:
+        return
+    with create_engine("sqlite://").connect() as conn:
+        for name in names:
+            found = conn.execute(select(plain.found_in(literal(name)))).scalar_one()
+            assert bool(found) is machine.search(name)
+
+
+@pytest.mark.parametrize("pattern", ["web", "^web", "web$", "^web$", r"web\.1", r"a\$", "a b", "%", "_"])
+def test_a_text_and_simple_anchors_are_plain(pattern: str) -> None:
+    assert patterns.plain(pattern) is not None
+
+
+@pytest.mark.parametrize("pattern", ["", "^", "$", "^$", "w.b", "w*", "a|b", "[a]", "(a)", "\\d", "a\\", "a^b", "a$b"])
+def test_everything_else_is_not(pattern: str) -> None:
+    assert patterns.plain(pattern) is None

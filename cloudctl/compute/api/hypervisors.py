@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 import orjson
 from attrs import field, frozen
-from sqlalchemy import func, select
+from sqlalchemy import select
 
+from cloudctl.compute import migrations
 from cloudctl.compute.api import query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.placement import hosts
+from cloudctl.placement import claims, hosts
 from cloudctl.placement.tables import Host
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
@@ -179,13 +180,13 @@ def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool =
     asked = call.version >= UUIDS and call.query.flag("with_servers")
     # From 2.75 on the key is always there.
     shown = _servers(conn) if asked else {} if call.version >= (2, 75) else None
-    return Found(rows, _running(conn), shown, more)
+    return Found(rows, _running(conn, rows), shown, more)
 
 
-def _running(conn: Connection) -> dict[str, int]:
-    live = Server.deleted_at.is_(None), Server.host.is_not(None)
-    rows = conn.execute(select(Server.host, func.count()).where(*live).group_by(Server.host))
-    return {host: number for host, number in rows if host is not None}
+def _running(conn: Connection, rows: Iterable[Host]) -> dict[str, int]:
+    """Host → its servers. From the hosts' own counts: there may be many servers, and few of them move."""
+    left = claims.counted(conn, migrations.open_ids())
+    return {host.name: host.shares - left.get(host.name, 0) for host in rows}
 
 
 def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
@@ -215,8 +216,9 @@ SUMMED = (
 
 
 def _statistics(conn: Connection) -> dict[str, int]:
-    running = _running(conn)
-    each = [amounts(row, running.get(row.name, 0)) for row in hosts.every(conn) if row.enabled]
+    rows = hosts.every(conn)
+    running = _running(conn, rows)
+    each = [amounts(row, running[row.name]) for row in rows if row.enabled]
     return {"count": len(each), **{name: sum(item[name] for item in each) for name in SUMMED}}
 
 

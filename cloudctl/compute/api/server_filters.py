@@ -37,7 +37,13 @@ MOST_TAGS = 50
 
 def matching(column: Column[Any]) -> Filter:
     """A regular expression, not anchored."""
-    return lambda values: column.regexp_match(patterns.checked(column.name, values[-1]))
+
+    def make(values: Sequence[str]) -> Condition:
+        pattern = patterns.checked(column.name, values[-1])
+        plain = patterns.plain(pattern)
+        return column.regexp_match(pattern) if plain is None else plain.found_in(column)
+
+    return make
 
 
 def any_word(column: Column[Any]) -> Filter:

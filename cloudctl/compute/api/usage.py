@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from attrs import field, frozen
+import orjson
+from attrs import define, field, frozen
 
 from cloudctl.compute import usage
 from cloudctl.compute.api import query
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.usage import Used
+from cloudctl.compute.usage import Span, Used
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.call import Call
@@ -41,8 +42,43 @@ def server(used: Used) -> dict[str, Any]:
     }
 
 
-# What is on a page, whether others follow, and the last id.
-Page = tuple[list[Used], bool, str]
+@define
+class Sums:
+    """Of the servers of one project. `usages`: each of them as JSON, where that is asked for."""
+
+    hours: float = 0
+    vcpus: float = 0
+    memory_mb: float = 0
+    local_gb: float = 0
+    usages: list[orjson.Fragment] | None = None
+
+    def add(self, used: Used) -> None:
+        self.hours += used.hours
+        self.vcpus += used.hours * used.row.vcpus
+        self.memory_mb += used.hours * used.row.memory_mib
+        self.local_gb += used.hours * used.disk_gib
+        if self.usages is not None:
+            self.usages.append(orjson.Fragment(orjson.dumps(server(used))))
+
+    def shown(self, project_id: str, span: Span) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "tenant_id": project_id,
+            "start": micros(span.start),
+            "stop": micros(span.stop),
+            "total_hours": self.hours,
+            "total_vcpus_usage": self.vcpus,
+            "total_memory_mb_usage": self.memory_mb,
+            "total_local_gb_usage": self.local_gb,
+        }
+        return shown if self.usages is None else {**shown, "server_usages": self.usages}
+
+
+@frozen
+class Page:
+    """Project → what its servers on this page used. `last`: the id of the last one if others follow."""
+
+    projects: dict[str, Sums]
+    last: str | None = None
 
 
 @frozen
@@ -55,69 +91,54 @@ class Usages:
     @routes.get("/os-simple-tenant-usage", policy="compute:usage:list", query=tuple(sorted(QUERY)))
     async def list(self, call: Call) -> dict[str, Any]:
         """Sum up what every project used."""
-        start, stop = _period(call)
-        found, more, last = await self._page(call, start, stop, None)
-        projects: dict[str, list[Used]] = {}
-        for used in found:
-            projects.setdefault(used.row.project_id, []).append(used)
-        detailed = call.query.get("detailed") == "1"
-        shown = {"tenant_usages": [_summed(name, each, start, stop, detailed) for name, each in projects.items()]}
-        return {**shown, **_links(call, more, last, "tenant_usages_links")}
+        span = Span(*_period(call))
+        page = await self._page(call, span, call.query.get("detailed") == "1")
+        shown = [sums.shown(project_id, span) for project_id, sums in page.projects.items()]
+        return {"tenant_usages": shown, **_links(call, page, "tenant_usages_links")}
 
     @routes.get("/os-simple-tenant-usage/<project_id>", policy="compute:usage:show", query=tuple(sorted(QUERY)))
     async def show(self, call: Call, project_id: str) -> dict[str, Any]:
         """Show what one project used."""
         if project_id != call.project_id and not call.may(OTHERS):
             raise NotFound(f"Project {project_id[:64]} could not be found.")
-        start, stop = _period(call)
-        found, more, last = await self._page(call, start, stop, project_id)
-        shown = {"tenant_usage": _summed(project_id, found, start, stop, True) if found else {}}
-        return {**shown, **_links(call, more, last, "tenant_usage_links")}
+        span = Span(*_period(call), project_id)
+        page = await self._page(call, span, True)
+        sums = page.projects.get(project_id)
+        shown = {} if sums is None else sums.shown(project_id, span)
+        return {"tenant_usage": shown, **_links(call, page, "tenant_usage_links")}
 
-    async def _page(self, call: Call, start: datetime, stop: datetime, project_id: str | None) -> Page:
+    async def _page(self, call: Call, span: Span, detailed: bool) -> Page:
         query.only(call, QUERY)
         limit, marker = None, None
         if call.version >= (2, 40):
             asked = call.query.integer("limit")
             limit = self.options.max_limit if asked is None else min(asked, self.options.max_limit)
             marker = call.query.get("marker")
-        return await self.db.scan(_found, call, start, stop, project_id, limit, marker)
+        return await self.db.scan(_found, call, span, detailed, limit, marker)
 
 
-def _found(
-    conn: Connection,
-    call: Call,
-    start: datetime,
-    stop: datetime,
-    project_id: str | None,
-    limit: int | None,
-    marker: str | None,
-) -> Page:
-    found = usage.between(conn, start, stop, call.now, project_id)
+def _found(conn: Connection, call: Call, span: Span, detailed: bool, limit: int | None, marker: str | None) -> Page:
+    after = 0
     if marker is not None:
-        place = next((at for at, used in enumerate(found) if used.row.id == marker), None)
-        if place is None:
+        number = usage.number(conn, span, marker)
+        if number is None:
             raise Invalid(f"marker [{marker[:64]}] not found")
-        found = found[place + 1 :]
-    page = found if limit is None else found[:limit]
-    return page, len(page) < len(found) and bool(page), page[-1].row.id if page else ""
+        after = number
+    projects: dict[str, Sums] = {}
+    last = None
+    for place, used in enumerate(usage.between(conn, span, call.now, after)):
+        if place == limit:
+            return Page(projects, last)
+        mine = projects.get(used.row.project_id)
+        if mine is None:
+            mine = projects[used.row.project_id] = Sums(usages=[] if detailed else None)
+        mine.add(used)
+        last = used.row.id
+    return Page(projects)
 
 
-def _links(call: Call, more: bool, last: str, key: str) -> dict[str, Any]:
-    return {key: [{"rel": "next", "href": next_link(call, last)}]} if more else {}
-
-
-def _summed(project_id: str, found: list[Used], start: datetime, stop: datetime, detailed: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "tenant_id": project_id,
-        "start": micros(start),
-        "stop": micros(stop),
-        "total_hours": sum(used.hours for used in found),
-        "total_vcpus_usage": sum(used.hours * used.row.vcpus for used in found),
-        "total_memory_mb_usage": sum(used.hours * used.row.memory_mib for used in found),
-        "total_local_gb_usage": sum(used.hours * used.disk_gib for used in found),
-    }
-    return {**shown, "server_usages": [server(used) for used in found]} if detailed else shown
+def _links(call: Call, page: Page, key: str) -> dict[str, Any]:
+    return {key: [{"rel": "next", "href": next_link(call, page.last)}]} if page.last is not None else {}
 
 
 def _period(call: Call) -> tuple[datetime, datetime]:

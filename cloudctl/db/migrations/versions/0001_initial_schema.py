@@ -111,6 +111,7 @@ def upgrade() -> None:
         sa.Column("used_vcpus", sa.Integer(), nullable=False),
         sa.Column("used_memory_mib", sa.Integer(), nullable=False),
         sa.Column("used_disk_gib", sa.Integer(), nullable=False),
+        sa.Column("shares", sa.Integer(), nullable=False),
         sa.Column("up", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("forced_down", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
