@@ -424,7 +424,8 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
 def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
     """Where in a body of this type a field comes or goes, at any depth (`.networks[].tag`), and its spans."""
     found: dict[str, tuple[Span, ...]] = {}
-    if not (isinstance(type_, type) and attrs.has(type_)):
+    is_body: bool = isinstance(type_, type) and attrs.has(type_)
+    if not is_body:
         step = "[]" if get_origin(type_) is list else ""
         for argument in get_args(type_):
             found |= {f"{step}{path}": each for path, each in spans(argument).items()}
