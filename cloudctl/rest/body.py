@@ -424,8 +424,7 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
 def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
     """Where in a body of this type a field comes or goes, at any depth (`.networks[].tag`), and its spans."""
     found: dict[str, tuple[Span, ...]] = {}
-    is_body: bool = isinstance(type_, type) and attrs.has(type_)
-    if not is_body:
+    if not (isinstance(type_, type) and attrs.has(type_)):
         step = "[]" if get_origin(type_) is list else ""
         for argument in get_args(type_):
             found |= {f"{step}{path}": each for path, each in spans(argument).items()}
@@ -442,8 +441,8 @@ def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
     if isinstance(made, list | tuple):
         for place, item in enumerate(made):
             yield from _untimely(item, f"{path}[{place}]", version)
-    elif attrs.has(type(made)):
-        for name, attribute in wire_names(type(made)).items():
+    elif attrs.has(class_ := type(made)):
+        for name, attribute in wire_names(class_).items():
             value = getattr(made, attribute.name)
             offered = attribute.metadata.get("spans")
             if value is not MISSING and offered is not None and not any(version in span for span in offered):
