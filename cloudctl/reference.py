@@ -6,17 +6,16 @@ of a cloud as it is composed, so they list what is served and nothing else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from twisted.internet.task import Clock
 
-from cloudctl import app, config
+from cloudctl import app, config, history
 from cloudctl.app import Cloud, Served
 from cloudctl.rest import policy
 from cloudctl.rest.route import Operation
-from cloudctl.rest.versions import Version, text
+from cloudctl.rest.versions import text
 
 API_HEAD = """\
 # API calls
@@ -83,27 +82,33 @@ def _service(cloud: Cloud, served: Served) -> str:
     for tag, operations in tags.items():
         lines += ["", f"### {tag}", "", _row(columns), _row(["---"] * len(columns))]
         lines += [_row(_cells(cloud, served.prefix, path, each, versions is not None)) for path, each in operations]
+    if versions is not None:
+        lines += _microversions(served)
     return "\n".join(lines) + "\n"
 
 
+def _microversions(served: Served) -> Iterator[str]:
+    """What each of them changes."""
+    (package,) = (service.package for service in app.SERVICES if service.title == served.title)
+    steps = history.steps(served.api, f"{package}.api", served.prefix)
+    if not steps:
+        return
+    yield from ("", "### What a microversion changes", "", _row(("microversion", "from here on", "no longer")))
+    yield _row(["---"] * 3)
+    for version, step in steps.items():
+        cells = ("; ".join(history.sentences(facts)) for facts in (step.new, step.gone))
+        yield _row((text(version), *cells))
+
+
 def _cells(cloud: Cloud, prefix: str, path: str, operation: Operation, versioned: bool) -> Iterator[str]:
-    shown = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", prefix + path)
-    action = f" `{operation.action}`" if operation.action else ""
-    yield f"`{operation.method} {shown}`{action}"
+    yield history.shown(operation, prefix + path)
     if versioned:
-        yield span(operation.since, operation.until)
+        yield str(operation.span)
     if operation.policy is None:
         yield from ("none", "everyone")
     else:
         yield from (f"`{operation.policy}`", f"`{cloud.policy.rules[operation.policy].text}`")
     yield operation.summary.rstrip(".") + "."
-
-
-def span(since: Version | None, until: Version | None) -> str:
-    """The microversions at which a call is offered, both ends included."""
-    if since is None:
-        return "all" if until is None else f"to {text(until)}"
-    return f"from {text(since)}" if until is None else f"{text(since)} to {text(until)}"
 
 
 def _row(cells: Iterator[str] | Sequence[str]) -> str:

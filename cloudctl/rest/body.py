@@ -8,13 +8,17 @@ Bodies are frozen attrs classes. cattrs does the walking; the hooks here make it
         name: Name
         shared: bool | Missing = MISSING
         external: bool | Missing = wire("router:external", default=MISSING)
+        mtu: int | Missing = gated(since(2, 7))
+
+A body class holds the fields of every microversion. What is sent at a version that does not have it is as unknown as
+any other key.
 """
 
 from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -27,6 +31,8 @@ from cattrs import Converter, transform_error
 from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
+
+from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
 
@@ -102,6 +108,11 @@ class ValueProblem(ValueError):
 def wire(name: str, **options: Any) -> Any:
     """A field whose key in JSON is not its name in Python."""
     return field(metadata={"wire": name}, **options)
+
+
+def gated(*spans: Span, name: str | None = None) -> Any:
+    """A field that may be left out, and is taken at these microversions alone. `name`: its key in JSON."""
+    return field(default=MISSING, metadata={"spans": spans} | ({} if name is None else {"wire": name}))
 
 
 def extra() -> Any:
@@ -393,10 +404,10 @@ def unexpected(names: Iterable[str]) -> str:
     return f"Additional properties are not allowed ({', '.join(quoted)} {were} unexpected)"
 
 
-def structure(value: Any, type_: Any, path: str = "$") -> Any:
-    """A parsed JSON value as `type_`. Raises BodyError with every problem found."""
+def structure(value: Any, type_: Any, path: str = "$", version: Version | None = None) -> Any:
+    """A parsed JSON value as `type_`, of this microversion. Raises BodyError with every problem found."""
     try:
-        return converter().structure(value, type_)
+        made = converter().structure(value, type_)
     except Exception as error:  # cattrs raises groups as well as what the hooks raise
         problems = []
         for line in transform_error(error, path, _told):
@@ -404,6 +415,39 @@ def structure(value: Any, type_: Any, path: str = "$") -> Any:
             kind, _, message = text.partition("\t")
             problems.append(Problem(where, message, kind))
         raise BodyError(problems) from None
+    if version is not None and spans(type_) and (untimely := list(_untimely(made, path, version))):
+        raise BodyError(untimely)
+    return made
+
+
+@cache
+def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
+    """Where in a body of this type a field comes or goes, at any depth (`.networks[].tag`), and its spans."""
+    found: dict[str, tuple[Span, ...]] = {}
+    if not (isinstance(type_, type) and attrs.has(type_)):
+        step = "[]" if get_origin(type_) is list else ""
+        for argument in get_args(type_):
+            found |= {f"{step}{path}": each for path, each in spans(argument).items()}
+        return found
+    for name, attribute in wire_names(type_).items():
+        if "spans" in attribute.metadata:
+            found[f".{name}"] = attribute.metadata["spans"]
+        found |= {f".{name}{path}": each for path, each in spans(attribute.type).items()}
+    return found
+
+
+def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
+    """Fields that were sent at a version that does not have them."""
+    if isinstance(made, list | tuple):
+        for place, item in enumerate(made):
+            yield from _untimely(item, f"{path}[{place}]", version)
+    elif attrs.has(class_ := type(made)):
+        for name, attribute in wire_names(class_).items():
+            value = getattr(made, attribute.name)
+            offered = attribute.metadata.get("spans")
+            if value is not MISSING and offered is not None and not any(version in span for span in offered):
+                yield Problem(path, unexpected([name]), "unknown")
+            yield from _untimely(value, f"{path}.{name}", version)
 
 
 def parse(raw: bytes) -> Any:
@@ -417,20 +461,20 @@ def parse(raw: bytes) -> Any:
     return value
 
 
-def read(body: Body, value: Any) -> Any:
+def read(body: Body, value: Any, version: Version | None = None) -> Any:
     """A parsed body as the value that the handler gets; a list of them if it came in bulk. Raises BodyError."""
     if body.key is None:
-        return structure(value, body.type)
+        return structure(value, body.type, "$", version)
     if not isinstance(value, dict):
         raise BodyError([Problem("$", f"{shown(value)} is not of type 'object'", "type")])
     if body.bulk is not None and body.bulk in value and body.key not in value:
-        return structure(value[body.bulk], types.GenericAlias(list, (body.type,)), f"$.{body.bulk}")
+        return structure(value[body.bulk], types.GenericAlias(list, (body.type,)), f"$.{body.bulk}", version)
     others = sorted(key for key in value if key != body.key)
     if body.key not in value:
         raise BodyError([Problem("$", f"'{body.key}' is a required property", "required")])
     if others:
         raise BodyError([Problem("$", unexpected(others), "unknown")])
-    return structure(value[body.key], body.type, f"$.{body.key}")
+    return structure(value[body.key], body.type, f"$.{body.key}", version)
 
 
 def given(value: Any, *names: str) -> dict[str, Any]:
@@ -442,6 +486,7 @@ def given(value: Any, *names: str) -> dict[str, Any]:
     }
 
 
+@cache
 def wire_names(type_: Any) -> Mapping[str, Any]:
     """JSON key → attribute of a body class, for the docs and the fuzz test."""
     attrs.resolve_types(type_)

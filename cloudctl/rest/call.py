@@ -23,10 +23,14 @@ QUERY_FIELDS = 200
 
 
 class Query:
-    """The query string: names may repeat."""
+    """The query string: names may repeat.
+
+    `hidden`: names that the request's microversion does not have. They are sent, and read as if they were not.
+    """
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.pairs = pairs
+        self.hidden: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, raw: bytes) -> Query:
@@ -42,9 +46,10 @@ class Query:
         return cls(pairs)
 
     def __contains__(self, name: str) -> bool:
-        return any(found == name for found, _ in self.pairs)
+        return name not in self.hidden and any(found == name for found, _ in self.pairs)
 
     def __iter__(self) -> Iterator[str]:
+        """Every name that was sent."""
         return iter(dict(self.pairs))
 
     def get(self, name: str) -> str | None:
@@ -53,6 +58,8 @@ class Query:
         return values[-1] if values else None
 
     def all(self, name: str) -> list[str]:
+        if name in self.hidden:
+            return []
         return [value for found, value in self.pairs if found == name]
 
     def flag(self, name: str, default: bool = False) -> bool:

@@ -34,7 +34,7 @@ from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Operation
-from cloudctl.rest.versions import Microversions
+from cloudctl.rest.versions import Microversions, Version
 
 log = Logger()
 
@@ -166,6 +166,7 @@ class Pipeline:
             raise TooLarge("The request body is larger than what is taken here.")
         chosen, value = self._choose(request, call, bound, method)
         operation = chosen.operation
+        call.query.hidden = operation.hidden(call.version)
         if operation.policy is not None:
             self._authorize(call, operation)
         if operation.pure:
@@ -179,7 +180,7 @@ class Pipeline:
         operation = chosen.operation
         arguments = dict(variables)
         if (wanted := operation.body_at(call.version)) is not None:
-            arguments["body"] = self._body(request, wanted, operation, value)
+            arguments["body"] = self._body(request, wanted, call.version, operation, value)
         result = await chosen.handler(call, **arguments)
         if operation.policy is not None and operation.policy not in call.caller.decided:
             raise AssertionError(f"{operation.key}: the rule {operation.policy} needs call.require(…)")
@@ -268,13 +269,13 @@ class Pipeline:
 
     # -- bodies
 
-    def _body(self, request: Any, wanted: bodies.Body, operation: Operation, action: Any) -> Any:
+    def _body(self, request: Any, wanted: bodies.Body, version: Version, operation: Operation, action: Any) -> Any:
         if operation.action is not None:
-            return bodies.structure(action, wanted.type, f"$.{operation.action}")
+            return bodies.structure(action, wanted.type, f"$.{operation.action}", version)
         raw = self._content(request, wanted.types or JSON_TYPES)
         if not raw and wanted.optional:
             return None
-        return bodies.read(wanted, bodies.parse(raw))
+        return bodies.read(wanted, bodies.parse(raw), version)
 
     def _content(self, request: Any, types: Sequence[str]) -> bytes:
         content = request.content

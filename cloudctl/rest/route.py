@@ -12,18 +12,19 @@ gates, the body checks, the policy table, the API list of the docs, the fuzz tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from cloudctl.rest.body import Body
-from cloudctl.rest.versions import Version, at
+from cloudctl.rest.versions import ALWAYS, Span, Version, at
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Bodies = Mapping[Version, Body]
 FIRST: Version = (0, 0)
+NONE: frozenset[str] = frozenset()
 
 
 def _bodies(body: Body | Bodies | None) -> Bodies | None:
@@ -32,6 +33,10 @@ def _bodies(body: Body | Bodies | None) -> Bodies | None:
 
 def _statuses(status: int | Mapping[Version, int]) -> Mapping[Version, int]:
     return {FIRST: status} if isinstance(status, int) else status
+
+
+def _parameters(query: Iterable[str] | Mapping[str, Span]) -> Mapping[str, Span]:
+    return query if isinstance(query, Mapping) else dict.fromkeys(query, ALWAYS)
 
 
 @frozen
@@ -48,11 +53,20 @@ class Operation:
     action: str | None = None  # the body's single key, for paths that end in /action
     since: Version | None = None
     until: Version | None = None  # inclusive
-    query: tuple[str, ...] = ()  # names that the handler reads, for the docs
+    # Names that the handler reads; at versions outside of its span a name is as good as not sent.
+    query: Mapping[str, Span] = field(default=(), converter=_parameters)
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
     summary: str = ""
+    span: Span = field(init=False, default=Factory(lambda self: Span(self.since, self.until), takes_self=True))
+    # Parameters that some versions do not have.
+    late: Mapping[str, Span] = field(
+        init=False,
+        default=Factory(
+            lambda self: {name: span for name, span in self.query.items() if span != ALWAYS}, takes_self=True
+        ),
+    )
 
     @property
     def key(self) -> str:
@@ -60,7 +74,11 @@ class Operation:
         return " ".join(filter(None, (self.method, self.path, self.action)))
 
     def offered(self, version: Version) -> bool:
-        return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
+        return version in self.span
+
+    def hidden(self, version: Version) -> frozenset[str]:
+        """Parameters of the query that this version does not have."""
+        return frozenset(name for name, span in self.late.items() if version not in span) if self.late else NONE
 
     def body_at(self, version: Version) -> Body | None:
         if self.body is None:

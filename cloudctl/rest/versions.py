@@ -1,4 +1,13 @@
-"""Microversions: their range, how a request asks for one, and which headers the answer carries.
+"""Microversions: their range, how a request asks for one, which headers the answer carries, and spans of them.
+
+A span is the one way to say what a microversion changes. Operations, fields of bodies, parameters of the query and
+fields of views carry theirs; where the handler itself acts otherwise, it asks a span that has a name:
+
+    MULTIATTACH = since(2, 60, "a volume can be attached to several servers")
+    ...
+    if call.version in MULTIATTACH:
+
+Nothing else compares versions. `cloudctl.history` lists all spans of an API, for docs/api.md.
 
 Reference: discovery.md, «Request headers every service understands».
 """
@@ -23,6 +32,39 @@ FORM = re.compile(r"^([1-9]\d{0,3})\.(0|[1-9]\d{0,3})$", re.ASCII)
 
 def text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
+
+
+@frozen
+class Span:
+    """Microversions from `since` to `until`, both included; None: no end on that side.
+
+    `what`: what is so at these versions, where that is neither a call, a field nor a parameter.
+    """
+
+    since: Version | None = None
+    until: Version | None = None
+    what: str = ""
+
+    def __contains__(self, version: Version) -> bool:
+        return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return "all" if self.until is None else f"to {text(self.until)}"
+        if self.until is None:
+            return f"from {text(self.since)}"
+        return f"{text(self.since)} to {text(self.until)}"
+
+
+ALWAYS = Span()
+
+
+def since(major: int, minor: int, what: str = "") -> Span:
+    return Span((major, minor), None, what)
+
+
+def until(major: int, minor: int, what: str = "") -> Span:
+    return Span(None, (major, minor), what)
 
 
 def at(choices: Mapping[Version, T], version: Version) -> T:

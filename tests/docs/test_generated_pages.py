@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from cloudctl import reference
 from cloudctl.app import Cloud
 from cloudctl.cli import main
+from cloudctl.rest.versions import ALWAYS, Span, since, until
 from tests.docs.pages import ROOT
 
 STALE = "run `make docs`"
@@ -47,16 +48,16 @@ def test_every_operation_says_what_it_does(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "shown"),
+    ("span", "shown"),
     [
-        (None, None, "all"),
-        ((2, 26), None, "from 2.26"),
-        (None, (2, 35), "to 2.35"),
-        ((2, 2), (2, 9), "2.2 to 2.9"),
+        (ALWAYS, "all"),
+        (since(2, 26), "from 2.26"),
+        (until(2, 35), "to 2.35"),
+        (Span((2, 2), (2, 9)), "2.2 to 2.9"),
     ],
 )
-def test_a_call_says_its_microversions(since, until, shown) -> None:
-    assert reference.span(since, until) == shown
+def test_a_call_says_its_microversions(span: Span, shown: str) -> None:
+    assert str(span) == shown
 
 
 def test_a_call_shows_its_rule_with_the_expression(cloud: Cloud) -> None:

@@ -8,9 +8,8 @@ from attrs import field, frozen
 from sqlalchemy import ColumnElement
 
 from cloudctl.compute import extra_specs, flavors
-from cloudctl.compute.api import query, since
+from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import ServerName
-from cloudctl.compute.api.since import gated
 from cloudctl.compute.flavors import LISTING, MANAGE, NewFlavor
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Flavor
@@ -32,12 +31,14 @@ from cloudctl.rest.body import (
     Problem,
     Range,
     extra,
+    gated,
     truth,
     wire,
 )
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
 QUERY = frozenset({"minRam", "minDisk", "is_public", "limit", "marker", "sort_key", "sort_dir"})
 
@@ -62,7 +63,7 @@ class CreateFlavor:
     swap: Size | Missing = MISSING
     rxtx_factor: Annotated[Any, Check(extra_specs.factor)] | Missing = MISSING
     is_public: LooseBool | Missing = wire("os-flavor-access:is_public", default=MISSING)
-    description: Description | Missing | None = gated(((2, 55), None))
+    description: Description | Missing | None = gated(since(2, 55))
 
 
 @frozen
@@ -144,7 +145,6 @@ class Flavors:
     @routes.post("/flavors", policy="compute:flavors:manage", body=Body(CreateFlavor, key="flavor"))
     async def create(self, call: Call, body: CreateFlavor) -> dict[str, Any]:
         """Make a flavor."""
-        since.check(call.version, body, "$.flavor")
         automatic = body.id in (None, "auto") or body.id is MISSING
         wanted = NewFlavor(
             name=body.name,

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from attrs import frozen
 
 from cloudctl.compute import attaching
-from cloudctl.compute.api import query, since
+from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import Address, DeviceTag
-from cloudctl.compute.api.since import gated
 from cloudctl.compute.attaching import Interface
 from cloudctl.compute.networking import NewInterface
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.network import ports
-from cloudctl.rest.body import MISSING, Body, Items, Missing, Uuid
+from cloudctl.rest.body import MISSING, Body, Items, Missing, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
 PATH = "/servers/<server_id>/os-interface"
 
@@ -32,7 +32,7 @@ class Attach:
     port_id: Uuid | Missing = MISSING
     net_id: Uuid | Missing = MISSING
     fixed_ips: Annotated[list[FixedAddress], Items(1, 1)] | Missing = MISSING
-    tag: DeviceTag | Missing = gated(((2, 49), None))
+    tag: DeviceTag | Missing = gated(since(2, 49))
 
 
 def view(call: Call, interface: Interface, fixed_ips: list[dict[str, str]]) -> dict[str, Any]:
@@ -67,8 +67,6 @@ class ServerInterfaces:
     @routes.post(PATH, policy="compute:interfaces:create", body=Body(Attach, key="interfaceAttachment", optional=True))
     async def attach(self, call: Call, server_id: str, body: Attach | None) -> dict[str, Any]:
         """Give a server one more interface."""
-        if body is not None:
-            since.check(call.version, body, "$.interfaceAttachment")
         return {"interfaceAttachment": await self.db.run(_attach, call, server_id, _wish(body or Attach()))}
 
     @routes.delete(f"{PATH}/<port_id>", policy="compute:interfaces:delete", status=202)

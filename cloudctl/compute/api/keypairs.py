@@ -8,8 +8,7 @@ from attrs import field, frozen
 from twisted.internet.threads import deferToThreadPool
 
 from cloudctl.compute import keypairs, keys
-from cloudctl.compute.api import query, since
-from cloudctl.compute.api.since import gated
+from cloudctl.compute.api import query
 from cloudctl.compute.keypairs import NewKeypair
 from cloudctl.compute.keys import Pair
 from cloudctl.compute.options import ComputeOptions
@@ -17,12 +16,13 @@ from cloudctl.compute.tables import Keypair
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
-from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem
+from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
 # The rule of those who may handle the key pairs of others.
 OTHERS = "compute:keypairs:others"
@@ -39,8 +39,8 @@ class CreateKeypair:
         Pattern(NAME_2_92, "a name of letters, digits, spaces, hyphens and underscores"),
     ]
     public_key: Annotated[str, Length(1, 16384)] | Missing = MISSING
-    type: Literal["ssh", "x509"] | Missing = gated(((2, 2), None))
-    user_id: Annotated[str, Length(1, 64)] | Missing = gated(((2, 10), None))
+    type: Literal["ssh", "x509"] | Missing = gated(since(2, 2))
+    user_id: Annotated[str, Length(1, 64)] | Missing = gated(since(2, 10))
 
 
 def view(call: Call, row: Keypair) -> dict[str, Any]:
@@ -90,7 +90,6 @@ class Keypairs:
     )
     async def create(self, call: Call, body: CreateKeypair) -> dict[str, Any]:
         """Register a public key, or make a pair."""
-        since.check(call.version, body, "$.keypair")
         user_id = allowed(call, body.user_id or call.user_id)
         _check_name(call, body.name)
         kind = body.type or "ssh"

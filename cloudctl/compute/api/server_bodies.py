@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from attrs import frozen
 
-from cloudctl.compute.api.since import gated
 from cloudctl.rest.body import (
     MISSING,
     Body,
@@ -25,10 +24,12 @@ from cloudctl.rest.body import (
     Range,
     Uuid,
     ValueProblem,
+    gated,
     shown,
     wire,
 )
 from cloudctl.rest.body import uuid as canonical
+from cloudctl.rest.versions import Span, since
 
 USER_DATA_LENGTH = 65535
 METADATA_KEY = re.compile(r"[A-Za-z0-9\-_:. ]{1,255}")
@@ -167,8 +168,8 @@ Hints = Annotated[Any, Check(_hints)]
 BootIndex = Annotated[Any, Check(_boot_index)]
 TrustedCerts = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 50)]
 
-TAGGED = (((2, 32), (2, 36)), ((2, 42), None))
-DEVICE_TAGGED = (((2, 32), (2, 32)), ((2, 42), None))
+TAGGED = (Span((2, 32), (2, 36)), since(2, 42))
+DEVICE_TAGGED = (Span((2, 32), (2, 32)), since(2, 42))
 
 
 @frozen
@@ -200,7 +201,7 @@ class BlockDevice:
     guest_format: Annotated[str, Length(0, 64)] | Missing | None = MISSING
     no_device: LooseBool | Missing = MISSING
     tag: DeviceTag | Missing = gated(*DEVICE_TAGGED)
-    volume_type: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 67), None))
+    volume_type: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 67))
 
 
 @frozen
@@ -223,12 +224,12 @@ class CreateServer:
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
-    description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
-    tags: Tags | Missing = gated(((2, 52), None))
-    trusted_image_certificates: TrustedCerts | Missing | None = gated(((2, 63), None))
-    host: Annotated[str, Length(1, 255)] | Missing = gated(((2, 74), None))
-    hypervisor_hostname: Annotated[str, Length(1, 255)] | Missing = gated(((2, 74), None))
-    hostname: Hostname | Missing = gated(((2, 90), None))
+    description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
+    tags: Tags | Missing = gated(since(2, 52))
+    trusted_image_certificates: TrustedCerts | Missing | None = gated(since(2, 63))
+    host: Annotated[str, Length(1, 255)] | Missing = gated(since(2, 74))
+    hypervisor_hostname: Annotated[str, Length(1, 255)] | Missing = gated(since(2, 74))
+    hostname: Hostname | Missing = gated(since(2, 90))
 
 
 @frozen
@@ -247,8 +248,8 @@ class UpdateServer:
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
-    description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
-    hostname: Hostname | Missing = gated(((2, 90), None))
+    description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
+    hostname: Hostname | Missing = gated(since(2, 90))
 
 
 CREATE = Body(CreateRequest)

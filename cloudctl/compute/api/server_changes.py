@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from attrs import frozen
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
-from cloudctl.compute.api import query, server_views, since
+from cloudctl.compute.api import query, server_views
 from cloudctl.compute.api.server_actions import PATH, able
 from cloudctl.compute.api.server_bodies import (
     Address4,
@@ -22,14 +22,14 @@ from cloudctl.compute.api.server_bodies import (
     UserData,
 )
 from cloudctl.compute.api.server_create import checked_hostname
-from cloudctl.compute.api.since import gated
 from cloudctl.compute.rebuilding import Rebuild
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
 from cloudctl.errors import Forbidden
-from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, wire
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, gated, wire
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
 TO_HOST = "compute:servers:migrate:host"
 Password = Annotated[str, Length(0, 255)]
@@ -74,11 +74,11 @@ class RebuildServer:
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
-    description: Annotated[str, Length(0, 255)] | Missing | None = gated(((2, 19), None))
-    key_name: Annotated[str, Length(1, 255)] | Missing | None = gated(((2, 54), None))
-    user_data: UserData | Missing | None = gated(((2, 57), None))
-    trusted_image_certificates: TrustedCerts | Missing | None = gated(((2, 63), None))
-    hostname: Hostname | Missing = gated(((2, 90), None))
+    description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
+    key_name: Annotated[str, Length(1, 255)] | Missing | None = gated(since(2, 54))
+    user_data: UserData | Missing | None = gated(since(2, 57))
+    trusted_image_certificates: TrustedCerts | Missing | None = gated(since(2, 63))
+    hostname: Hostname | Missing = gated(since(2, 90))
 
 
 # Field of a rebuild → column of the server.
@@ -96,7 +96,6 @@ COLUMNS = {
 
 def wanted(body: RebuildServer, call: Call) -> Rebuild:
     """Raises BodyError."""
-    since.check(call.version, body, "$.rebuild")
     if body.hostname:
         checked_hostname(body.hostname, call.version)
     given = {column: getattr(body, name) for name, column in COLUMNS.items() if getattr(body, name) is not MISSING}

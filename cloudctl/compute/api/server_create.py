@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cloudctl.compute.api import since
 from cloudctl.compute.api.server_bodies import BlockDevice, CreateRequest, CreateServer, NetworkItem
 from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, NewDevice
 from cloudctl.compute.creation import NewServer
@@ -19,7 +18,6 @@ from cloudctl.rest.versions import Version
 
 def wanted(request: CreateRequest, version: Version, options: ComputeOptions) -> NewServer:
     """Raises BodyError, Invalid."""
-    since.check(version, request, "$")
     body = request.server
     devices = _devices(body)
     image_id = body.imageRef or ""

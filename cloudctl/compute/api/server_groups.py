@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal
 from attrs import field, frozen
 
 from cloudctl.compute import groups, servers
-from cloudctl.compute.api import query, since
+from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import ServerName
-from cloudctl.compute.api.since import gated
 from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import ServerGroup
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.placement.wishes import ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, shown
+from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, gated, shown
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since, until
 
 Policy = Literal["anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity"]
 SOFT = (SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
@@ -27,7 +27,7 @@ QUERY = ("all_projects", "limit", "offset")
 
 @frozen
 class Rules:
-    max_server_per_host: Annotated[LooseInt, Range(1)] | Missing = gated(((2, 64), None))
+    max_server_per_host: Annotated[LooseInt, Range(1)] | Missing = gated(since(2, 64))
 
 
 @frozen
@@ -35,9 +35,9 @@ class CreateGroup:
     """Until 2.63 a list of one policy, then the policy with its rules."""
 
     name: ServerName
-    policies: Annotated[list[Policy], Items(1, 1)] | Missing = gated(((2, 1), (2, 63)))
-    policy: Policy | Missing = gated(((2, 64), None))
-    rules: Rules | Missing = gated(((2, 64), None))
+    policies: Annotated[list[Policy], Items(1, 1)] | Missing = gated(until(2, 63))
+    policy: Policy | Missing = gated(since(2, 64))
+    rules: Rules | Missing = gated(since(2, 64))
 
 
 def view(call: Call, row: ServerGroup, members: list[str]) -> dict[str, Any]:
@@ -66,7 +66,6 @@ class ServerGroups:
     @routes.post("/os-server-groups", policy="compute:groups:create", body=Body(CreateGroup, key="server_group"))
     async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
         """Make a server group."""
-        since.check(call.version, body, "$.server_group")
         policy, rules = _policy(call, body)
         row = await self.db.run(groups.create, call.caller, NewGroup(body.name, policy, rules))
         return {"server_group": view(call, row, [])}

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from cloudctl.compute import creation, deletion, servers
-from cloudctl.compute.api import query, server_views, since
+from cloudctl.compute.api import query, server_views
 from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
 from cloudctl.compute.api.server_create import checked_hostname, wanted
 from cloudctl.compute.api.server_filters import BRIEF, DETAIL, QUERY, check_order, conditions
@@ -88,7 +88,6 @@ class Servers:
     @routes.put("/servers/<server_id>", policy="compute:servers:update", body=UPDATE)
     async def update(self, call: Call, server_id: str, body: UpdateServer) -> dict[str, Any]:
         """Change a server's name, description, addresses, disk configuration or host name."""
-        since.check(call.version, body, "$.server")
         if body.hostname is not MISSING:
             checked_hostname(body.hostname, call.version)
         return {"server": await self.db.run(_update, call, server_id, body)}

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 from attrs import field, frozen
 
 from cloudctl.compute import attaching, block_devices, servers
-from cloudctl.compute.api import query, since
+from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import DeviceTag
-from cloudctl.compute.api.since import gated
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
 PATH = "/servers/<server_id>/os-volume_attachments"
 # From this version on a volume may be attached to several servers.
@@ -30,8 +30,8 @@ Device = Annotated[str, Length(1, 255), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a 
 class Attach:
     volumeId: Uuid
     device: Device | Missing | None = MISSING
-    tag: DeviceTag | Missing = gated(((2, 49), None))
-    delete_on_termination: LooseBool | Missing = gated(((2, 79), None))
+    tag: DeviceTag | Missing = gated(since(2, 49))
+    delete_on_termination: LooseBool | Missing = gated(since(2, 79))
 
 
 @frozen
@@ -83,7 +83,6 @@ class VolumeAttachments:
     @routes.post(PATH, policy="compute:attachments:create", body=Body(Attach, key="volumeAttachment"))
     async def attach(self, call: Call, server_id: str, body: Attach) -> dict[str, Any]:
         """Attach a volume to a server."""
-        since.check(call.version, body, "$.volumeAttachment")
         row = await self.db.run(self._attach, call, server_id, body)
         return {"volumeAttachment": _created(call, row)}
 

@@ -12,15 +12,13 @@ from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.volume import operations, states, volumes
+from cloudctl.volume.api import gates
 from cloudctl.volume.api.fields import Key, ReplaceMetadata, Size, Word
 from cloudctl.volume.api.volumes import delete
 from cloudctl.volume.operations import Reset
 from cloudctl.volume.options import VolumeOptions
 
 ACTION = "/volumes/<volume_id>/action"
-
-# From this version on a volume can grow while it is in use.
-EXTEND_IN_USE = (3, 42)
 
 
 @frozen
@@ -76,7 +74,7 @@ class VolumeActions:
     @routes.action(ACTION, "os-extend", policy="volume:volumes:extend", body=Body(Extend))
     async def extend(self, call: Call, volume_id: str, body: Extend) -> None:
         """Make a volume larger."""
-        in_use = call.version >= EXTEND_IN_USE
+        in_use = call.version in gates.EXTEND_IN_USE
         await self.db.run(operations.extend, call.caller, volume_id, body.new_size, self.options, in_use)
 
     @routes.action(ACTION, "os-set_bootable", policy="volume:volumes:update", status=200, body=Body(SetBootable))

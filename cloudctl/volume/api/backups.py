@@ -13,8 +13,9 @@ from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, 
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, equals, number
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 from cloudctl.volume import backups, restoring, states
-from cloudctl.volume.api import lists, views
+from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.backups import Wish
@@ -27,8 +28,8 @@ FILTERS = {
     "name": lists.text(Backup.name),
     "status": lists.text(Backup.status),
     "volume_id": By(always(equals(Backup.volume_id))),
-    "created_at": lists.moment(Backup.created_at, since=(3, 60)),
-    "updated_at": lists.moment(Backup.updated_at, since=(3, 60)),
+    "created_at": lists.moment(Backup.created_at, span=since(3, 60)),
+    "updated_at": lists.moment(Backup.updated_at, span=since(3, 60)),
     "id": By(always(equals(Backup.id)), admin=True),
     "project_id": By(always(equals(Backup.project_id)), admin=True),
     "user_id": By(always(equals(Backup.user_id)), admin=True),
@@ -82,7 +83,7 @@ class UpdateBackup:
         sent = given(self)
         if "metadata" in sent:
             sent["metadata"] = sent["metadata"] or {}
-            if call.version < (3, 43):
+            if call.version not in gates.BACKUP_METADATA:
                 del sent["metadata"]
         if not sent:
             raise Invalid("Must specify at least one of name, description, metadata for update.")
@@ -114,13 +115,13 @@ class Backups:
         self.backend = backend
         self.options = options
 
-    @routes.get("/backups", policy="volume:backups:list", pure=True)
+    @routes.get("/backups", policy="volume:backups:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List backups."""
         found, total = await self.db.scan(_found, call)
         return lists.answer(call, "backups", [views.backup_summary(call, row) for row in found.rows], found, total)
 
-    @routes.get("/backups/detail", policy="volume:backups:list", pure=True)
+    @routes.get("/backups/detail", policy="volume:backups:list", pure=True, query=lists.names(FILTERS))
     async def details(self, call: Call) -> Any:
         """List backups with all their fields."""
         found, total, needed = await self.db.scan(_details, call)

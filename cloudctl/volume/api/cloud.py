@@ -14,13 +14,14 @@ from cloudctl.rest.body import Body, Length
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import ALWAYS, since
+from cloudctl.rest.views import Fields
 from cloudctl.volume import connections, services
 from cloudctl.volume.api import attachments, backups, messages, snapshots, volumes
 from cloudctl.volume.api.fields import HostName
 from cloudctl.volume.options import VolumeOptions
 
 Reason = Annotated[str, Length(1, 255, blank=False)]
-POOL_FILTERS = (3, 28)
 
 
 @frozen
@@ -46,6 +47,11 @@ class Disable(Switch):
 @frozen
 class DisableWithReason(Switch):
     disabled_reason: Reason = ""
+
+
+# They are this process, which answers, and in no cluster.
+SERVICE = Fields[[]]("a service", {"cluster": (since(3, 7), lambda: None)})
+BACKEND = Fields[[]]("a service of volumes", {"backend_state": (since(3, 49), lambda: "up")})
 
 
 class Services:
@@ -109,11 +115,8 @@ class Services:
         }
         if service.binary == services.VOLUME:
             body |= {"replication_status": "disabled", "active_backend_id": None, "frozen": False}
-            if call.version >= (3, 49):
-                body["backend_state"] = "up"
-        if call.version >= (3, 7):
-            body["cluster"] = None
-        return body
+            body |= BACKEND.of(call.version)
+        return body | SERVICE.of(call.version)
 
 
 class Pools:
@@ -123,10 +126,12 @@ class Pools:
         self.backend = backend
         self.options = options
 
-    @routes.get("/scheduler-stats/get_pools", policy="volume:pools:list", query=("detail", "name"))
+    @routes.get(
+        "/scheduler-stats/get_pools", policy="volume:pools:list", query={"detail": ALWAYS, "name": since(3, 28)}
+    )
     async def list(self, call: Call) -> Any:
         """Show where volumes can be, and with `detail` how much fits there."""
-        name = call.query.get("name") if call.version >= POOL_FILTERS else None
+        name = call.query.get("name")
         if name not in (None, self.options.pool):
             return {"pools": []}
         pool: dict[str, Any] = {"name": self.options.pool}
@@ -232,6 +237,6 @@ class ResourceFilters:
         found = []
         for resource, known in FILTERS.items():
             if asked in (None, resource):
-                names = [name for name, by in known.items() if not by.admin and call.version >= by.since]
+                names = [name for name, by in known.items() if not by.admin and call.version in by.span]
                 found.append({"resource": resource, "filters": names})
         return {"resource_filters": found}

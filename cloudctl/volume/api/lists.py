@@ -14,28 +14,30 @@ from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Listing, Page, Paging
-from cloudctl.rest.versions import Version
+from cloudctl.rest.versions import ALWAYS, Span
 from cloudctl.volume import search
-from cloudctl.volume.api import links
+from cloudctl.volume.api import gates, links
 
 MOST = 1000
 OFFSET_MOST = 2**31 - 1
 PAGING = frozenset({"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"})
-LIKE: Version = (3, 34)
-STRICT: Version = (3, 31)
-COUNTED: Version = (3, 45)
 
 Make = Callable[[Call, Sequence[str]], Condition]
 
 
 @frozen
 class By:
-    """A filter: for everyone or administrators, from a version on. `like` tests for a part of the value (3.34)."""
+    """A filter: for everyone or administrators, at some versions. `like` tests for a part of the value (3.34)."""
 
     make: Make
     admin: bool = False
-    since: Version = (3, 0)
+    span: Span = ALWAYS
     like: Make | None = None
+
+
+def names(known: Mapping[str, By]) -> dict[str, Span]:
+    """Filter → when it is taken, for `query` of the Operation that lists."""
+    return {name: by.span for name, by in known.items()}
 
 
 def always(make: Callable[[Sequence[str]], Condition]) -> Make:
@@ -50,7 +52,7 @@ def text(column: Column[Any], **options: Any) -> By:
 
 def moment(column: Column[Any], **options: Any) -> By:
     """A time; from 3.60 on comparisons, too."""
-    return By(lambda call, values: search.moment(column, call.version >= (3, 60))(values), **options)
+    return By(lambda call, values: search.moment(column, call.version in gates.TIMES)(values), **options)
 
 
 def sees_all(call: Call) -> bool:
@@ -73,19 +75,19 @@ def filters(call: Call, known: Mapping[str, By]) -> list[Condition]:
         if name in PAGING:
             continue
         by, make = _chosen(call, known, name)
-        if by is not None and make is not None and call.version >= by.since and (admin or not by.admin):
+        if by is not None and make is not None and call.version in by.span and (admin or not by.admin):
             found.append(make(call, call.query.all(name)))
         elif admin:
             found.append(false())
         else:
             unknown.append(name[:64])
-    if unknown and call.version >= STRICT:
+    if unknown and call.version in gates.STRICT:
         raise Invalid(f"Invalid filters {', '.join(unknown)} are found in query options.")
     return found
 
 
 def _chosen(call: Call, known: Mapping[str, By], name: str) -> tuple[By | None, Make | None]:
-    if name.endswith("~") and call.version >= LIKE:
+    if name.endswith("~") and call.version in gates.LIKE:
         by = known.get(name[:-1])
         return by, None if by is None else by.like
     by = known.get(name)
@@ -133,7 +135,7 @@ def page(
 ) -> tuple[Page, int | None]:
     """The page asked for, and how many there are in all if that was asked, too."""
     found = listing.page(conn, what, paging(call), *where, unknown_marker=unknown_marker)
-    counted = call.version >= COUNTED and call.query.flag("with_count")
+    counted = call.version in gates.COUNTED and call.query.flag("with_count")
     return found, listing.total(conn, what, *where) if counted else None
 
 

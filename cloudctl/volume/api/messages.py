@@ -11,21 +11,22 @@ from cloudctl.errors import NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, equals
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 from cloudctl.volume import messages
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.tables import Message
 
 SINCE = (3, 3)
-PAGED = (3, 5)
+PAGED = since(3, 5)
 
 FILTERS = {
-    "resource_uuid": By(always(equals(Message.resource_id)), since=PAGED),
-    "resource_type": By(always(lambda values: Message.resource_type == values[-1].upper()), since=PAGED),
-    "event_id": By(always(equals(Message.event_id)), since=PAGED),
-    "request_id": By(always(equals(Message.request_id)), since=PAGED),
+    "resource_uuid": By(always(equals(Message.resource_id)), span=PAGED),
+    "resource_type": By(always(lambda values: Message.resource_type == values[-1].upper()), span=PAGED),
+    "event_id": By(always(equals(Message.event_id)), span=PAGED),
+    "request_id": By(always(equals(Message.request_id)), span=PAGED),
     # All of them are errors.
-    "message_level": By(always(lambda values: literal(values[-1].upper() == "ERROR")), since=PAGED),
+    "message_level": By(always(lambda values: literal(values[-1].upper() == "ERROR")), span=PAGED),
 }
 
 
@@ -35,7 +36,7 @@ class Messages:
     def __init__(self, db: Database) -> None:
         self.db = db
 
-    @routes.get("/messages", policy="volume:messages:read", since=SINCE)
+    @routes.get("/messages", policy="volume:messages:read", since=SINCE, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List why accepted work failed."""
         found, total = await self.db.scan(_found, call)

@@ -18,9 +18,8 @@ from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.volume import volumes
+from cloudctl.volume.api import gates
 from cloudctl.volume.api.fields import OneMetadatum, ReplaceMetadata
-
-TAGGED = (3, 15)
 
 Values = Mapping[str, str]
 Edit = Callable[[Values], Values]
@@ -37,7 +36,7 @@ def tag(values: Values) -> str:
 
 def matching(call: Call, edit: Edit) -> Edit:
     """The same edit, unless the request names another state of the metadata: then PreconditionFailed."""
-    wanted = call.header("if-match") if call.version >= TAGGED else None
+    wanted = call.header("if-match") if call.version in gates.TAGGED else None
 
     def checked(before: Values) -> Values:
         if wanted is not None and wanted.strip() not in ("*", tag(before)):
@@ -59,7 +58,7 @@ def without(key: str, unknown: NotFound) -> Edit:
 
 
 def reply(call: Call, values: Values) -> Reply:
-    headers = (("ETag", tag(values)),) if call.version >= TAGGED else ()
+    headers = (("ETag", tag(values)),) if call.version in gates.TAGGED else ()
     return Reply({"metadata": dict(values)}, headers=headers)
 
 

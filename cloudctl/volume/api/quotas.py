@@ -12,6 +12,7 @@ from cloudctl.rest import quota
 from cloudctl.rest.body import Body, Loose, Range, extra, structure
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 from cloudctl.volume import quotas
 from cloudctl.volume.options import VolumeOptions
 
@@ -134,12 +135,12 @@ class Limits:
         self.db = db
         self.options = options
 
-    @routes.get("/limits", policy="volume:limits:show", query=("project_id",))
+    @routes.get("/limits", policy="volume:limits:show", query={"project_id": since(3, 39)})
     async def show(self, call: Call) -> Any:
         """Show the limits of a project and what it uses."""
         project_id = call.project_id
         asked = call.query.get("project_id")
-        if asked and call.version >= (3, 39) and call.may("volume:quotas:show_all"):
+        if asked and call.may("volume:quotas:show_all"):
             project_id = asked
         found = await self.db.scan(_absolute, self.options, project_id)
         return {"limits": {"rate": [], "absolute": found}}

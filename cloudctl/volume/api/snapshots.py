@@ -14,8 +14,9 @@ from cloudctl.rest.body import MISSING, Body, Check, LooseBool, Missing, Uuid, g
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, equals
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 from cloudctl.volume import search, snapshots, states
-from cloudctl.volume.api import lists, views
+from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.actions import ACTION as VOLUME_ACTION
 from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
@@ -24,8 +25,6 @@ from cloudctl.volume.snapshots import Wish
 from cloudctl.volume.tables import Snapshot, Volume
 
 ACTION = "/snapshots/<snapshot_id>/action"
-# From this version on a volume in use can be frozen without a word about it.
-IN_USE = (3, 66)
 
 
 def _in_zone(values: Any) -> Any:
@@ -38,11 +37,11 @@ FILTERS = {
     "name": lists.text(Snapshot.name),
     "status": lists.text(Snapshot.status),
     "volume_id": By(always(equals(Snapshot.volume_id))),
-    "metadata": By(always(search.holds(Snapshot.metadata)), since=(3, 22)),
+    "metadata": By(always(search.holds(Snapshot.metadata)), span=since(3, 22)),
     "availability_zone": By(always(_in_zone)),
-    "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
-    "created_at": lists.moment(Snapshot.created_at, since=(3, 60)),
-    "updated_at": lists.moment(Snapshot.updated_at, since=(3, 60)),
+    "consumes_quota": By(always(search.constant(True)), span=since(3, 65)),
+    "created_at": lists.moment(Snapshot.created_at, span=since(3, 60)),
+    "updated_at": lists.moment(Snapshot.updated_at, span=since(3, 60)),
     "id": By(always(equals(Snapshot.id)), admin=True),
     "project_id": By(always(equals(Snapshot.project_id)), admin=True),
     "user_id": By(always(equals(Snapshot.user_id)), admin=True),
@@ -63,7 +62,7 @@ class CreateSnapshot:
     def wish(self, call: Call) -> Wish:
         """Raises Invalid."""
         force = self.force or False
-        if call.version >= IN_USE:
+        if call.version in gates.FREEZE_IN_USE:
             if self.force is False:
                 raise Invalid(
                     "Invalid volume: The 'force' flag is no longer needed: since microversion 3.66 it is always on, "
@@ -136,13 +135,13 @@ class Snapshots:
         self.backend = backend
         self.options = options
 
-    @routes.get("/snapshots", policy="volume:snapshots:list", pure=True)
+    @routes.get("/snapshots", policy="volume:snapshots:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List snapshots."""
         found, total = await self.db.scan(_found, call)
         return lists.answer(call, "snapshots", [views.snapshot(call, row) for row in found.rows], found, total)
 
-    @routes.get("/snapshots/detail", policy="volume:snapshots:list", pure=True)
+    @routes.get("/snapshots/detail", policy="volume:snapshots:list", pure=True, query=lists.names(FILTERS))
     async def details(self, call: Call) -> Any:
         """List snapshots with all their fields."""
         found, total = await self.db.scan(_found, call)

@@ -15,7 +15,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page
 from cloudctl.rest.route import Routes
 from cloudctl.volume import search, types
-from cloudctl.volume.api import lists, views
+from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Specs
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import VolumeType
@@ -182,7 +182,7 @@ def _filters(call: Call) -> list[Condition]:
             raise Invalid(f"Invalid is_public filter {public[:64]!r}")
         found.append(VolumeType.is_public.is_(wanted))
     specs = call.query.get("extra_specs")
-    if specs is not None and call.version >= (3, 52):
+    if specs is not None and call.version in gates.SPECS_FILTER:
         found.append(_with_specs(call, specs))
     return found
 

@@ -14,11 +14,21 @@ from cloudctl.rest.body import Body, Length, LooseBool, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 from cloudctl.volume import types, uploads
 from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.tables import Volume, VolumeType
 from cloudctl.volume.uploads import Wish
+
+LATER = Fields[[Wish]](
+    "an upload to an image",
+    {
+        "protected": (since(3, 1), lambda wish: wish.protected),
+        "visibility": (since(3, 1), lambda wish: wish.visibility),
+    },
+)
 
 DiskFormat = Literal["raw", "vmdk", "vdi", "qcow2", "vhd", "vhdx", "ploop"]
 ContainerFormat = Literal["ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed"]
@@ -73,9 +83,7 @@ class Uploading:
             "disk_format": wish.disk_format,
             "image_name": wish.image_name,
         }
-        if call.version >= (3, 1):
-            answer |= {"protected": wish.protected, "visibility": wish.visibility}
-        return {"os-volume_upload_image": answer}
+        return {"os-volume_upload_image": answer | LATER.of(call.version, wish)}
 
 
 def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Volume, VolumeType, str]:

@@ -9,12 +9,51 @@ from attrs import frozen
 
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 from cloudctl.volume import attachments as domain
 from cloudctl.volume import types, volumes
 from cloudctl.volume.api import links
 from cloudctl.volume.tables import Attachment, Backup, Message, Snapshot, Volume, VolumeType
 
 Json = dict[str, Any]
+
+
+# -- what a microversion added
+
+VOLUME = Fields[[Volume]](
+    "a volume",
+    {
+        "group_id": (since(3, 13), lambda volume: None),
+        "service_uuid": (since(3, 48), lambda volume: None),
+        "shared_targets": (since(3, 48), lambda volume: False),
+        "volume_type_id": (since(3, 63), lambda volume: volume.volume_type_id),
+        "consumes_quota": (since(3, 65), lambda volume: True),
+    },
+)
+VOLUME_FOR_ADMINS = Fields[[]](
+    "a volume, to administrators",
+    {"provider_id": (since(3, 21), lambda: None), "cluster_name": (since(3, 61), lambda: None)},
+)
+SNAPSHOT = Fields[[Snapshot]](
+    "a snapshot",
+    {
+        "group_snapshot_id": (since(3, 14), lambda snapshot: None),
+        "user_id": (since(3, 41), lambda snapshot: snapshot.user_id),
+        "consumes_quota": (since(3, 65), lambda snapshot: True),
+    },
+)
+BACKUP = Fields[[Backup]]("a backup", {"metadata": (since(3, 43), lambda backup: dict(backup.metadata))})
+BACKUP_FOR_ADMINS = Fields[[Backup]](
+    "a backup, to administrators",
+    {
+        "os-backup-project-attr:project_id": (since(3, 18), lambda backup: backup.project_id),
+        "user_id": (since(3, 56), lambda backup: backup.user_id),
+    },
+)
+
+
+# -- the records
 
 
 def volume_summary(call: Call, row: Volume) -> Json:
@@ -58,25 +97,8 @@ def volume(call: Call, shown: Shown) -> Json:
     }
     if sees_hosts:
         body["migration_status"] = row.migration_status
-    return body | _later_fields(call, row, sees_hosts)
-
-
-def _later_fields(call: Call, row: Volume, admin: bool) -> Json:
-    """Those that a microversion added."""
-    fields: Json = {}
-    if call.version >= (3, 13):
-        fields["group_id"] = None
-    if call.version >= (3, 21) and admin:
-        fields["provider_id"] = None
-    if call.version >= (3, 48):
-        fields |= {"service_uuid": None, "shared_targets": False}
-    if call.version >= (3, 61) and admin:
-        fields["cluster_name"] = None
-    if call.version >= (3, 63):
-        fields["volume_type_id"] = row.volume_type_id
-    if call.version >= (3, 65):
-        fields["consumes_quota"] = True
-    return fields
+        body |= VOLUME_FOR_ADMINS.of(call.version)
+    return body | VOLUME.of(call.version, row)
 
 
 def volume_detail(call: Call, shown: Shown) -> Json:
@@ -119,13 +141,7 @@ def snapshot(call: Call, row: Snapshot) -> Json:
         "created_at": micros(row.created_at),
         "updated_at": micros(row.updated_at),
     }
-    if call.version >= (3, 14):
-        body["group_snapshot_id"] = None
-    if call.version >= (3, 41):
-        body["user_id"] = row.user_id
-    if call.version >= (3, 65):
-        body["consumes_quota"] = True
-    return body
+    return body | SNAPSHOT.of(call.version, row)
 
 
 def snapshot_detail(call: Call, row: Snapshot) -> Json:
@@ -158,14 +174,9 @@ def backup(call: Call, row: Backup, has_dependents: bool) -> Json:
         "is_incremental": row.parent_id is not None,
         "has_dependent_backups": has_dependents,
     }
-    admin = call.may("volume:backups:owner")
-    if call.version >= (3, 18) and admin:
-        body["os-backup-project-attr:project_id"] = row.project_id
-    if call.version >= (3, 43):
-        body["metadata"] = dict(row.metadata)
-    if call.version >= (3, 56) and admin:
-        body["user_id"] = row.user_id
-    return body
+    if call.may("volume:backups:owner"):
+        body |= BACKUP_FOR_ADMINS.of(call.version, row)
+    return body | BACKUP.of(call.version, row)
 
 
 def attachment_summary(row: Attachment) -> Json:

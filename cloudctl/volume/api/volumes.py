@@ -14,8 +14,15 @@ from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, ex
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
+<<<<<<< HEAD
 from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, types, volumes
 from cloudctl.volume.api import lists, views
+=======
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
+from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, volumes
+from cloudctl.volume.api import gates, lists, views
+>>>>>>> gates
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.api.views import Shown
@@ -27,7 +34,7 @@ NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_de
 
 
 def _bootable(call: Call, values: Sequence[str]) -> Condition:
-    make = flag(Volume.bootable) if call.version >= (3, 2) else search.lenient_flag(Volume.bootable)
+    make = flag(Volume.bootable) if call.version in gates.BOOTABLE_WORDS else search.lenient_flag(Volume.bootable)
     return make(values)
 
 
@@ -38,12 +45,12 @@ FILTERS = {
     "bootable": By(_bootable),
     "migration_status": By(always(search.migration_status)),
     "availability_zone": lists.text(Volume.availability_zone),
-    "group_id": By(always(search.absent), since=(3, 13)),
+    "group_id": By(always(search.absent), span=since(3, 13)),
     "size": By(always(number(Volume.size))),
     "created_at": lists.moment(Volume.created_at),
     "updated_at": lists.moment(Volume.updated_at),
-    "glance_metadata": By(always(search.holds(Volume.image_metadata)), since=(3, 4)),
-    "consumes_quota": By(always(search.constant(True)), since=(3, 65)),
+    "glance_metadata": By(always(search.holds(Volume.image_metadata)), span=since(3, 4)),
+    "consumes_quota": By(always(search.constant(True)), span=since(3, 65)),
     "id": By(always(equals(Volume.id)), admin=True),
     "project_id": By(always(equals(Volume.project_id)), admin=True),
     "user_id": By(always(equals(Volume.user_id)), admin=True),
@@ -56,6 +63,11 @@ FILTERS = {
     "multiattach": By(always(flag(Volume.multiattach)), admin=True),
     "attach_status": By(always(equals(Volume.attach_status)), admin=True),
 }
+
+
+SUMMARY = Fields[[Connection, Sequence[Condition]]](
+    "the summary of volumes", {"metadata": (since(3, 36), lambda conn, where: search.metadata_values(conn, *where))}
+)
 
 
 @frozen
@@ -79,8 +91,8 @@ class CreateVolume:
 
     def wish(self, call: Call) -> Wish:
         """Raises Invalid for two sources or a flag that types decide, NotFound for what cannot exist here."""
-        backup_id = self.backup_id if call.version >= (3, 47) else None
-        group_id = self.consistencygroup_id or (self.group_id if call.version >= (3, 13) else None)
+        backup_id = self.backup_id if call.version in gates.FROM_BACKUP else None
+        group_id = self.consistencygroup_id or (self.group_id if call.version in gates.GROUPS else None)
         image_id = self.imageRef or self.image_id
         sources = [source for source in (image_id, self.snapshot_id, self.source_volid, backup_id) if source]
         if len(sources) > 1:
@@ -179,21 +191,27 @@ class Volumes:
         self.db = db
         self.options = options
 
-    @routes.get("/volumes", policy="volume:volumes:list", pure=True)
+    @routes.get("/volumes", policy="volume:volumes:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List volumes."""
         found = await self.db.scan(_found, call, False)
         items = [views.volume_summary(call, row) for row in found.page.rows]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
-    @routes.get("/volumes/detail", policy="volume:volumes:list", pure=True)
+    @routes.get("/volumes/detail", policy="volume:volumes:list", pure=True, query=lists.names(FILTERS))
     async def list_detail(self, call: Call) -> Any:
         """List volumes with all fields."""
         found = await self.db.scan(_found, call, True)
         items = [views.volume_detail(call, each) for each in found.shown]
         return lists.answer(call, "volumes", items, found.page, found.total)
 
-    @routes.get("/volumes/summary", policy="volume:volumes:list", pure=True, since=(3, 12))
+    @routes.get(
+        "/volumes/summary",
+        policy="volume:volumes:list",
+        pure=True,
+        since=(3, 12),
+        query=lists.names(FILTERS),
+    )
     async def summary(self, call: Call) -> Any:
         """Number and size of all volumes."""
         return {"volume-summary": await self.db.scan(_summary, call)}
@@ -222,7 +240,7 @@ class Volumes:
     async def update(self, call: Call, volume_id: str, body: UpdateVolume) -> Any:
         """Change the name, the description or the metadata."""
         values = body.values()
-        if not values and call.version >= (3, 53):
+        if not values and call.version in gates.NO_EMPTY_CHANGE:
             raise Invalid(NOTHING_TO_UPDATE)
         return {"volume": views.volume(call, await self.db.run(_update, call, volume_id, values))}
 
@@ -230,7 +248,7 @@ class Volumes:
     async def delete(self, call: Call, volume_id: str) -> None:
         """Delete a volume."""
         cascade = call.query.flag("cascade")
-        force = call.version >= (3, 23) and call.query.flag("force")
+        force = call.version in gates.FORCE and call.query.flag("force")
         if force:
             call.require("volume:volumes:force_delete")
         await self.db.run(delete, call, volume_id, force, cascade)
@@ -252,10 +270,8 @@ def _found(conn: Connection, call: Call, detail: bool) -> Found:
 def _summary(conn: Connection, call: Call) -> dict[str, Any]:
     where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
     count, size = search.totals(conn, *where)
-    found: dict[str, Any] = {"total_count": count, "total_size": size}
-    if call.version >= (3, 36):
-        found["metadata"] = search.metadata_values(conn, *where)
-    return found
+    later = SUMMARY.of(call.version, conn, where)
+    return {"total_count": count, "total_size": size, **later}
 
 
 def _shown(conn: Connection, found: Sequence[Volume]) -> list[Shown]:
