@@ -64,6 +64,3 @@ def test_what_is_the_same_is_said_once() -> None:
     facts = [Fact(span, f"`{name}`", "in the query of", call) for call in ("A", "B") for name in ("x", "y", "z")]
     said = history.sentences([*facts, Fact(span, "it is so")])
     assert said == ["`x`, `y` and `z` in the query of A and B", "it is so"]
-        "`x`, `y` and `z` in the query of A and B",
-        "it is so",
-    ]

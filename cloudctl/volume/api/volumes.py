@@ -14,15 +14,10 @@ from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, ex
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
-<<<<<<< HEAD
-from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, types, volumes
-from cloudctl.volume.api import lists, views
-=======
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
-from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, volumes
+from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, types, volumes
 from cloudctl.volume.api import gates, lists, views
->>>>>>> gates
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.api.views import Shown
