@@ -9,21 +9,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
 
 from cloudctl.db import Connection, Record
-from cloudctl.db.columns import new_hex_id
 from cloudctl.identity import epoch, records
 from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
-from cloudctl.rest.listing import Condition, Listing, equals
-
-LISTING = Listing(
-    EndpointGroup.table,
-    sort_keys={"id": EndpointGroup.id, "name": EndpointGroup.name, "created_at": EndpointGroup.created_at},
-    order=(("created_at", "asc"),),
-    filters={"name": equals(EndpointGroup.name)},
-)
-
+from cloudctl.rest.listing import Condition
 
 # Built once: every catalog needs them.
 _direct = select(ProjectEndpoint.endpoint_id).where(ProjectEndpoint.project_id == bindparam("project"))
@@ -81,19 +72,15 @@ def get(conn: Connection, group_id: str) -> EndpointGroup:
     return records.get(conn, EndpointGroup, group_id, "endpoint group")
 
 
-def create(conn: Connection, values: dict[str, Any], now: datetime) -> EndpointGroup:
+def create(conn: Connection, values: Mapping[str, Any], now: datetime) -> EndpointGroup:
     """`values`: name, description, filters."""
-    row = {"id": new_hex_id(), **values, "created_at": now}
-    conn.execute(insert(EndpointGroup).values(row))
-    return get(conn, row["id"])
+    return records.create(conn, EndpointGroup, values, now)
 
 
-def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> EndpointGroup:
+def change(conn: Connection, group_id: str, changes: Mapping[str, Any]) -> EndpointGroup:
     """Raises NotFound."""
-    get(conn, group_id)
-    records.update_by_id(conn, EndpointGroup, group_id, changes)
     epoch.changed(conn)
-    return get(conn, group_id)
+    return records.change(conn, EndpointGroup, get(conn, group_id), changes)
 
 
 def remove(conn: Connection, group_id: str) -> None:

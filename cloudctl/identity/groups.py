@@ -11,16 +11,9 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import assignments, cascade, domains, epoch, records, users
-from cloudctl.identity.records import folded, own_attributes, text_filters
+from cloudctl.identity.records import folded, own_attributes
 from cloudctl.identity.tables import Group, Membership
-from cloudctl.rest.listing import Condition, Listing, equals
-
-LISTING = Listing(
-    Group.table,
-    sort_keys={"id": Group.id, "name": Group.name, "created_at": Group.created_at},
-    order=(("created_at", "asc"),),
-    filters={**text_filters("name", Group.name), "domain_id": equals(Group.domain_id)},
-)
+from cloudctl.rest.listing import Condition
 
 
 def get(conn: Connection, group_id: str, *, lock: bool = False, stays: bool = False) -> Group:

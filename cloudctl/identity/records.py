@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, Select, bindparam, func, insert, s
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Record
+from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import CloudError, Forbidden, Invalid, NotFound
 from cloudctl.rest import listing
 from cloudctl.rest.listing import Condition, Filter, Limits
@@ -75,6 +77,26 @@ def update_unique(
             conn.execute(update(record).where(record.table.c.id == id).values(values))
     except IntegrityError:
         raise conflict from None
+
+
+def create(conn: Connection, record: type[R], values: Mapping[str, Any], now: datetime) -> R:
+    """With an id, unless the values have one. Raises Invalid (attributes of the client's own)."""
+    row = {"id": new_hex_id(), **values, "created_at": now}
+    if "extra" in record.table.c:
+        row["extra"] = own_attributes(values.get("extra", {}))
+    conn.execute(insert(record).values(row))
+    made: R = conn.execute(_by_id(record), {"id": row["id"]}).one()
+    return made
+
+
+def change(conn: Connection, record: type[R], before: R, changes: Mapping[str, Any]) -> R:
+    """Attributes of the client's own are merged into those that there are. Raises Invalid."""
+    old, values = before._asdict(), dict(changes)
+    if "extra" in values:
+        values["extra"] = own_attributes(values["extra"], old["extra"])
+    update_by_id(conn, record, old["id"], values)
+    changed: R = conn.execute(_by_id(record), {"id": old["id"]}).one()
+    return changed
 
 
 def update_by_id(conn: Connection, record: type[Record], id: str, values: Mapping[str, Any]) -> None:

@@ -13,20 +13,12 @@ from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, domains, effective, epoch, records
 from cloudctl.identity.domains import with_merged
-from cloudctl.identity.records import check_mutable, folded, own_attributes, text_filters
+from cloudctl.identity.records import check_mutable, folded, own_attributes
 from cloudctl.identity.tables import ImpliedRole, Role
-from cloudctl.rest.listing import Listing
 
 # What a domain's manager may give away.
 MANAGEABLE = ("manager", "member", "reader")
 ADMIN = "admin"
-
-LISTING = Listing(
-    Role.table,
-    sort_keys={"id": Role.id, "name": Role.name, "created_at": Role.created_at},
-    order=(("created_at", "asc"),),
-    filters=text_filters("name", Role.name),
-)
 
 
 def get(conn: Connection, role_id: str, *, lock: bool = False, stays: bool = False) -> Role:

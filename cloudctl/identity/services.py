@@ -6,49 +6,14 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
-from cloudctl.db import Connection, Record
+from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import catalog, epoch, records
-from cloudctl.identity.records import flag, own_attributes, text_filters
+from cloudctl.identity.records import own_attributes
 from cloudctl.identity.tables import Endpoint, ProjectEndpoint, Region, Service
-from cloudctl.rest.listing import Listing, equals
-
-SERVICES = Listing(
-    Service.table,
-    sort_keys={
-        "id": Service.id,
-        "name": Service.name,
-        "type": Service.type,
-        "created_at": Service.created_at,
-    },
-    order=(("created_at", "asc"),),
-    filters={
-        **text_filters("name", Service.name),
-        **text_filters("type", Service.type),
-        "enabled": flag(Service.enabled),
-    },
-)
-ENDPOINTS = Listing(
-    Endpoint.table,
-    sort_keys={"id": Endpoint.id, "interface": Endpoint.interface, "created_at": Endpoint.created_at},
-    order=(("created_at", "asc"),),
-    filters={
-        "interface": equals(Endpoint.interface),
-        "service_id": equals(Endpoint.service_id),
-        "region_id": equals(Endpoint.region_id),
-        "region": equals(Endpoint.region_id),
-        "enabled": flag(Endpoint.enabled),
-    },
-)
-REGIONS = Listing(
-    Region.table,
-    sort_keys={"id": Region.id, "created_at": Region.created_at},
-    order=(("created_at", "asc"),),
-    filters={"parent_region_id": equals(Region.parent_region_id)},
-)
 
 # -- services
 
@@ -60,18 +25,14 @@ def get_service(conn: Connection, service_id: str) -> Service:
 
 def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> Service:
     """`values`: type, name, description, enabled, extra. Raises Invalid."""
-    row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
-    conn.execute(insert(Service).values(row))
     epoch.changed(conn)
-    return get_service(conn, row["id"])
+    return records.create(conn, Service, values, now)
 
 
 def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -> Service:
     """Raises NotFound, Invalid."""
-    before = get_service(conn, service_id)
-    _change(conn, Service, before, changes)
     epoch.changed(conn)
-    return get_service(conn, service_id)
+    return records.change(conn, Service, get_service(conn, service_id), changes)
 
 
 def remove_service(conn: Connection, service_id: str) -> None:
@@ -94,11 +55,9 @@ def get_endpoint(conn: Connection, endpoint_id: str) -> Endpoint:
 
 def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, make_region: bool) -> Endpoint:
     """`values`: interface, service_id, url, region_id, enabled, extra. Raises Invalid (service, region, url)."""
-    row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
-    _check_endpoint(conn, row, now, make_region)
-    conn.execute(insert(Endpoint).values(row))
+    _check_endpoint(conn, values, now, make_region)
     epoch.changed(conn)
-    return get_endpoint(conn, row["id"])
+    return records.create(conn, Endpoint, values, now)
 
 
 def change_endpoint(
@@ -107,9 +66,8 @@ def change_endpoint(
     """Raises NotFound, Invalid (service, region, url)."""
     before = get_endpoint(conn, endpoint_id)
     _check_endpoint(conn, changes, now, make_region)
-    _change(conn, Endpoint, before, changes)
     epoch.changed(conn)
-    return get_endpoint(conn, endpoint_id)
+    return records.change(conn, Endpoint, before, changes)
 
 
 def _check_endpoint(conn: Connection, values: dict[str, Any], now: datetime, make_region: bool) -> None:
@@ -164,8 +122,7 @@ def change_region(conn: Connection, region_id: str, changes: dict[str, Any]) -> 
     before = get_region(conn, region_id)
     if changes.get("parent_region_id"):
         _check_no_cycle(conn, region_id, changes["parent_region_id"])
-    _change(conn, Region, before, changes)
-    return get_region(conn, region_id)
+    return records.change(conn, Region, before, changes)
 
 
 def _check_no_cycle(conn: Connection, region_id: str, parent_id: str) -> None:
@@ -184,12 +141,3 @@ def remove_region(conn: Connection, region_id: str) -> None:
     if conn.execute(children).first() is not None or conn.execute(used).first() is not None:
         raise Forbidden(f"Cannot delete region {region_id[:64]}: it has child regions or endpoints.")
     conn.execute(delete(Region).where(Region.id == region_id))
-
-
-def _change(
-    conn: Connection, record: type[Record], before: Service | Endpoint | Region, changes: dict[str, Any]
-) -> None:
-    values = dict(changes)
-    if "extra" in values:
-        values["extra"] = own_attributes(values["extra"], before.extra)
-    records.update_by_id(conn, record, before.id, values)

@@ -11,20 +11,21 @@ from cloudctl.identity.api.assignments import RoleAssignments
 from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
 from cloudctl.identity.api.domain_config import DomainConfig
 from cloudctl.identity.api.domains import Domains
-from cloudctl.identity.api.endpoint_filters import EndpointGroups, ProjectEndpoints
+from cloudctl.identity.api.endpoint_filters import ENDPOINT_GROUPS, GroupedEndpoints, ProjectEndpoints
 from cloudctl.identity.api.faults import FAULTS
 from cloudctl.identity.api.federation import IdentityProviders, Mappings, Protocols, ServiceProviders
 from cloudctl.identity.api.grants import Grants
-from cloudctl.identity.api.groups import Groups
+from cloudctl.identity.api.groups import GROUPS, Members
 from cloudctl.identity.api.limits import Limits, RegisteredLimits
 from cloudctl.identity.api.oauth import AccessTokens, Consumers, OAuthTokens
-from cloudctl.identity.api.policies import Policies
+from cloudctl.identity.api.policies import POLICIES
 from cloudctl.identity.api.project_tags import ProjectTags
 from cloudctl.identity.api.projects import Projects
+from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.api.revocations import Revocations
-from cloudctl.identity.api.roles import ImpliedRoles, Roles
+from cloudctl.identity.api.roles import ROLES, ImpliedRoles
 from cloudctl.identity.api.scopes import AuthScopes
-from cloudctl.identity.api.services import Endpoints, Regions, Services
+from cloudctl.identity.api.services import ENDPOINTS, REGIONS, SERVICES, NamedRegions, url_view
 from cloudctl.identity.api.signed import SignedTokens
 from cloudctl.identity.api.tokens import AuthTokens
 from cloudctl.identity.api.trusts import Trusts
@@ -56,7 +57,11 @@ def build(
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)
     catalogs = Catalogs(db)
-    users = Users(db, logins, hasher, options.passwords)
+    groups = Resource(db, GROUPS)
+    users = Users(db, logins, hasher, options.passwords, groups)
+    endpoints = Resource(db, ENDPOINTS, url=url_view(instance_ha_url))
+    endpoint_groups = Resource(db, ENDPOINT_GROUPS)
+    regions = Resource(db, REGIONS)
     auth_tokens = AuthTokens(db, tokens, logins, catalogs, options, instance_ha_url)
     resources = (
         Version(),
@@ -64,22 +69,25 @@ def build(
         AuthScopes(db, catalogs, instance_ha_url),
         Revocations(db),
         users,
-        Groups(db, users.view),
+        groups,
+        Members(db, users.view),
         Projects(db, options),
         ProjectTags(db),
         Domains(db),
         DomainConfig(db, credential_keys, options.passwords),
-        Roles(db),
+        Resource(db, ROLES),
         ImpliedRoles(db),
         Grants(db),
         RoleAssignments(db),
         ApplicationCredentials(db, hasher, options),
         AccessRules(db),
-        Services(db),
-        Endpoints(db, instance_ha_url),
-        EndpointGroups(db, instance_ha_url),
-        ProjectEndpoints(db, instance_ha_url),
-        Regions(db),
+        Resource(db, SERVICES),
+        endpoints,
+        endpoint_groups,
+        GroupedEndpoints(db, endpoint_groups, endpoints.views),
+        ProjectEndpoints(db, endpoints.views),
+        regions,
+        NamedRegions(regions),
         Credentials(db, credential_keys, options),
         Ec2Credentials(db, credential_keys, options),
         SignedTokens(logins, credential_keys, auth_tokens),
@@ -91,7 +99,7 @@ def build(
         Protocols(db),
         Mappings(db),
         ServiceProviders(db),
-        Policies(db),
+        Resource(db, POLICIES),
         RegisteredLimits(db),
         Limits(db),
     )

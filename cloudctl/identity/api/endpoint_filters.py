@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from attrs import frozen
@@ -10,14 +11,16 @@ from sqlalchemy import select
 from cloudctl.db import Connection, Database
 from cloudctl.identity import endpoint_filters as domain
 from cloudctl.identity import projects, records, services
-from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.api.collection import listed, page
+from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.projects import views as project_views
-from cloudctl.identity.api.services import RegionId, endpoint_view
-from cloudctl.identity.tables import EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
-from cloudctl.rest.body import MISSING, Body, Missing, Name, given
+from cloudctl.identity.api.resource import Declared, Resource, linked
+from cloudctl.identity.api.services import ENDPOINTS, RegionId
+from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
+from cloudctl.rest.body import MISSING, Missing, Name, given
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import equals
+from cloudctl.rest.resource import REQUIRED, Attribute, Json
 from cloudctl.rest.route import Routes
 
 GROUPS = "/OS-EP-FILTER/endpoint_groups"
@@ -33,63 +36,49 @@ class Filters:
     enabled: bool | Missing = MISSING
 
 
-@frozen
-class CreateGroup:
-    name: Name
-    filters: Filters
-    description: Description | Missing | None = MISSING
+def create(conn: Connection, call: Call, values: Json) -> EndpointGroup:
+    return domain.create(conn, {**values, "filters": given(values["filters"])}, call.now)
+
+
+def change(conn: Connection, call: Call, group_id: str, changes: Json) -> EndpointGroup:
+    if "filters" in changes:
+        changes["filters"] = given(changes["filters"])
+    return domain.change(conn, group_id, changes)
+
+
+def remove(conn: Connection, call: Call, group_id: str) -> None:
+    domain.remove(conn, group_id)
+
+
+ENDPOINT_GROUPS = Declared(
+    name="endpoint_group",
+    record=EndpointGroup,
+    attributes=(
+        Attribute("id", EndpointGroup.id, sort=True),
+        Attribute("name", EndpointGroup.name, Name, post=REQUIRED, put=True, filter=equals, sort=True),
+        Attribute("description", EndpointGroup.description, Description | None, post=MISSING, put=True),
+        Attribute("filters", EndpointGroup.filters, Filters, post=REQUIRED, put=True),
+        Attribute("created_at", EndpointGroup.created_at, sort=True, view=None),
+        linked("OS-EP-FILTER", "endpoint_groups"),
+    ),
+    create=create,
+    change=change,
+    remove=remove,
+    extra=False,
+    path=GROUPS,
+    id="group_id",
+)
 
 
 @frozen
-class UpdateGroup:
-    name: Name | Missing = MISSING
-    filters: Filters | Missing = MISSING
-    description: Description | Missing | None = MISSING
+class GroupedEndpoints:
+    """What endpoint groups hold, and the projects that see it."""
 
-
-def values_of(body: CreateGroup | UpdateGroup) -> dict[str, Any]:
-    values = changes(body)
-    if "filters" in values:
-        values["filters"] = given(values["filters"])
-    return values
-
-
-@frozen
-class EndpointGroups:
     db: Database
-    instance_ha_url: str
+    groups: Resource[EndpointGroup]
+    endpoint_views: Callable[[Connection, Call, Sequence[Endpoint]], Sequence[Json]]
 
     routes = Routes("Endpoint groups")
-
-    @routes.get(GROUPS, policy="identity:list_endpoint_groups", query=("name",))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List endpoint groups"""
-        return paged(call, "endpoint_groups", await self.db.scan(self._list, call), view)
-
-    def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, domain.LISTING)
-
-    @routes.post(
-        GROUPS, policy="identity:create_endpoint_group", status=201, body=Body(CreateGroup, key="endpoint_group")
-    )
-    async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
-        """Create an endpoint group"""
-        return {"endpoint_group": view(call, await self.db.run(domain.create, values_of(body), call.now))}
-
-    @routes.get(GROUP, policy="identity:get_endpoint_group")
-    async def show(self, call: Call, group_id: str) -> dict[str, Any]:
-        """Show an endpoint group"""
-        return {"endpoint_group": view(call, await self.db.read(domain.get, group_id))}
-
-    @routes.patch(GROUP, policy="identity:update_endpoint_group", body=Body(UpdateGroup, key="endpoint_group"))
-    async def update(self, call: Call, group_id: str, body: UpdateGroup) -> dict[str, Any]:
-        """Change an endpoint group"""
-        return {"endpoint_group": view(call, await self.db.run(domain.change, group_id, values_of(body)))}
-
-    @routes.delete(GROUP, policy="identity:delete_endpoint_group")
-    async def delete(self, call: Call, group_id: str) -> None:
-        """Delete an endpoint group"""
-        await self.db.run(domain.remove, group_id)
 
     @routes.get(f"{GROUP}/endpoints", policy="identity:list_endpoints_associated_with_endpoint_group")
     async def endpoints(self, call: Call, group_id: str) -> dict[str, Any]:
@@ -98,8 +87,7 @@ class EndpointGroups:
 
     def _endpoints(self, conn: Connection, call: Call, group_id: str) -> Any:
         condition = domain.meets(domain.get(conn, group_id).filters)
-        rows = page(conn, call, services.ENDPOINTS, condition).rows
-        return [endpoint_view(call, row, self.instance_ha_url) for row in rows]
+        return self.endpoint_views(conn, call, page(conn, call, ENDPOINTS.listing, condition).rows)
 
     # -- projects of a group
 
@@ -124,14 +112,14 @@ class EndpointGroups:
     @routes.get(f"{GROUP}/projects/<project_id>", policy="identity:get_endpoint_group_in_project")
     async def check(self, call: Call, group_id: str, project_id: str) -> dict[str, Any]:
         """Show the endpoint group of a project"""
-        return {"endpoint_group": view(call, await self.db.read(self._check, group_id, project_id))}
+        return await self.db.read(self._check, call, group_id, project_id)
 
-    def _check(self, conn: Connection, group_id: str, project_id: str) -> EndpointGroup:
+    def _check(self, conn: Connection, call: Call, group_id: str, project_id: str) -> Json:
         group = self._both(conn, group_id, project_id)
         key = {"group_id": group_id, "project_id": project_id}
         if not domain.is_associated(conn, ProjectEndpointGroup, **key):
             raise records.not_found("endpoint group in project", group_id)
-        return group
+        return {"endpoint_group": self.groups.views(conn, call, [group])[0]}
 
     @routes.delete(f"{GROUP}/projects/<project_id>", policy="identity:remove_endpoint_group_from_project")
     async def remove(self, call: Call, group_id: str, project_id: str) -> None:
@@ -150,17 +138,17 @@ class EndpointGroups:
     @routes.get(f"{PROJECT}/endpoint_groups", policy="identity:list_endpoint_groups_for_project")
     async def of_project(self, call: Call, project_id: str) -> dict[str, Any]:
         """List the endpoint groups of a project"""
-        return paged(call, "endpoint_groups", await self.db.scan(self._of_project, call, project_id), view)
+        return await self.db.scan(self._of_project, call, project_id)
 
-    def _of_project(self, conn: Connection, call: Call, project_id: str) -> Page:
+    def _of_project(self, conn: Connection, call: Call, project_id: str) -> Json:
         projects.get(conn, project_id)
-        return page(conn, call, domain.LISTING, domain.in_project(project_id))
+        return self.groups.page(conn, call, domain.in_project(project_id))
 
 
 @frozen
 class ProjectEndpoints:
     db: Database
-    instance_ha_url: str
+    endpoint_views: Callable[[Connection, Call, Sequence[Endpoint]], Sequence[Json]]
 
     routes = Routes("Endpoints of projects")
 
@@ -172,8 +160,8 @@ class ProjectEndpoints:
     def _list(self, conn: Connection, call: Call, project_id: str) -> Any:
         projects.get(conn, project_id)
         chosen = domain.of_project(conn, project_id)
-        rows = page(conn, call, services.ENDPOINTS, *([] if chosen is None else [chosen])).rows
-        return [endpoint_view(call, row, self.instance_ha_url) for row in rows]
+        rows = page(conn, call, ENDPOINTS.listing, *([] if chosen is None else [chosen])).rows
+        return self.endpoint_views(conn, call, rows)
 
     @routes.get("/OS-EP-FILTER/endpoints/<endpoint_id>/projects", policy="identity:list_projects_for_endpoint")
     async def projects(self, call: Call, endpoint_id: str) -> dict[str, Any]:
@@ -222,13 +210,3 @@ class ProjectEndpoints:
 def associated_projects(conn: Connection, call: Call, where: Any) -> Any:
     table = Project.table
     return project_views(conn, call, conn.execute(select(table).where(where).order_by(table.c.name, table.c.id)))
-
-
-def view(call: Call, row: EndpointGroup) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "description": row.description,
-        "filters": row.filters,
-        "links": link(call, "OS-EP-FILTER", "endpoint_groups", row.id),
-    }

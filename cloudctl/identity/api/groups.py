@@ -9,80 +9,71 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.identity import groups, records, users
-from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes, domain_of
-from cloudctl.identity.records import check_id
+from cloudctl.identity.api.collection import page, paged
+from cloudctl.identity.api.fields import Description, Id, domain_of
+from cloudctl.identity.api.resource import Declared, linked
+from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Group
-from cloudctl.rest.body import MISSING, Body, Missing, Name, extra
+from cloudctl.rest.body import MISSING, Name
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import Condition, Page, equals
+from cloudctl.rest.resource import REQUIRED, Attribute, Json
 from cloudctl.rest.route import Routes
 
 
-@frozen
-class CreateGroup:
-    name: Name
-    domain_id: Id | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    extra: dict[str, Any] = extra()
+def create(conn: Connection, call: Call, values: Json) -> Group:
+    values["domain_id"] = domain_of(call, values.get("domain_id"))
+    call.require(domain_id=values["domain_id"])
+    return groups.create(conn, values, call.now)
+
+
+def change(conn: Connection, call: Call, group_id: str, changes: Json) -> Group:
+    check_allowed(call, groups.get(conn, group_id))
+    return groups.change(conn, group_id, changes)
+
+
+def remove(conn: Connection, call: Call, group_id: str) -> None:
+    check_allowed(call, groups.get(conn, group_id))
+    groups.remove(conn, group_id)
+
+
+def visible(call: Call) -> list[Condition]:
+    return [Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+
+
+def check_allowed(call: Call, group: Group) -> None:
+    """Raises Forbidden unless the Operation's rule allows it for the group's domain."""
+    call.require(domain_id=group.domain_id)
+
+
+GROUPS = Declared(
+    name="group",
+    record=Group,
+    attributes=(
+        Attribute("id", Group.id, sort=True),
+        Attribute("name", Group.name, Name, post=REQUIRED, put=True, sort=True),
+        Attribute("domain_id", Group.domain_id, Id | None, post=MISSING, put=True, filter=equals),
+        Attribute("description", Group.description, Description | None, post=MISSING, put=True),
+        Attribute("created_at", Group.created_at, sort=True, view=None),
+        linked("groups"),
+    ),
+    filters=text_filters("name", Group.name),
+    create=create,
+    change=change,
+    remove=remove,
+    visible=visible,
+    check_visible=check_allowed,
+)
 
 
 @frozen
-class UpdateGroup:
-    name: Name | Missing = MISSING
-    domain_id: Id | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    extra: dict[str, Any] = extra()
+class Members:
+    """Who is in a group."""
 
-
-@frozen
-class Groups:
     db: Database
     user_view: Callable[[Call, Any], dict[str, Any]]
 
     routes = Routes("Groups")
-
-    @routes.get("/groups", policy="identity:list_groups", query=tuple(groups.LISTING.filters))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List groups"""
-        return paged(call, "groups", await self.db.scan(self._list, call), view)
-
-    def _list(self, conn: Connection, call: Call) -> Page:
-        own = [Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
-        return page(conn, call, groups.LISTING, *own)
-
-    @routes.post("/groups", policy="identity:create_group", status=201, body=Body(CreateGroup, key="group"))
-    async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
-        """Create a group"""
-        values = {**changes(body), "domain_id": domain_of(call, body.domain_id)}
-        call.require(domain_id=values["domain_id"])
-        return {"group": view(call, await self.db.run(groups.create, values, call.now))}
-
-    @routes.get("/groups/<group_id>", policy="identity:get_group")
-    async def show(self, call: Call, group_id: str) -> dict[str, Any]:
-        """Show a group"""
-        return {"group": view(call, await self.db.read(self._required, call, group_id))}
-
-    @routes.patch("/groups/<group_id>", policy="identity:update_group", body=Body(UpdateGroup, key="group"))
-    async def update(self, call: Call, group_id: str, body: UpdateGroup) -> dict[str, Any]:
-        """Change a group"""
-        check_id(body.extra, group_id)
-        return {"group": view(call, await self.db.run(self._update, call, group_id, changes(body)))}
-
-    def _update(self, conn: Connection, call: Call, group_id: str, values: dict[str, Any]) -> Group:
-        self._required(conn, call, group_id)
-        return groups.change(conn, group_id, values)
-
-    @routes.delete("/groups/<group_id>", policy="identity:delete_group")
-    async def delete(self, call: Call, group_id: str) -> None:
-        """Delete a group"""
-        await self.db.run(self._delete, call, group_id)
-
-    def _delete(self, conn: Connection, call: Call, group_id: str) -> None:
-        self._required(conn, call, group_id)
-        groups.remove(conn, group_id)
-
-    # -- members
 
     @routes.get("/groups/<group_id>/users", policy="identity:list_users_in_group", query=tuple(users.FILTERS))
     async def members(self, call: Call, group_id: str) -> dict[str, Any]:
@@ -90,7 +81,7 @@ class Groups:
         return paged(call, "users", await self.db.scan(self._members, call, group_id), self.user_view)
 
     def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
-        self._required(conn, call, group_id)
+        check_allowed(call, groups.get(conn, group_id))
         return page(conn, call, users.LISTING, users.in_group(group_id))
 
     @routes.get("/groups/<group_id>/users/<user_id>", policy="identity:check_user_in_group", status=204)
@@ -99,7 +90,7 @@ class Groups:
         await self.db.read(self._check, call, group_id, user_id)
 
     def _check(self, conn: Connection, call: Call, group_id: str, user_id: str) -> None:
-        self._required(conn, call, group_id)
+        check_allowed(call, groups.get(conn, group_id))
         if not groups.has(conn, group_id, user_id):
             raise records.not_found("user in group", user_id)
 
@@ -115,23 +106,6 @@ class Groups:
 
     def _change_members(self, conn: Connection, call: Call, act: Any, group_id: str, user_id: str) -> None:
         """A domain's manager needs both to be in the domain."""
-        self._required(conn, call, group_id)
+        check_allowed(call, groups.get(conn, group_id))
         call.require(domain_id=users.get(conn, user_id).domain_id)
         act(conn, group_id, user_id)
-
-    def _required(self, conn: Connection, call: Call, group_id: str) -> Group:
-        """The group, if the Operation's rule allows it for the group's domain."""
-        row = groups.get(conn, group_id)
-        call.require(domain_id=row.domain_id)
-        return row
-
-
-def view(call: Call, row: Group) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "name": row.name,
-        "domain_id": row.domain_id,
-        "description": row.description,
-        "links": link(call, "groups", row.id),
-    }

@@ -9,75 +9,75 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden
 from cloudctl.identity import records, roles
-from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id, Immutable, changes
-from cloudctl.identity.records import check_id
+from cloudctl.identity.api.collection import link
+from cloudctl.identity.api.fields import Description, Id, Immutable
+from cloudctl.identity.api.resource import Declared, linked
+from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Role
-from cloudctl.rest.body import MISSING, Body, Missing, Name, extra
+from cloudctl.rest.body import MISSING, Name
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import Condition, equals
+from cloudctl.rest.resource import REQUIRED, Attribute, Json, of_each
 from cloudctl.rest.route import Routes
 
 
-@frozen
-class CreateRole:
-    name: Name
-    domain_id: Id | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    options: Immutable | Missing = MISSING
-    extra: dict[str, Any] = extra()
+def create(conn: Connection, call: Call, values: Json) -> Role:
+    options = records.merged_options({}, values.get("options", {}))
+    return roles.create(conn, {**values, "domain_id": values.get("domain_id") or "", "options": options}, call.now)
 
 
-@frozen
-class UpdateRole:
-    name: Name | Missing = MISSING
-    domain_id: Id | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    options: Immutable | Missing = MISSING
-    extra: dict[str, Any] = extra()
+def change(conn: Connection, call: Call, role_id: str, changes: Json) -> Role:
+    return roles.change(conn, role_id, changes)
 
 
-@frozen
-class Roles:
-    db: Database
+def remove(conn: Connection, call: Call, role_id: str) -> None:
+    roles.remove(conn, role_id)
 
-    routes = Routes("Roles")
 
-    @routes.get("/roles", policy="identity:list_roles", query=(*roles.LISTING.filters, "domain_id"))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List the roles of the cloud, or of a domain"""
-        return paged(call, "roles", await self.db.scan(self._list, call), view)
+def visible(call: Call) -> list[Condition]:
+    """Those of the cloud, unless a domain is named."""
+    found = [] if "domain_id" in call.query else [Role.domain_id == ""]
+    if not call.may("identity:use_all_roles"):
+        found.append(Role.name.in_(roles.MANAGEABLE))
+    return found
 
-    def _list(self, conn: Connection, call: Call) -> Page:
-        where: Any = [Role.domain_id == (call.query.get("domain_id") or "")]
-        if not call.may("identity:use_all_roles"):
-            where.append(Role.name.in_(roles.MANAGEABLE))
-        return page(conn, call, roles.LISTING, *where)
 
-    @routes.post("/roles", policy="identity:create_role", status=201, body=Body(CreateRole, key="role"))
-    async def create(self, call: Call, body: CreateRole) -> dict[str, Any]:
-        """Create a role"""
-        values = {**changes(body), "domain_id": body.domain_id or ""}
-        values["options"] = records.merged_options({}, values.get("options", {}))
-        return {"role": view(call, await self.db.run(roles.create, values, call.now))}
+def check_manageable(call: Call, role: Role) -> None:
+    """A domain's manager sees and gives away three roles only. Raises Forbidden."""
+    if call.may("identity:use_all_roles"):
+        return
+    if role.domain_id or role.name not in roles.MANAGEABLE:
+        raise Forbidden("You are not authorized to use this role.")
 
-    @routes.get("/roles/<role_id>", policy="identity:get_role")
-    async def show(self, call: Call, role_id: str) -> dict[str, Any]:
-        """Show a role"""
-        row = await self.db.read(roles.get, role_id)
-        check_manageable(call, row)
-        return {"role": view(call, row)}
 
-    @routes.patch("/roles/<role_id>", policy="identity:update_role", body=Body(UpdateRole, key="role"))
-    async def update(self, call: Call, role_id: str, body: UpdateRole) -> dict[str, Any]:
-        """Change a role"""
-        check_id(body.extra, role_id)
-        return {"role": view(call, await self.db.run(roles.change, role_id, changes(body)))}
-
-    @routes.delete("/roles/<role_id>", policy="identity:delete_role")
-    async def delete(self, call: Call, role_id: str) -> None:
-        """Delete a role"""
-        await self.db.run(roles.remove, role_id)
+ROLES = Declared(
+    name="role",
+    record=Role,
+    attributes=(
+        Attribute("id", Role.id, sort=True),
+        Attribute("name", Role.name, Name, post=REQUIRED, put=True, sort=True),
+        Attribute(
+            "domain_id",
+            Role.domain_id,
+            Id | None,
+            post=MISSING,
+            put=True,
+            filter=equals,
+            view=of_each(lambda role: role.domain_id or None),
+        ),
+        Attribute("description", Role.description, Description | None, post=MISSING, put=True),
+        Attribute("options", Role.options, Immutable, post=MISSING, put=True),
+        Attribute("created_at", Role.created_at, sort=True, view=None),
+        linked("roles"),
+    ),
+    filters=text_filters("name", Role.name),
+    create=create,
+    change=change,
+    remove=remove,
+    visible=visible,
+    check_visible=check_manageable,
+    says={"list": "List the roles of the cloud, or of a domain"},
+)
 
 
 @frozen
@@ -127,24 +127,8 @@ class ImpliedRoles:
         }
 
 
-def check_manageable(call: Call, role: Role) -> None:
-    """A domain's manager sees and gives away three roles only. Raises Forbidden."""
-    if call.may("identity:use_all_roles"):
-        return
-    if role.domain_id or role.name not in roles.MANAGEABLE:
-        raise Forbidden("You are not authorized to use this role.")
-
-
 def view(call: Call, row: Role) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "name": row.name,
-        "domain_id": row.domain_id or None,
-        "description": row.description,
-        "options": row.options,
-        "links": link(call, "roles", row.id),
-    }
+    return {**row.extra, **brief(call, row)}
 
 
 def brief(call: Call, row: Role) -> dict[str, Any]:

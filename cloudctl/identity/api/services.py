@@ -2,266 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.identity import catalog, services
-from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes
-from cloudctl.identity.records import check_id
+from cloudctl.identity.api.resource import Declared, Resource, linked
+from cloudctl.identity.records import flag, text_filters
 from cloudctl.identity.tables import Endpoint, Region, Service
-from cloudctl.rest.body import MISSING, Body, Length, Missing, Name, extra
+from cloudctl.rest.body import MISSING, Length, Name
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import equals
+from cloudctl.rest.resource import REQUIRED, Attribute, Json, View
 from cloudctl.rest.route import Routes
 
 RegionId = Annotated[str, Length(1, 255)]
-Url = Annotated[str, Length(1, 2048)]
 Interface = Literal["public", "internal", "admin"]
 
 
-@frozen
-class CreateService:
-    type: Name
-    name: Annotated[str, Length(0, 255)] | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    extra: dict[str, Any] = extra()
+# -- services
 
 
-@frozen
-class UpdateService:
-    type: Name | Missing = MISSING
-    name: Annotated[str, Length(0, 255)] | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    extra: dict[str, Any] = extra()
+def create_service(conn: Connection, call: Call, values: Json) -> Service:
+    return services.create_service(conn, {**values, "name": values.get("name") or ""}, call.now)
 
 
-@frozen
-class Services:
-    db: Database
-
-    routes = Routes("Services")
-
-    @routes.get("/services", policy="identity:list_services", query=tuple(services.SERVICES.filters))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List services"""
-        return paged(call, "services", await self.db.scan(self._list, call), service_view)
-
-    def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, services.SERVICES)
-
-    @routes.post("/services", policy="identity:create_service", status=201, body=Body(CreateService, key="service"))
-    async def create(self, call: Call, body: CreateService) -> dict[str, Any]:
-        """Create a service"""
-        values = {**changes(body), "name": body.name or ""}
-        return {"service": service_view(call, await self.db.run(services.create_service, values, call.now))}
-
-    @routes.get("/services/<service_id>", policy="identity:get_service")
-    async def show(self, call: Call, service_id: str) -> dict[str, Any]:
-        """Show a service"""
-        return {"service": service_view(call, await self.db.read(services.get_service, service_id))}
-
-    @routes.patch("/services/<service_id>", policy="identity:update_service", body=Body(UpdateService, key="service"))
-    async def update(self, call: Call, service_id: str, body: UpdateService) -> dict[str, Any]:
-        """Change a service"""
-        check_id(body.extra, service_id)
-        values = changes(body)
-        if "name" in values:
-            values["name"] = values["name"] or ""
-        return {"service": service_view(call, await self.db.run(services.change_service, service_id, values))}
-
-    @routes.delete("/services/<service_id>", policy="identity:delete_service")
-    async def delete(self, call: Call, service_id: str) -> None:
-        """Delete a service and its endpoints"""
-        await self.db.run(services.remove_service, service_id)
+def change_service(conn: Connection, call: Call, service_id: str, changes: Json) -> Service:
+    if "name" in changes:
+        changes["name"] = changes["name"] or ""
+    return services.change_service(conn, service_id, changes)
 
 
-def service_view(call: Call, row: Service) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "type": row.type,
-        "name": row.name,
-        "description": row.description,
-        "enabled": row.enabled,
-        "links": link(call, "services", row.id),
-    }
+def remove_service(conn: Connection, call: Call, service_id: str) -> None:
+    services.remove_service(conn, service_id)
 
 
-@frozen
-class CreateEndpoint:
-    interface: Interface
-    service_id: Id
-    url: Url
-    region: RegionId | Missing | None = MISSING
-    region_id: RegionId | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    extra: dict[str, Any] = extra()
+SERVICES = Declared(
+    name="service",
+    record=Service,
+    attributes=(
+        Attribute("id", Service.id, sort=True),
+        Attribute("type", Service.type, Name, post=REQUIRED, put=True, sort=True),
+        Attribute("name", Service.name, Annotated[str, Length(0, 255)] | None, post=MISSING, put=True, sort=True),
+        Attribute("description", Service.description, Description | None, post=MISSING, put=True),
+        Attribute("enabled", Service.enabled, bool, post=MISSING, put=True, filter=flag),
+        Attribute("created_at", Service.created_at, sort=True, view=None),
+        linked("services"),
+    ),
+    filters={**text_filters("name", Service.name), **text_filters("type", Service.type)},
+    create=create_service,
+    change=change_service,
+    remove=remove_service,
+    says={"delete": "Delete a service and its endpoints"},
+)
 
 
-@frozen
-class UpdateEndpoint:
-    interface: Interface | Missing = MISSING
-    service_id: Id | Missing = MISSING
-    url: Url | Missing = MISSING
-    region: RegionId | Missing | None = MISSING
-    region_id: RegionId | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    extra: dict[str, Any] = extra()
+# -- endpoints
 
 
-@frozen
-class Endpoints:
-    db: Database
-    instance_ha_url: str
-
-    routes = Routes("Endpoints")
-
-    @routes.get("/endpoints", policy="identity:list_endpoints", query=tuple(services.ENDPOINTS.filters))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List endpoints"""
-        return paged(call, "endpoints", await self.db.scan(self._list, call), self.view)
-
-    def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, services.ENDPOINTS)
-
-    @routes.post("/endpoints", policy="identity:create_endpoint", status=201, body=Body(CreateEndpoint, key="endpoint"))
-    async def create(self, call: Call, body: CreateEndpoint) -> dict[str, Any]:
-        """Create an endpoint"""
-        values, make_region = regional(changes(body))
-        row = await self.db.run(services.create_endpoint, values, call.now, make_region=make_region)
-        return {"endpoint": self.view(call, row)}
-
-    @routes.get("/endpoints/<endpoint_id>", policy="identity:get_endpoint")
-    async def show(self, call: Call, endpoint_id: str) -> dict[str, Any]:
-        """Show an endpoint"""
-        return {"endpoint": self.view(call, await self.db.read(services.get_endpoint, endpoint_id))}
-
-    @routes.patch(
-        "/endpoints/<endpoint_id>", policy="identity:update_endpoint", body=Body(UpdateEndpoint, key="endpoint")
-    )
-    async def update(self, call: Call, endpoint_id: str, body: UpdateEndpoint) -> dict[str, Any]:
-        """Change an endpoint"""
-        check_id(body.extra, endpoint_id)
-        values, make_region = regional(changes(body))
-        arguments = (endpoint_id, values, call.now)
-        row = await self.db.run(services.change_endpoint, *arguments, make_region=make_region)
-        return {"endpoint": self.view(call, row)}
-
-    @routes.delete("/endpoints/<endpoint_id>", policy="identity:delete_endpoint")
-    async def delete(self, call: Call, endpoint_id: str) -> None:
-        """Delete an endpoint"""
-        await self.db.run(services.remove_endpoint, endpoint_id)
-
-    def view(self, call: Call, row: Endpoint) -> dict[str, Any]:
-        return endpoint_view(call, row, self.instance_ha_url)
+def create_endpoint(conn: Connection, call: Call, values: Json) -> Endpoint:
+    make_region = regional(values)
+    return services.create_endpoint(conn, values, call.now, make_region=make_region)
 
 
-def regional(values: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def change_endpoint(conn: Connection, call: Call, endpoint_id: str, changes: Json) -> Endpoint:
+    make_region = regional(changes)
+    return services.change_endpoint(conn, endpoint_id, changes, call.now, make_region=make_region)
+
+
+def remove_endpoint(conn: Connection, call: Call, endpoint_id: str) -> None:
+    services.remove_endpoint(conn, endpoint_id)
+
+
+def regional(values: Json) -> bool:
     """`region`, the older name of `region_id`, makes the region if there is none. Raises Invalid if they differ."""
     if "region" not in values:
-        return values, False
+        return False
     region = values.pop("region")
     if values.setdefault("region_id", region) != region:
         raise Invalid("'region' and 'region_id' differ.")
-    return values, True
+    return True
 
 
-def endpoint_view(call: Call, row: Endpoint, instance_ha_url: str) -> dict[str, Any]:
+def url_view(instance_ha_url: str) -> View:
     """`instance_ha_url`: as configured; empty: as the request says."""
-    ha_url = catalog.instance_ha_url(call.host_url, instance_ha_url)
-    return {
-        **row.extra,
-        "id": row.id,
-        "service_id": row.service_id,
-        "interface": row.interface,
-        "region": row.region_id,
-        "region_id": row.region_id,
-        "url": catalog.shown(row.url, call.host_url, ha_url),
-        "enabled": row.enabled,
-        "links": link(call, "endpoints", row.id),
-    }
+
+    def view(conn: Connection, call: Call, found: Sequence[Endpoint]) -> Iterable[str]:
+        ha_url = catalog.instance_ha_url(call.host_url, instance_ha_url)
+        return [catalog.shown(endpoint.url, call.host_url, ha_url) for endpoint in found]
+
+    return view
 
 
-@frozen
-class CreateRegion:
-    id: RegionId | Missing = MISSING
-    description: Description | Missing | None = MISSING
-    parent_region_id: RegionId | Missing | None = MISSING
-    extra: dict[str, Any] = extra()
+OptionalRegion = RegionId | None
+ENDPOINTS = Declared(
+    name="endpoint",
+    record=Endpoint,
+    attributes=(
+        Attribute("id", Endpoint.id, sort=True),
+        Attribute("service_id", Endpoint.service_id, Id, post=REQUIRED, put=True, filter=equals),
+        Attribute("interface", Endpoint.interface, Interface, post=REQUIRED, put=True, filter=equals, sort=True),
+        Attribute("region", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals, named="region"),
+        Attribute("region_id", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals),
+        # Shown as `url_view` makes it.
+        Attribute("url", Endpoint.url, Annotated[str, Length(1, 2048)], post=REQUIRED, put=True),
+        Attribute("enabled", Endpoint.enabled, bool, post=MISSING, put=True, filter=flag),
+        Attribute("created_at", Endpoint.created_at, sort=True, view=None),
+        linked("endpoints"),
+    ),
+    create=create_endpoint,
+    change=change_endpoint,
+    remove=remove_endpoint,
+)
 
 
-@frozen
-class Regions:
-    db: Database
-
-    routes = Routes("Regions")
-
-    @routes.get("/regions", policy="identity:list_regions", query=tuple(services.REGIONS.filters))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List regions"""
-        return paged(call, "regions", await self.db.scan(self._list, call), region_view)
-
-    def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, services.REGIONS)
-
-    @routes.post("/regions", policy="identity:create_region", status=201, body=Body(CreateRegion, key="region"))
-    async def create(self, call: Call, body: CreateRegion) -> dict[str, Any]:
-        """Create a region"""
-        row = await self.db.run(services.create_region, region_values(body), call.now)
-        return {"region": region_view(call, row)}
-
-    @routes.put(
-        "/regions/<region_id>", policy="identity:create_region", status=201, body=Body(CreateRegion, key="region")
-    )
-    async def put(self, call: Call, region_id: str, body: CreateRegion) -> dict[str, Any]:
-        """Create a region with the id in the path"""
-        check_region_id(body, region_id)
-        values = {**region_values(body), "id": region_id}
-        return {"region": region_view(call, await self.db.run(services.create_region, values, call.now))}
-
-    @routes.get("/regions/<region_id>", policy="identity:get_region")
-    async def show(self, call: Call, region_id: str) -> dict[str, Any]:
-        """Show a region"""
-        return {"region": region_view(call, await self.db.read(services.get_region, region_id))}
-
-    @routes.patch("/regions/<region_id>", policy="identity:update_region", body=Body(CreateRegion, key="region"))
-    async def update(self, call: Call, region_id: str, body: CreateRegion) -> dict[str, Any]:
-        """Change a region"""
-        check_region_id(body, region_id)
-        row = await self.db.run(services.change_region, region_id, region_values(body))
-        return {"region": region_view(call, row)}
-
-    @routes.delete("/regions/<region_id>", policy="identity:delete_region")
-    async def delete(self, call: Call, region_id: str) -> None:
-        """Delete a region"""
-        await self.db.run(services.remove_region, region_id)
+# -- regions
 
 
-def region_values(body: CreateRegion) -> dict[str, Any]:
-    values = changes(body)
-    if "description" in values:
-        values["description"] = values["description"] or ""
-    return values
+def create_region(conn: Connection, call: Call, values: Json) -> Region:
+    return services.create_region(conn, described(values), call.now)
 
 
-def check_region_id(body: CreateRegion, region_id: str) -> None:
+def change_region(conn: Connection, call: Call, region_id: str, changes: Json) -> Region:
+    check_region_id(changes, region_id)
+    return services.change_region(conn, region_id, described(changes))
+
+
+def remove_region(conn: Connection, call: Call, region_id: str) -> None:
+    services.remove_region(conn, region_id)
+
+
+def described(values: Json) -> Json:
+    """A region has a text, and be it an empty one."""
+    return {**values, "description": values["description"] or ""} if "description" in values else values
+
+
+def check_region_id(values: Json, region_id: str) -> None:
     if len(region_id) > 255:
         raise Invalid("A region id has at most 255 characters.")
-    if body.id is not MISSING and body.id != region_id:
+    if values.pop("id", region_id) != region_id:
         raise Invalid("The id in the body does not match the one in the path.")
 
 
-def region_view(call: Call, row: Region) -> dict[str, Any]:
-    return {
-        **row.extra,
-        "id": row.id,
-        "description": row.description,
-        "parent_region_id": row.parent_region_id,
-        "links": link(call, "regions", row.id),
-    }
+REGIONS = Declared(
+    name="region",
+    record=Region,
+    attributes=(
+        Attribute("id", Region.id, RegionId, post=MISSING, put=True, sort=True),
+        Attribute("description", Region.description, Description | None, post=MISSING, put=True),
+        Attribute("parent_region_id", Region.parent_region_id, OptionalRegion, post=MISSING, put=True, filter=equals),
+        Attribute("created_at", Region.created_at, sort=True, view=None),
+        linked("regions"),
+    ),
+    create=create_region,
+    change=change_region,
+    remove=remove_region,
+)
+
+
+@frozen
+class NamedRegions:
+    """Regions that are created under an id of the client's choice."""
+
+    regions: Resource[Region]
+
+    routes = Routes("Regions")
+
+    @routes.put("/regions/<region_id>", policy="identity:create_region", status=201, body=REGIONS.body)
+    async def put(self, call: Call, region_id: str, body: Any) -> Json:
+        """Create a region with the id in the path"""
+        values = changes(body)
+        check_region_id(values, region_id)
+        return await self.regions.made(call, {**values, "id": region_id})

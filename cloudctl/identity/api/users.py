@@ -11,8 +11,8 @@ from cloudctl.errors import Invalid
 from cloudctl.identity import groups, lockout, password_rules, reachable, users
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, domain_of
-from cloudctl.identity.api.groups import view as group_view
 from cloudctl.identity.api.projects import views as project_views
+from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.login import Logins
 from cloudctl.identity.multi_factor import Method
@@ -20,11 +20,12 @@ from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
-from cloudctl.identity.tables import User
+from cloudctl.identity.tables import Group, User
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
+from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
 Rule = Annotated[list[Method], Items(1, 16)]
@@ -80,6 +81,7 @@ class Users:
     logins: Logins
     hasher: Hasher
     rules: PasswordOptions
+    groups: Resource[Group]
 
     routes = Routes("Users")
 
@@ -175,12 +177,11 @@ class Users:
     @routes.get("/users/<user_id>/groups", policy="identity:list_groups_for_user")
     async def list_groups(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the groups that a user is in"""
-        found = await self.db.scan(self._groups, call, user_id)
-        return paged(call, "groups", found, group_view)
+        return await self.db.scan(self._groups, call, user_id)
 
-    def _groups(self, conn: Connection, call: Call, user_id: str) -> Page:
+    def _groups(self, conn: Connection, call: Call, user_id: str) -> Json:
         self._required(conn, call, user_id)
-        return page(conn, call, groups.LISTING, groups.of_user(user_id))
+        return self.groups.page(conn, call, groups.of_user(user_id))
 
     def view(self, call: Call, row: User) -> dict[str, Any]:
         shown = {
