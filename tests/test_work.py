@@ -205,7 +205,7 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (network_cycle, (126, 4, 14)),
     (new_rule, (10, 0, 1)),
     (deleted_rule, (5, 0, 1)),
-    (volume, (28, 2, 5)),
+    (volume, (24, 2, 5)),
     (floating_ip_cycle, (95, 3, 8)),
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),

@@ -82,6 +82,6 @@ def discard(conn: Connection, image_id: str, by: Origin) -> None:
         return
     if image.protected:
         # By its user, in the meantime: it stays, as an image without data.
-        images.move(conn, image_id, images.SAVING, images.QUEUED, utc(db.now(conn)))
+        images.try_move(conn, image_id, "save failed", utc(db.now(conn)))
         return
     images.remove(conn, image, by)

@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.db.machine import Machine, Move, sources
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
@@ -30,14 +31,19 @@ QUEUED, SAVING, UPLOADING, IMPORTING = "queued", "saving", "uploading", "importi
 ACTIVE, DEACTIVATED = "active", "deactivated"
 STATUSES = (QUEUED, SAVING, UPLOADING, IMPORTING, ACTIVE, DEACTIVATED)
 
-# Status → where it may go. Every image may be deleted at any time; then there is no record.
-TRANSITIONS: Mapping[str, frozenset[str]] = {
-    QUEUED: frozenset({SAVING, UPLOADING, IMPORTING, ACTIVE}),
-    SAVING: frozenset({ACTIVE, QUEUED}),
-    UPLOADING: frozenset({IMPORTING, QUEUED}),
-    IMPORTING: frozenset({ACTIVE, QUEUED, UPLOADING}),
-    ACTIVE: frozenset({DEACTIVATED}),
-    DEACTIVATED: frozenset({ACTIVE}),
+# Every image may be deleted at any time; then there is no record.
+MOVES = {
+    "save": Move(sources(QUEUED), SAVING),
+    "saved": Move(sources(SAVING), ACTIVE),
+    "save failed": Move(sources(SAVING), QUEUED),
+    "stage": Move(sources(QUEUED), UPLOADING),
+    "stage failed": Move(sources(UPLOADING), QUEUED),
+    "import": Move(sources(QUEUED), IMPORTING),
+    "import staged": Move(sources(UPLOADING), IMPORTING),
+    "imported": Move(sources(IMPORTING), ACTIVE),
+    "import failed": Move(sources(IMPORTING), QUEUED),
+    "deactivate": Move(sources(ACTIVE), DEACTIVATED),
+    "reactivate": Move(sources(DEACTIVATED), ACTIVE),
 }
 # The images that have data.
 STORED = (ACTIVE, DEACTIVATED)
@@ -132,6 +138,10 @@ def sees(conn: Connection, caller: Caller, row: ImageRecord) -> bool:
 
 def not_found(image_id: str) -> NotFound:
     return NotFound(f"No image found with ID {image_id[:64]}")
+
+
+MACHINE = Machine(ImageRecord, MOVES, not_found)
+try_move = MACHINE.try_move
 
 
 def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> ImageRecord:
@@ -254,21 +264,11 @@ def _data(measured: Measured) -> dict[str, Any]:
 # -- changing
 
 
-def move(
-    conn: Connection, image_id: str, before: str, after: str, now: datetime, *where: ColumnElement[bool], **values: Any
-) -> bool:
-    """Change the status if it is `before` (and `where` holds); whether it was."""
-    assert after in TRANSITIONS[before], f"{before} → {after} is not an allowed transition"
-    mine = and_(ImageRecord.id == image_id, ImageRecord.status == before, *where)
-    changed = conn.execute(update(ImageRecord).where(mine).values(status=after, updated_at=now, **values))
-    return changed.rowcount == 1
-
-
 def activate(
-    conn: Connection, image_id: str, before: str, measured: Measured, now: datetime, *where: ColumnElement[bool]
+    conn: Connection, image_id: str, name: str, measured: Measured, now: datetime, *where: ColumnElement[bool]
 ) -> bool:
-    """The data is in its place; False if the image is not in the status `before` any more (or `where` fails)."""
-    return move(conn, image_id, before, ACTIVE, now, *where, upload_id=None, staged_size=None, **_data(measured))
+    """The data is in its place, by the move `name`: saved or imported; False if that is not allowed (any more)."""
+    return try_move(conn, image_id, name, now, *where, upload_id=None, staged_size=None, **_data(measured))
 
 
 def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None:
@@ -278,10 +278,9 @@ def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None
 
 def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -> None:
     """Deactivate or reactivate an image; nothing happens if it is so already. Raises Forbidden without data."""
-    before, after = (ACTIVE, DEACTIVATED) if blocked else (DEACTIVATED, ACTIVE)
-    if row.status == after or move(conn, row.id, before, after, now):
+    name, verb = ("deactivate", "deactivated") if blocked else ("reactivate", "reactivated")
+    if row.status == MOVES[name].target or try_move(conn, row.id, name, now):
         return
-    verb = "deactivated" if blocked else "reactivated"
     raise Forbidden(f"The image {row.id} is {row.status}; only an image with data can be {verb}.")
 
 

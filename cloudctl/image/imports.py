@@ -91,7 +91,7 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, An
     if before == QUEUED:
         wanted["image_count_uploading"] = 1
     quota.take(conn, QUOTAS, image.owner or "", wanted)
-    if not domain.move(conn, image.id, before, IMPORTING, caller.now):
+    if not domain.try_move(conn, image.id, "import" if before == QUEUED else "import staged", caller.now):
         raise Conflict(f"The image {image.id} is not {before} any more.")
     told = {"image_id": image.id, "import_req": dict(wish), "backend": [STORE]}
     _submit(conn, caller, BY_METHOD, image, told, wish["method"].get("uri"), options)
@@ -103,7 +103,7 @@ def start_task(
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
-    domain.move(conn, new.id, QUEUED, IMPORTING, caller.now)
+    domain.MACHINE.move(conn, new.id, "import", caller.now)
     task_id = _submit(conn, caller, BY_TASK, domain.get(conn, new.id), told, uri, options)
     return get(conn, task_id)
 
@@ -154,7 +154,7 @@ def finish(conn: Connection, task_id: str, image: Image, measured: Measured, now
     """The data is in its place. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
     if image.staged_size is None:
         quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
-    if not domain.activate(conn, image.id, IMPORTING, measured, now):
+    if not domain.activate(conn, image.id, "imported", measured, now):
         raise Gone(f"The image {image.id} is not being imported any more.")
     _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
 
@@ -165,7 +165,7 @@ def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime,
     if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
         domain.remove(conn, image, by)
     elif image is not None:
-        domain.move(conn, image_id, IMPORTING, QUEUED, now, staged_size=None)
+        domain.try_move(conn, image_id, "import failed", now, staged_size=None)
     _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))
 
 

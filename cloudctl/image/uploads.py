@@ -31,6 +31,8 @@ from cloudctl.rest.caller import Caller
 log = Logger()
 
 RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
+# The moves that lead there; `… failed` leads back.
+BEGINS = {SAVING: "save", UPLOADING: "stage"}
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size:
         domain.formats(image)
     total = "image_size_total" if status == SAVING else "image_stage_total"
     quota.take(conn, QUOTAS, image.owner or "", {total: mebibytes(size), "image_count_uploading": 1})
-    if not domain.move(conn, image.id, QUEUED, status, caller.now, upload_id=upload_id):
+    if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
         raise Conflict(f"The image {image.id} is not queued any more.")
     return image
 
@@ -62,7 +64,7 @@ def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now:
 def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """Back to queued, without data; False if the upload has ended already, or the image is gone."""
     row = _mine(conn, image_id, upload_id)
-    return row is not None and domain.move(conn, image_id, row.status, QUEUED, now, upload_id=None)
+    return row is not None and domain.try_move(conn, image_id, f"{BEGINS[row.status]} failed", now, upload_id=None)
 
 
 def _mine(conn: Connection, image_id: str, upload_id: str) -> Image | None:
@@ -131,7 +133,7 @@ class Intake:
             measured = await self.data.measure(source, *domain.formats(image))
             await self.data.changed(ImageStore.settle, source, target)
             same = Image.upload_id == upload_id
-            kept = await self.db.run(domain.activate, image.id, SAVING, measured, caller.now, same)
+            kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same)
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
                 await self.data.changed(ImageStore.remove, target)

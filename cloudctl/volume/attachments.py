@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import Select, bindparam, case, delete, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -36,22 +36,42 @@ class HostBusy(Conflict, Transient):
     """The host is being disconnected from the same volume: a client asks again, a task tries again."""
 
 
-def unknown(attachment_id: str) -> NotFound:
+def not_found(attachment_id: str) -> NotFound:
     return NotFound(f"Volume attachment could not be found with filter: attachment_id = {attachment_id[:64]}.")
 
 
 # -- queries
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(Attachment).where(Attachment.id == bindparam("wanted"))
+_of_servers, _of_volumes = (
+    select(Attachment)
+    .where(column.in_(bindparam("wanted", expanding=True)))
+    .order_by(Attachment.created_at, Attachment.id)
+    for column in (Attachment.server_id, Attachment.volume_id)
+)
+_statuses = select(Attachment.status).where(Attachment.volume_id == bindparam("volume")).distinct()
+_followed = (
+    update(Volume)
+    .where(Volume.id == bindparam("followed"))
+    .values(
+        status=case(
+            (Volume.status.in_(bindparam("following", expanding=True)), bindparam("strongest")), else_=Volume.status
+        )
+    )
+)
+
+
 def find(conn: Connection, attachment_id: str) -> Attachment | None:
-    return conn.execute(select(Attachment).where(Attachment.id == attachment_id)).first()
+    return conn.execute(_by_id, {"wanted": attachment_id}).first()
 
 
 def get(conn: Connection, attachment_id: str) -> Attachment:
     """Raises NotFound."""
     found = find(conn, attachment_id)
     if found is None:
-        raise unknown(attachment_id)
+        raise not_found(attachment_id)
     return found
 
 
@@ -59,18 +79,18 @@ def visible(conn: Connection, caller: Caller, attachment_id: str) -> Attachment:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
     found = get(conn, attachment_id)
     if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
-        raise unknown(attachment_id)
+        raise not_found(attachment_id)
     return found
 
 
 def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Attachment]]:
     """Server id → its attachments, the oldest first; servers without any are left out."""
-    return _grouped(conn, Attachment.server_id.in_(list(server_ids)), "server_id")
+    return _grouped(conn, _of_servers, server_ids, "server_id")
 
 
 def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Attachment]]:
     """Volume id → its attachments, the oldest first; volumes without any are left out."""
-    return _grouped(conn, Attachment.volume_id.in_(list(volume_ids)), "volume_id")
+    return _grouped(conn, _of_volumes, volume_ids, "volume_id")
 
 
 def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]]:
@@ -85,10 +105,9 @@ def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]
     return {volume_id: frozenset(hosts) for volume_id, hosts in found.items()}
 
 
-def _grouped(conn: Connection, which: ColumnElement[bool], by: str) -> dict[str, list[Attachment]]:
+def _grouped(conn: Connection, which: Select[Attachment], ids: Iterable[str], by: str) -> dict[str, list[Attachment]]:
     found: dict[str, list[Attachment]] = defaultdict(list)
-    ordered = select(Attachment).where(which).order_by(Attachment.created_at, Attachment.id)
-    for row in conn.execute(ordered):
+    for row in conn.execute(which, {"wanted": list(ids)}):
         found[getattr(row, by)].append(row)
     return dict(found)
 
@@ -115,9 +134,9 @@ def reserve(
     """
     if attachment_id is not None and find(conn, attachment_id) is not None:
         return attachment_id
-    volume = volumes.lock(conn, volume_id)
+    volume = volumes.get(conn, volume_id, lock=True)
     if project_id not in (None, volume.project_id):
-        raise states.unknown(volume_id)
+        raise volumes.not_found(volume_id)
     others = of_volume(conn, [volume_id]).get(volume_id, [])
     _demand_reservable(volume, server_id, others)
     made = _insert(
@@ -206,7 +225,7 @@ def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERRO
     """`error_…`: it holds on to the volume no more. One that is gone is no error."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
-        volumes.lock(conn, attachment.volume_id)
+        volumes.get(conn, attachment.volume_id, lock=True)
         _set(conn, attachment_id, status=status)
         follow(conn, attachment.volume_id, now)
 
@@ -225,7 +244,7 @@ def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     """A detach did not happen: `attached` again. In any other status, or unknown: nothing."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
-        volumes.lock(conn, attachment.volume_id)
+        volumes.get(conn, attachment.volume_id, lock=True)
         mine = (Attachment.id == attachment_id) & (Attachment.status == DETACHING)
         conn.execute(update(Attachment).where(mine).values(status=ATTACHED))
         follow(conn, attachment.volume_id, now)
@@ -239,7 +258,7 @@ def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     attachment = find(conn, attachment_id)
     if attachment is None:
         return
-    volumes.lock(conn, attachment.volume_id)
+    volumes.get(conn, attachment.volume_id, lock=True)
     conn.execute(delete(Attachment).where(Attachment.id == attachment_id))
     follow(conn, attachment.volume_id, now)
 
@@ -282,8 +301,7 @@ def host_is_used(conn: Connection, volume_id: str, host: str, but: str) -> bool:
 
 def derived(conn: Connection, volume_id: str) -> tuple[str, str]:
     """(status, attach_status) that a volume's attachments give it."""
-    mine = select(Attachment.status).where(Attachment.volume_id == volume_id)
-    present = set(conn.execute(mine.distinct()).scalars())
+    present = set(conn.scalars(_statuses, {"volume": volume_id}))
     strongest = next((word for word in STRENGTH if word in present), None)
     if strongest is None:
         return states.AVAILABLE, "detached"
@@ -296,15 +314,14 @@ def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None 
     `leaving`: a status that ends now, and that the attachments follow.
     """
     status, attach_status = derived(conn, volume_id)
-    mine = Volume.id == volume_id
-    conn.execute(update(Volume).where(mine).values(attach_status=attach_status, updated_at=now))
     following = states.FOLLOWING if leaving is None else {leaving}
-    conn.execute(update(Volume).where(mine, Volume.status.in_(following)).values(status=status))
+    values = {"followed": volume_id, "following": sorted(following), "strongest": status}
+    conn.execute(_followed, {**values, "attach_status": attach_status, "updated_at": now})
 
 
 def _locked(conn: Connection, attachment_id: str) -> Attachment:
     """The attachment, with its volume locked: all that concerns one volume takes turns."""
-    volumes.lock(conn, get(conn, attachment_id).volume_id)
+    volumes.get(conn, get(conn, attachment_id).volume_id, lock=True)
     return get(conn, attachment_id)
 
 

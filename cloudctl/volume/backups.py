@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -60,25 +60,31 @@ class Wish:
 # -- queries
 
 
-def find(conn: Connection, backup_id: str) -> Backup | None:
-    return conn.execute(select(Backup).where(Backup.id == backup_id)).first()
+not_found = states.no_backup
+
+# Built once: building a statement costs more than running it.
+_by_id = select(Backup).where(Backup.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+
+
+def find(conn: Connection, backup_id: str, *, lock: bool = False) -> Backup | None:
+    """`lock`: nobody builds on it, deletes it or restores it before this transaction ends."""
+    return conn.execute(_locked if lock else _by_id, {"wanted": backup_id}).first()
 
 
 def get(conn: Connection, backup_id: str) -> Backup:
     """Raises NotFound."""
-    return _one(conn, backup_id)
-
-
-def visible(conn: Connection, caller: Caller, backup_id: str) -> Backup:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if caller.may("volume:all_projects") else (Backup.project_id == caller.project_id,)
-    return _one(conn, backup_id, *mine)
-
-
-def _one(conn: Connection, backup_id: str, *where: ColumnElement[bool]) -> Backup:
-    found = conn.execute(select(Backup).where(Backup.id == backup_id, *where)).first()
+    found = find(conn, backup_id)
     if found is None:
-        raise states.unknown_backup(backup_id)
+        raise not_found(backup_id)
+    return found
+
+
+def visible(conn: Connection, caller: Caller, backup_id: str, *, lock: bool = False) -> Backup:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    found = find(conn, backup_id, lock=lock)
+    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
+        raise not_found(backup_id)
     return found
 
 
@@ -86,11 +92,6 @@ def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[
     """Those of these backups that others are the difference to."""
     parents = select(Backup.parent_id).where(Backup.parent_id.in_(backup_ids)).distinct()
     return frozenset(parent for (parent,) in conn.execute(parents) if parent is not None)
-
-
-def _lock(conn: Connection, backup_id: str) -> None:
-    """Nobody builds on it, deletes it or restores it before this transaction ends."""
-    conn.execute(select(Backup.id).where(Backup.id == backup_id).with_for_update()).first()
 
 
 # -- actions
@@ -152,7 +153,7 @@ def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id
 
 def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) -> bool:
     """`backing-up`; whether it was in use, so that it has to be frozen first."""
-    in_use: bool = volumes.lock(conn, volume_id).status == states.IN_USE
+    in_use: bool = volumes.get(conn, volume_id, lock=True).status == states.IN_USE
     if in_use and not force:
         raise Conflict("Invalid volume: Backing up an in-use volume must use the force flag.")
     states.move(conn, volume_id, "back up in use" if force else "back up", caller.now, states.not_migrating)
@@ -178,8 +179,7 @@ def _parent(conn: Connection, volume: Volume, before: datetime | None) -> str:
 
 def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Backup:
     """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
-    visible(conn, caller, backup_id)
-    _lock(conn, backup_id)
+    visible(conn, caller, backup_id, lock=True)
     states.BACKUP.move(conn, backup_id, "restore", caller.now)
     return get(conn, backup_id)
 
@@ -194,8 +194,7 @@ def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> Non
 
     Raises NotFound; Conflict by its status, and if others build on it.
     """
-    visible(conn, caller, backup_id)
-    _lock(conn, backup_id)
+    visible(conn, caller, backup_id, lock=True)
     if having_dependents(conn, [backup_id]):
         raise Conflict("Invalid backup: Incremental backups exist for this backup.")
     states.BACKUP.move(conn, backup_id, "force delete" if force else "delete", caller.now)

@@ -12,7 +12,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
-from cloudctl.image.tables import Image
+from cloudctl.image.images import Image
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -82,10 +82,10 @@ def create(
     zone = _zone(wish, source, options)
     types.demand_zone(type_, zone)
     quotas.take(conn, options, caller.project_id, type_.name, volumes=1, gigabytes=size, size=size)
-    made = volume_id or new_id()
-    conn.execute(
-        insert(Volume).values(
-            id=made,
+    made = conn.execute(
+        insert(Volume)
+        .values(
+            id=volume_id or new_id(),
             project_id=caller.project_id,
             user_id=caller.user_id,
             name=wish.name,
@@ -107,14 +107,15 @@ def create(
             image_metadata=dict(source.image_metadata),
             created_at=caller.now,
         )
-    )
+        .returning(Volume)
+    ).one()
     if wish.backup_id is not None:
         backups.begin_restore(conn, caller, wish.backup_id)
         args = {"backup_id": wish.backup_id, "new": True}
-        tasks.submit(conn, kinds.RESTORE_VOLUME, made, caller, args=args)
+        tasks.submit(conn, kinds.RESTORE_VOLUME, made.id, caller, args=args)
     elif submit:
-        tasks.submit(conn, kinds.CREATE_VOLUME, made, caller)
-    return volumes.get(conn, made)
+        tasks.submit(conn, kinds.CREATE_VOLUME, made.id, caller)
+    return made
 
 
 # -- what it is made from
@@ -133,21 +134,21 @@ def _source(conn: Connection, caller: Caller, wish: Wish) -> Source:
     if wish.backup_id is not None:
         return _backup_source(conn, caller, wish.backup_id)
     if wish.image_id is not None:
-        return _image_source(conn, _image(conn, caller, wish.image_id))
+        return _image_source(_image(conn, caller, wish.image_id))
     return Source()
 
 
 def _image(conn: Connection, caller: Caller, name_or_id: str) -> Image:
     """Raises Invalid if there is none, Conflict if there are two of this name."""
     try:
-        return images.visible(conn, caller, name_or_id)
+        found = [images.visible(conn, caller, name_or_id)]
     except NotFound:
         found = images.named(conn, caller, name_or_id)
     if not found:
         raise Invalid(INVALID_IMAGE)
     if len(found) > 1:
         raise Conflict(f"Multiple resources with name {name_or_id[:255]} found.")
-    return found[0]
+    return images.full(conn, found)[0]
 
 
 def _volume_source(conn: Connection, caller: Caller, volume_id: str) -> Source:
@@ -194,7 +195,8 @@ def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
     )
 
 
-def _image_source(conn: Connection, image: Image) -> Source:
+def _image_source(found: Image) -> Source:
+    image = found.row
     if image.status != "active":
         raise Invalid(f"Invalid image metadata. Image {image.id} is not active.")
     bytes_ = max(image.size or 0, image.virtual_size or 0)
@@ -204,15 +206,16 @@ def _image_source(conn: Connection, image: Image) -> Source:
         bootable=True,
         image_id=image.id,
         image_format=image.disk_format,
-        image_metadata=remembered(conn, image),
+        image_metadata=remembered(found),
     )
 
 
-def remembered(conn: Connection, image: Image) -> dict[str, str]:
+def remembered(found: Image) -> dict[str, str]:
     """What a volume remembers of the image that it was made from: text to text."""
+    image = found.row
     known = {name: getattr(image, name) for name in REMEMBERED}
     return {
-        **images.full(conn, [image])[0].properties,
+        **found.properties,
         "image_id": image.id,
         "image_name": image.name or "",
         **{name: str(value) for name, value in known.items() if value is not None},

@@ -58,7 +58,7 @@ class Reset:
 def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> None:
     """Raises NotFound, Invalid."""
     volumes.visible(conn, caller, volume_id)
-    volumes.lock(conn, volume_id)
+    volumes.get(conn, volume_id, lock=True)
     values: dict[str, Any] = {}
     if wanted.attach_status == "detached":
         conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
@@ -89,7 +89,7 @@ def reserve(conn: Connection, caller: Caller, volume_id: str) -> None:
 def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
     """From any other status than attaching: nothing."""
     volumes.visible(conn, caller, volume_id)
-    if volumes.lock(conn, volume_id).status == states.ATTACHING:
+    if volumes.get(conn, volume_id, lock=True).status == states.ATTACHING:
         attachments.follow(conn, volume_id, caller.now)
 
 
@@ -110,7 +110,7 @@ def attach(
 ) -> None:
     """The volume is in use by a server or a host. Raises NotFound, Conflict, Invalid."""
     volumes.visible(conn, caller, volume_id)
-    volume = volumes.lock(conn, volume_id)
+    volume = volumes.get(conn, volume_id, lock=True)
     taken = volume.status == states.IN_USE and not volume.multiattach
     if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
         raise Conflict(
@@ -128,7 +128,7 @@ def attach(
 def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None) -> None:
     """Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it."""
     volumes.visible(conn, caller, volume_id)
-    volume = volumes.lock(conn, volume_id)
+    volume = volumes.get(conn, volume_id, lock=True)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: Unable to detach volume in maintenance mode.")
     present = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
@@ -169,7 +169,7 @@ def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: 
 
 def _image_metadata(conn: Connection, caller: Caller, volume_id: str) -> dict[str, str]:
     volumes.visible(conn, caller, volume_id)
-    volume = volumes.lock(conn, volume_id)
+    volume = volumes.get(conn, volume_id, lock=True)
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."

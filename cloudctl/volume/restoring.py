@@ -22,7 +22,7 @@ def restore(
         states.move(conn, made.id, "restore new", caller.now)
         return volumes.get(conn, made.id)
     volume = volumes.visible(conn, caller, volume_id)
-    volumes.lock(conn, volume.id)
+    volumes.get(conn, volume.id, lock=True)
     backup = backups.begin_restore(conn, caller, backup_id)
     if volume.size < backup.size:
         raise Conflict(

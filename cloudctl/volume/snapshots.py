@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -46,33 +46,31 @@ class Wish:
 # -- queries
 
 
-def find(conn: Connection, snapshot_id: str) -> Snapshot | None:
-    return conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id)).first()
+not_found = states.no_snapshot
+
+# Built once: building a statement costs more than running it.
+_by_id = select(Snapshot).where(Snapshot.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
 
 
-def get(conn: Connection, snapshot_id: str) -> Snapshot:
+def find(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Snapshot | None:
+    """`lock`: nobody else changes it before this transaction ends."""
+    return conn.execute(_locked if lock else _by_id, {"wanted": snapshot_id}).first()
+
+
+def get(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Snapshot:
     """Raises NotFound."""
-    return _one(conn, snapshot_id)
+    found = find(conn, snapshot_id, lock=lock)
+    if found is None:
+        raise not_found(snapshot_id)
+    return found
 
 
 def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Snapshot:
     """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    mine = () if caller.may("volume:all_projects") else (Snapshot.project_id == caller.project_id,)
-    return _one(conn, snapshot_id, *mine)
-
-
-def lock(conn: Connection, snapshot_id: str) -> Snapshot:
-    """As `get`; nobody else changes it before this transaction ends."""
-    found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update()).first()
-    if found is None:
-        raise states.unknown_snapshot(snapshot_id)
-    return found
-
-
-def _one(conn: Connection, snapshot_id: str, *where: ColumnElement[bool]) -> Snapshot:
-    found = conn.execute(select(Snapshot).where(Snapshot.id == snapshot_id, *where)).first()
-    if found is None:
-        raise states.unknown_snapshot(snapshot_id)
+    found = find(conn, snapshot_id)
+    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
+        raise not_found(snapshot_id)
     return found
 
 
@@ -88,7 +86,7 @@ def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
 def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, wish.volume_id)
-    volumes.lock(conn, volume.id)
+    volumes.get(conn, volume.id, lock=True)
     name = "snapshot in use" if wish.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
         raise states.refusal(conn, volume.id, name)
@@ -150,7 +148,7 @@ def change_metadata(
 ) -> dict[str, str]:
     """Replace the metadata by what `edit` makes of it. Raises NotFound."""
     visible(conn, caller, snapshot_id)
-    wanted = dict(edit(dict(lock(conn, snapshot_id).metadata)))
+    wanted = dict(edit(dict(get(conn, snapshot_id, lock=True).metadata)))
     conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
 
@@ -180,7 +178,7 @@ def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, prog
 def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -> None:
     """The volume gets the content of its latest snapshot. Raises NotFound, Invalid, Conflict."""
     volume = volumes.visible(conn, caller, volume_id)
-    volumes.lock(conn, volume.id)
+    volumes.get(conn, volume.id, lock=True)
     snapshot = visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume.id:
         raise Invalid(f"Specified snapshot {snapshot.id} is None or not found on volume {volume.id}.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, or_
 
+from cloudctl.db.machine import Machine, Move
+from cloudctl.db.machine import sources as _from
 from cloudctl.errors import NotFound
-from cloudctl.volume.machine import Machine, Move
-from cloudctl.volume.machine import sources as _from
 from cloudctl.volume.tables import Backup, Snapshot, Volume
 
 CREATING, DOWNLOADING, AVAILABLE, IN_USE, ERROR = "creating", "downloading", "available", "in-use", "error"
@@ -193,21 +193,21 @@ BACKUP_MOVES = {
 BACKUP_RESETTABLE = frozenset({AVAILABLE, ERROR})
 
 
-def unknown(volume_id: str) -> NotFound:
+def no_volume(volume_id: str) -> NotFound:
     return NotFound(f"Volume {volume_id[:64]} could not be found.")
 
 
-def unknown_snapshot(snapshot_id: str) -> NotFound:
+def no_snapshot(snapshot_id: str) -> NotFound:
     return NotFound(f"Snapshot {snapshot_id[:64]} could not be found.")
 
 
-def unknown_backup(backup_id: str) -> NotFound:
+def no_backup(backup_id: str) -> NotFound:
     return NotFound(f"Backup {backup_id[:64]} could not be found.")
 
 
-VOLUME = Machine(Volume.table, MOVES, unknown)
-SNAPSHOT = Machine(Snapshot.table, SNAPSHOT_MOVES, unknown_snapshot)
-BACKUP = Machine(Backup.table, BACKUP_MOVES, unknown_backup)
+VOLUME = Machine(Volume, MOVES, no_volume)
+SNAPSHOT = Machine(Snapshot, SNAPSHOT_MOVES, no_snapshot)
+BACKUP = Machine(Backup, BACKUP_MOVES, no_backup)
 
 move, try_move, refusal = VOLUME.move, VOLUME.try_move, VOLUME.refusal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, String, and_, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -34,7 +34,7 @@ LISTING = Listing(
 )
 
 
-def unknown(type_id: str) -> NotFound:
+def not_found(type_id: str) -> NotFound:
     return NotFound(f"Volume type {type_id[:64]} could not be found.")
 
 
@@ -70,11 +70,28 @@ def _usable_in(project_id: str) -> ColumnElement[bool]:
     return or_(VolumeType.is_public, VolumeType.id.in_(granted))
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(VolumeType).where(VolumeType.id == bindparam("wanted"))
+_default = (
+    select(VolumeType)
+    .outerjoin(
+        VolumeDefaultType,
+        and_(
+            VolumeDefaultType.volume_type_id == VolumeType.id,
+            VolumeDefaultType.project_id == bindparam("project", type_=String()),
+        ),
+    )
+    .where(or_(VolumeDefaultType.project_id.is_not(None), VolumeType.name == bindparam("configured", type_=String())))
+    .order_by(VolumeDefaultType.project_id.is_(None))
+    .limit(1)
+)
+
+
 def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> VolumeType:
     """Raises NotFound."""
-    found = conn.execute(select(VolumeType).where(VolumeType.id == type_id, *where)).first()
+    found = conn.execute(_by_id.where(*where) if where else _by_id, {"wanted": type_id}).first()
     if found is None:
-        raise unknown(type_id)
+        raise not_found(type_id)
     return found
 
 
@@ -94,10 +111,7 @@ def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeTy
 
 def default(conn: Connection, project_id: str, configured: str) -> VolumeType:
     """That of the project, else the configured one (by name). Raises NotFound."""
-    own = select(VolumeDefaultType.volume_type_id).where(VolumeDefaultType.project_id == project_id)
-    found = conn.execute(select(VolumeType).where(VolumeType.id.in_(own))).first()
-    if found is None:
-        found = conn.execute(select(VolumeType).where(VolumeType.name == configured)).first()
+    found = conn.execute(_default, {"project": project_id, "configured": configured}).first()
     if found is None:
         raise NotFound("Default volume type can not be found.")
     return found
@@ -170,7 +184,7 @@ def change_extra_specs(
     locked = select(VolumeType.extra_specs).where(VolumeType.id == type_id).with_for_update()
     specs = conn.execute(locked).scalar()
     if specs is None:
-        raise unknown(type_id)
+        raise not_found(type_id)
     for key in gone:
         if key not in specs:
             raise no_spec(type_id, key)

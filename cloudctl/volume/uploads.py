@@ -44,7 +44,7 @@ def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple
         raise Invalid(
             f"Invalid input received: volumes can only be uploaded as {', '.join(FORMATS)}, not {wish.disk_format}."
         )
-    in_use = volumes.lock(conn, volume.id).status == states.IN_USE
+    in_use = volumes.get(conn, volume.id, lock=True).status == states.IN_USE
     if in_use and not wish.force:
         raise states.refusal(conn, volume.id, "upload")
     states.move(conn, volume.id, "upload in use" if wish.force else "upload", caller.now, states.not_migrating)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
@@ -16,49 +16,45 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
 from cloudctl.volume.tables import Attachment, Snapshot, Volume, VolumeType
 
+# Built once: building a statement costs more than running it.
+_by_id = select(Volume).where(Volume.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+_spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id == bindparam("wanted"))
+
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
 
 
-def get(conn: Connection, volume_id: str) -> Volume:
+not_found = states.no_volume
+
+
+def find(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume | None:
+    """`lock`: nobody else changes it before this transaction ends."""
+    return conn.execute(_locked if lock else _by_id, {"wanted": volume_id}).first()
+
+
+def get(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume:
     """Whoever owns it. Raises NotFound."""
-    return _one(conn, volume_id)
-
-
-def find(conn: Connection, volume_id: str) -> Volume | None:
-    """As `get`; None if it does not exist."""
-    return conn.execute(select(Volume).where(Volume.id == volume_id)).first()
-
-
-def visible(conn: Connection, caller: Caller, volume_id: str) -> Volume:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    return _one(conn, volume_id, *mine(caller))
-
-
-def lock(conn: Connection, volume_id: str) -> Volume:
-    """As `get`; nobody else changes it before this transaction ends. Raises NotFound."""
-    found = conn.execute(select(Volume).where(Volume.id == volume_id).with_for_update()).first()
+    found = find(conn, volume_id, lock=lock)
     if found is None:
-        raise states.unknown(volume_id)
+        raise not_found(volume_id)
     return found
 
 
-def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
-    """What every query for one volume of this caller holds."""
-    return () if caller.may("volume:all_projects") else (Volume.project_id == caller.project_id,)
-
-
-def _one(conn: Connection, volume_id: str, *where: ColumnElement[bool]) -> Volume:
-    found = conn.execute(select(Volume).where(Volume.id == volume_id, *where)).first()
-    if found is None:
-        raise states.unknown(volume_id)
+def visible(conn: Connection, caller: Caller, volume_id: str, *, lock: bool = False) -> Volume:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    found = find(conn, volume_id, lock=lock)
+    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
+        raise not_found(volume_id)
     return found
 
 
 def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Path]) -> VolumeSpec:
     """What the backend shall make. `image_path`: of the drivers, the file of an image. Raises NotFound."""
-    volume = get(conn, volume_id)
-    extra_specs = conn.scalars(select(VolumeType.extra_specs).where(VolumeType.id == volume.volume_type_id)).one()
+    found = conn.execute(_spec, {"wanted": volume_id}).first()
+    if found is None:
+        raise not_found(volume_id)
+    volume, extra_specs = found
     image = None
     if volume.image_id is not None:
         image = ImageSource(volume.image_id, str(image_path(volume.image_id)), volume.image_format or "raw")
@@ -91,7 +87,7 @@ def begin_delete(
 ) -> None:
     """`deleting`, unless something forbids it. `force`: from any status. Raises Conflict, NotFound."""
     name = "force delete" if force else "delete"
-    lock(conn, volume_id)
+    get(conn, volume_id, lock=True)
     if is_held(conn, volume_id) or (not with_snapshots and has_snapshots(conn, volume_id)):
         raise states.refusal(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
@@ -116,7 +112,7 @@ def change_metadata(
 ) -> dict[str, str]:
     """Replace the metadata by what `edit` makes of it. Raises Conflict by the state, NotFound."""
     visible(conn, caller, volume_id)
-    volume = lock(conn, volume_id)
+    volume = get(conn, volume_id, lock=True)
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."

@@ -17,7 +17,7 @@ from cloudctl.db.columns import metadata, utc
 from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
-from cloudctl.image.images import SAVING, UPLOADING, NewImage
+from cloudctl.image.images import NewImage
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
 from cloudctl.image.options import ImageOptions
@@ -44,7 +44,7 @@ def caller_at(now: float) -> Caller:
 
 
 class Scene:
-    """One image in a store, whose import or activation is begun by `begin(scene, conn, caller, now)`."""
+    """One image in a store, whose import or activation is begun by `begin(scene, conn, caller)`."""
 
     def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller, float], None]) -> None:
         self.clock = Clock()
@@ -70,7 +70,7 @@ class Scene:
     def begin(self) -> None:
         def write(conn: Connection) -> None:
             domain.create(conn, NewImage("project", id=ID, disk_format="raw", container_format="bare"), utc(START))
-            self.begin_by(self, conn, caller_at(START), START)
+            self.begin_by(self, conn, caller_at(START))
 
         self.db.transact(False, write)
 
@@ -87,45 +87,45 @@ class Scene:
         return World(self.clock, self.db, self.engine, self.begin, self.state)
 
 
-def by_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
-    imports.start(conn, caller, ID, {"method": {"name": "web-download", "uri": URI}}, OPTIONS, now)
+def by_web(scene: Scene, conn: Connection, caller: Caller) -> None:
+    imports.start(conn, caller, ID, {"method": {"name": "web-download", "uri": URI}}, OPTIONS)
 
 
-def by_failing_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+def by_failing_web(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.found = FetchError("no")
-    by_web(scene, conn, caller, now)
+    by_web(scene, conn, caller)
 
 
-def by_wrong_web(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+def by_wrong_web(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.found = qcow2()
-    by_web(scene, conn, caller, now)
+    by_web(scene, conn, caller)
 
 
-def by_staging(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+def by_staging(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.store.staged(ID).write_bytes(b"staged")
-    assert domain.move(conn, ID, "queued", UPLOADING, caller.now, staged_size=6)
-    imports.start(conn, caller, ID, {"method": {"name": "glance-direct"}}, OPTIONS, now)
+    assert domain.try_move(conn, ID, "stage", caller.now, staged_size=6)
+    imports.start(conn, caller, ID, {"method": {"name": "glance-direct"}}, OPTIONS)
 
 
-def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
-    by_staging(scene, conn, caller, now)
-    domain.remove(conn, domain.get(conn, ID), now)
+def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller) -> None:
+    by_staging(scene, conn, caller)
+    domain.remove(conn, domain.get(conn, ID), caller)
 
 
-def by_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
+def by_driver(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.store.path(ID).write_bytes(b"a snapshot")
-    assert domain.move(conn, ID, "queued", SAVING, caller.now)
+    assert domain.try_move(conn, ID, "save", caller.now)
     tasks.submit(conn, ACTIVATE_IMAGE, ID, tasks.Unasked())
 
 
-def by_careless_driver(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
-    by_driver(scene, conn, caller, now)
+def by_careless_driver(scene: Scene, conn: Connection, caller: Caller) -> None:
+    by_driver(scene, conn, caller)
     scene.store.path(ID).unlink()
 
 
-def by_driver_and_deleting(scene: Scene, conn: Connection, caller: Caller, now: float) -> None:
-    by_driver(scene, conn, caller, now)
-    domain.remove(conn, domain.get(conn, ID), now)
+def by_driver_and_deleting(scene: Scene, conn: Connection, caller: Caller) -> None:
+    by_driver(scene, conn, caller)
+    domain.remove(conn, domain.get(conn, ID), caller)
 
 
 @pytest.mark.parametrize(

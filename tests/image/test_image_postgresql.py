@@ -46,7 +46,7 @@ def call(query: str = "", project: str = "p") -> Call:
 def run(postgresql_url: str) -> Iterator[Any]:
     """`run(fn, …)`: `fn(conn, …)` in a transaction."""
     inline: Any = Inline()
-    db = Database(create(postgresql_url, 2), inline, inline, Clock())
+    db = Database(create(postgresql_url), inline, inline, Clock())
     db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     yield partial(db.transact, False)
     db.engine.dispose()
@@ -119,18 +119,18 @@ def test_an_upload_of_terabytes(run: Any) -> None:
     run(uploads.begin, caller(), image_id, "two", 2**41, "saving")
     assert run(images.activate, image_id, "saving", MEASURED, utc(START))
     assert run(images.get, image_id).size == 2**41
-    run(lambda conn: images.remove(conn, images.own(conn, caller(), image_id, "image:images:update"), START))
+    run(lambda conn: images.remove(conn, images.own(conn, caller(), image_id, "image:images:update"), caller()))
     with pytest.raises(Conflict):
         run(images.create, NewImage("p", id=image_id), utc(START))
 
 
 def test_imports(run: Any) -> None:
     image_id = made(run)
-    run(imports.start, caller(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS, START)
+    run(imports.start, caller(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS)
     (task,) = run(listed, call()).rows
     image = run(imports.processing, task.id, image_id, utc(START))
     run(imports.finish, task.id, image, MEASURED, utc(START), 10.0)
     new = NewImage("p", disk_format="raw", container_format="bare")
-    other = run(imports.start_task, caller(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS, START)
-    run(imports.fail, other.id, new.id, "no", utc(START), 10.0, START)
+    other = run(imports.start_task, caller(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS)
+    run(imports.fail, other.id, new.id, "no", utc(START), 10.0, caller())
     assert {row.status for row in run(listed, call()).rows} == {"success", "failure"}

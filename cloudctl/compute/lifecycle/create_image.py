@@ -32,7 +32,7 @@ async def capture(ctx: Context) -> Memo:
 def saving(conn: Connection, server_id: str, image_id: str, now: float) -> None:
     """Raises NotFound if the image was deleted."""
     images.get(conn, image_id)
-    images.move(conn, image_id, images.QUEUED, images.SAVING, utc(now))
+    images.try_move(conn, image_id, "save", utc(now))
     servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOT_PENDING}, task_state=SNAPSHOT)
 
 

@@ -8,7 +8,7 @@ from cloudctl.errors import Conflict, Gone
 from cloudctl.image import images as domain
 from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
-from cloudctl.image.images import QUEUED, SAVING
+from cloudctl.image.images import SAVING
 from cloudctl.image.store import ImageStore
 from cloudctl.image.tables import Image
 from cloudctl.tasks import Context, Step, Transient, Workflow
@@ -35,11 +35,11 @@ def activation(db: Database, data: ImageData) -> Workflow:
         await data.changed(ImageStore.remove_all, ctx.resource_id)
 
     def failed(conn: Connection, task: Task, why: str) -> None:
-        domain.move(conn, task.resource_id, SAVING, QUEUED, utc(db.now(conn)))
+        domain.try_move(conn, task.resource_id, "save failed", utc(db.now(conn)))
 
     return Workflow(kinds.ACTIVATE_IMAGE, (Step("keep", keep, undo=drop),), on_failure=failed)
 
 
 def _active(conn: Connection, image: Image, measured: Measured, now: float) -> None:
-    if not domain.activate(conn, image.id, SAVING, measured, utc(now)):
+    if not domain.activate(conn, image.id, "saved", measured, utc(now)):
         raise Gone(f"The image {image.id} was deleted.")

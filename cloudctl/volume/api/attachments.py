@@ -138,7 +138,7 @@ class Attachments:
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
     where = [*lists.scope(call, Attachment.project_id), *lists.filters(call, FILTERS)]
-    unknown = attachments.unknown(call.query.get("marker") or "")
+    unknown = attachments.not_found(call.query.get("marker") or "")
     return lists.page(conn, call, search.ATTACHMENTS, where, unknown)
 
 
@@ -159,7 +159,7 @@ def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | No
 
 def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: str, connector: Object) -> None:
     attachment = attachments.visible(conn, call.caller, attachment_id)
-    volume = volumes.lock(conn, attachment.volume_id)
+    volume = volumes.get(conn, attachment.volume_id, lock=True)
     if "error" in volume.status or volume.status == states.DELETING:
         raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
     others = attachments.of_volume(conn, [volume.id])[volume.id]
@@ -180,7 +180,7 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment]:
     """Those that the volume still has."""
     attachment = attachments.visible(conn, call.caller, attachment_id)
-    volumes.lock(conn, attachment.volume_id)
+    volumes.get(conn, attachment.volume_id, lock=True)
     attachments.end(conn, call.caller, attachment)
     present = attachments.of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
     return [row for row in present if row.id != attachment_id]

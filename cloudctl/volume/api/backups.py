@@ -212,5 +212,5 @@ def _details(conn: Connection, call: Call) -> tuple[Page, int | None, frozenset[
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
     where = [*lists.scope(call, Backup.project_id), *lists.filters(call, FILTERS)]
-    unknown = states.unknown_backup(call.query.get("marker") or "")
+    unknown = backups.not_found(call.query.get("marker") or "")
     return lists.page(conn, call, backups.LISTING, where, unknown)

@@ -207,5 +207,5 @@ def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, An
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
     where = [*lists.scope(call, Snapshot.project_id), *lists.filters(call, FILTERS)]
-    unknown = states.unknown_snapshot(call.query.get("marker") or "")
+    unknown = snapshots.not_found(call.query.get("marker") or "")
     return lists.page(conn, call, snapshots.LISTING, where, unknown)

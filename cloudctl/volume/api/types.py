@@ -169,7 +169,7 @@ def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
     where = [*types.seen_by(call.caller), *_filters(call)]
-    unknown = types.unknown(call.query.get("marker") or "")
+    unknown = types.not_found(call.query.get("marker") or "")
     return lists.page(conn, call, types.LISTING, where, unknown)
 
 

@@ -16,7 +16,7 @@ from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
-from cloudctl.volume import attachments, creation, kinds, search, snapshots, states, types, volumes
+from cloudctl.volume import attachments, creation, kinds, search, snapshots, types, volumes
 from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
@@ -257,7 +257,7 @@ class Volumes:
 
 def _found(conn: Connection, call: Call, detail: bool) -> Found:
     where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
-    unknown = states.unknown(call.query.get("marker") or "")
+    unknown = volumes.not_found(call.query.get("marker") or "")
     page, total = lists.page(conn, call, search.LISTING, where, unknown)
     return Found(page, total, _shown(conn, page.rows) if detail else ())
 
