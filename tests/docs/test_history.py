@@ -51,7 +51,7 @@ def test_no_microversion_changes_what_the_api_does_not_reach(cloud: Cloud, packa
     assert outside == []
 
 
-@pytest.mark.parametrize("package", ["volume"])
+@pytest.mark.parametrize("package", ["compute", "volume"])
 def test_every_gate_says_what_it_opens(package: str) -> None:
     gates = [module for module in history.modules(f"cloudctl.{package}.api") if module.__name__.endswith(".gates")]
     found = {name: value for module in gates for name, value in vars(module).items() if isinstance(value, Span)}

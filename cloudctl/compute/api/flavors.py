@@ -8,7 +8,7 @@ from attrs import field, frozen
 from sqlalchemy import ColumnElement
 
 from cloudctl.compute import extra_specs, flavors
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_bodies import ServerName
 from cloudctl.compute.flavors import LISTING, MANAGE, NewFlavor
 from cloudctl.compute.options import ComputeOptions
@@ -39,6 +39,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
 QUERY = frozenset({"minRam", "minDisk", "is_public", "limit", "marker", "sort_key", "sort_dir"})
 
@@ -83,6 +84,10 @@ class Access:
     tenant: Annotated[str, Length(1, 64)]
 
 
+LATER = Fields[[Flavor]]("a flavor", {"description": (since(2, 55), lambda flavor: flavor.description)})
+SPECS = Fields[[Flavor]]("a flavor with its sizes", {"extra_specs": (since(2, 61), lambda flavor: flavor.extra_specs)})
+
+
 def view(call: Call, row: Flavor) -> dict[str, Any]:
     """The whole record."""
     shown = {
@@ -91,23 +96,19 @@ def view(call: Call, row: Flavor) -> dict[str, Any]:
         "ram": row.memory_mib,
         "vcpus": row.vcpus,
         "disk": row.disk_gib,
-        "swap": row.swap_mib if row.swap_mib or call.version >= (2, 75) else "",
+        "swap": row.swap_mib if row.swap_mib or call.version in gates.NO_EMPTY_SWAP else "",
         "OS-FLV-EXT-DATA:ephemeral": row.ephemeral_gib,
         "rxtx_factor": row.rxtx_factor,
         "os-flavor-access:is_public": row.is_public,
         "OS-FLV-DISABLED:disabled": row.disabled,
         "links": query.resource_links(call, "flavors", row.id),
     }
-    if call.version >= (2, 55):
-        shown["description"] = row.description
-    if call.version >= (2, 61):
-        shown["extra_specs"] = row.extra_specs
-    return shown
+    return shown | LATER.of(call.version, row) | SPECS.of(call.version, row)
 
 
 def brief(call: Call, row: Flavor) -> dict[str, Any]:
     shown = {"id": row.id, "name": row.name, "links": query.resource_links(call, "flavors", row.id)}
-    return {**shown, "description": row.description} if call.version >= (2, 55) else shown
+    return shown | LATER.of(call.version, row)
 
 
 @frozen
@@ -274,11 +275,11 @@ def _grant(conn: Connection, call: Call, flavor_id: str, project_id: str) -> lis
     flavors.get(conn, flavor_id)
     if not projects.exists(conn, project_id):
         raise Invalid(f"Project ID {project_id} is not a valid project.")
-    return flavors.grant(conn, flavor_id, project_id, public_too=call.version < (2, 7))
+    return flavors.grant(conn, flavor_id, project_id, public_too=call.version not in gates.PUBLIC_ACCESS)
 
 
 def _check_specs(call: Call, specs: dict[str, str]) -> None:
-    if call.version >= (2, 86):
+    if call.version in gates.CHECKED_SPECS:
         extra_specs.check(specs)
 
 

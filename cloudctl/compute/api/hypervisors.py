@@ -11,7 +11,7 @@ from attrs import field, frozen
 from sqlalchemy import select
 
 from cloudctl.compute import migrations
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
@@ -21,10 +21,15 @@ from cloudctl.placement.tables import Host
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 
-UUIDS = (2, 53)
-LEAN = (2, 88)
-QUERY = frozenset({"limit", "marker", "hypervisor_hostname_pattern", "with_servers"})
+ONE_QUERY = {"with_servers": since(2, 53)}
+QUERY = {
+    "limit": since(2, 33),
+    "marker": since(2, 33),
+    "hypervisor_hostname_pattern": since(2, 53),
+    **ONE_QUERY,
+}
 
 
 @frozen
@@ -39,7 +44,7 @@ class Found:
 
 def brief(call: Call, row: Host) -> dict[str, Any]:
     return {
-        "id": row.id if call.version >= UUIDS else row.number,
+        "id": row.id if call.version in gates.UUIDS else row.number,
         "hypervisor_hostname": row.name,
         "state": "up" if hosts.is_alive(row) else "down",
         "status": "enabled" if row.enabled else "disabled",
@@ -53,17 +58,17 @@ def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
         "hypervisor_version": row.hypervisor_version,
         "host_ip": row.host_ip,
         "service": {
-            "id": row.service_id if call.version >= UUIDS else row.number,
+            "id": row.service_id if call.version in gates.UUIDS else row.number,
             "host": row.name,
             "disabled_reason": row.disabled_reason,
         },
     }
-    if call.version >= LEAN:
+    if call.version in gates.LEAN_HYPERVISOR:
         # No driver tells for how long its host has been up.
         shown["uptime"] = None
     else:
         shown |= amounts(row, found.running.get(row.name, 0))
-        shown["cpu_info"] = row.cpu_info if call.version >= (2, 28) else orjson.dumps(row.cpu_info).decode()
+        shown["cpu_info"] = row.cpu_info if call.version in gates.CPU_OBJECT else orjson.dumps(row.cpu_info).decode()
     if found.servers is not None:
         shown["servers"] = found.servers.get(row.name, [])
     return shown
@@ -93,7 +98,7 @@ class Hypervisors:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/os-hypervisors", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
+    @routes.get("/os-hypervisors", policy="compute:hypervisors:list", query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List hypervisors."""
         found = await self.db.scan(self._page, call)
@@ -103,31 +108,31 @@ class Hypervisors:
                 item["servers"] = found.servers.get(row.name, [])
         return {"hypervisors": shown, **_links(call, found)}
 
-    @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=tuple(sorted(QUERY)))
+    @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
         """List hypervisors with what they have."""
         found = await self.db.scan(self._page, call)
         return {"hypervisors": [view(call, found, row) for row in found.rows], **_links(call, found)}
 
     def _page(self, conn: Connection, call: Call) -> Found:
-        query.only(call, QUERY if call.version >= UUIDS else query.PAGING)
+        query.only(call, QUERY)
         rows = hosts.every(conn)
         more = False
-        pattern = call.query.get("hypervisor_hostname_pattern") if call.version >= UUIDS else None
+        pattern = call.query.get("hypervisor_hostname_pattern")
         if pattern is not None:
             if query.PAGING & set(call.query):
                 raise Invalid("Paging over hypervisors with the hypervisor_hostname_pattern query is not supported.")
             rows = [row for row in rows if pattern in row.name]
             if not rows:
                 raise NotFound(f"No hypervisor matching '{pattern[:255]}' could be found.")
-        elif call.version >= (2, 33):
+        elif call.version in gates.HYPERVISOR_PAGES:
             rows, more = self._cut(call, rows)
         return _surrounded(conn, call, rows, more)
 
     def _cut(self, call: Call, rows: Sequence[Host]) -> tuple[Sequence[Host], bool]:
         marker = call.query.get("marker")
         if marker is not None:
-            name = "id" if call.version >= UUIDS else "number"
+            name = "id" if call.version in gates.UUIDS else "number"
             place = next((at for at, row in enumerate(rows) if str(getattr(row, name)) == marker), None)
             if place is None:
                 raise Invalid(f"marker [{marker[:64]}] not found")
@@ -141,10 +146,10 @@ class Hypervisors:
         """Sum up all hypervisors."""
         return {"hypervisor_statistics": await self.db.scan(_statistics)}
 
-    @routes.get("/os-hypervisors/<hypervisor_id>", policy="compute:hypervisors:show", query=("with_servers",))
+    @routes.get("/os-hypervisors/<hypervisor_id>", policy="compute:hypervisors:show", query=ONE_QUERY)
     async def show(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
         """Show one hypervisor."""
-        query.only(call, ("with_servers",))
+        query.only(call, ONE_QUERY)
         found = await self.db.scan(_one, call, hypervisor_id)
         return {"hypervisor": view(call, found, found.rows[0])}
 
@@ -172,14 +177,14 @@ def _links(call: Call, found: Found) -> dict[str, Any]:
     if not found.more:
         return {}
     last = found.rows[-1]
-    marker = last.id if call.version >= UUIDS else str(last.number)
+    marker = last.id if call.version in gates.UUIDS else str(last.number)
     return query.links(call, Page(found.rows, True), "hypervisors_links", marker)
 
 
 def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool = False) -> Found:
-    asked = call.version >= UUIDS and call.query.flag("with_servers")
+    asked = call.query.flag("with_servers")
     # From 2.75 on the key is always there.
-    shown = _servers(conn) if asked else {} if call.version >= (2, 75) else None
+    shown = _servers(conn) if asked else {} if call.version in gates.SERVERS_KEY else None
     return Found(rows, _running(conn, rows), shown, more)
 
 
@@ -224,13 +229,13 @@ def _statistics(conn: Connection) -> dict[str, int]:
 
 def _one(conn: Connection, call: Call, hypervisor_id: str) -> Found:
     unknown = NotFound(f"Compute host {hypervisor_id[:64]} could not be found.")
-    if call.version >= UUIDS:
+    if call.version in gates.UUIDS:
         try:
             UUID(hypervisor_id)
         except ValueError:
             raise Invalid(f"Invalid uuid {hypervisor_id[:64]}") from None
     for row in hosts.every(conn):
-        if hypervisor_id == (row.id if call.version >= UUIDS else str(row.number)):
+        if hypervisor_id == (row.id if call.version in gates.UUIDS else str(row.number)):
             return _surrounded(conn, call, [row])
     raise unknown
 

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import field, frozen
 
 from cloudctl.compute import kinds, servers
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.servers import host_id
@@ -20,15 +20,36 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import next_link
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import CANCELLED, FAILED, HELD, TaskRow
 
 EVENTS = "compute:actions:events"
 DETAILS = "compute:actions:details"
 
-QUERY = frozenset({"limit", "marker", "changes-since", "changes-before"})
+QUERY = {"limit": since(2, 58), "marker": since(2, 58), "changes-since": since(2, 58), "changes-before": since(2, 66)}
 
 FAILURES = (FAILED, HELD, CANCELLED)
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else micros(utc(seconds))
+
+
+ACTION = Fields[[TaskRow]](
+    "an action of a server", {"updated_at": (since(2, 58), lambda task: _time(updated_at(task)))}
+)
+EVENT = Fields[[Call, TaskRow, Server]](
+    "an event of an action",
+    {
+        "hostId": (since(2, 62), lambda call, task, server: host_id(server.project_id, server.host)),
+        "details": (since(2, 84), lambda call, task, server: task.error if call.may(DETAILS) else None),
+    },
+)
+EVENT_FOR_ADMINS = Fields[[Server]](
+    "an event of an action, to administrators", {"host": (since(2, 62), lambda server: server.host)}
+)
 
 
 def action(call: Call, row: TaskRow) -> dict[str, Any]:
@@ -41,7 +62,7 @@ def action(call: Call, row: TaskRow) -> dict[str, Any]:
         "start_time": _time(row.submitted_at),
         "message": "Error" if row.state in FAILURES else None,
     }
-    return {**shown, "updated_at": _time(updated_at(row))} if call.version >= (2, 58) else shown
+    return shown | ACTION.of(call.version, row)
 
 
 def updated_at(row: TaskRow) -> float:
@@ -49,10 +70,6 @@ def updated_at(row: TaskRow) -> float:
     times = [row.submitted_at, row.ended_at]
     times += [entry[key] for entry in row.log for key in ("started_at", "ended_at")]
     return float(max(time for time in times if time is not None))
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else micros(utc(seconds))
 
 
 def event(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
@@ -66,15 +83,11 @@ def event(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
         "result": result,
     }
     admin = call.may(EVENTS)
-    if admin or call.version < (2, 51):
+    if admin or call.version not in gates.EVENTS:
         shown["traceback"] = None
-    if call.version >= (2, 62):
-        shown["hostId"] = host_id(server.project_id, server.host)
-        if admin:
-            shown["host"] = server.host
-    if call.version >= (2, 84):
-        shown["details"] = row.error if call.may(DETAILS) else None
-    return shown
+    if admin:
+        shown |= EVENT_FOR_ADMINS.of(call.version, server)
+    return shown | EVENT.of(call.version, call, row, server)
 
 
 @frozen
@@ -84,22 +97,21 @@ class InstanceActions:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/servers/<server_id>/os-instance-actions", policy="compute:actions:list", query=tuple(sorted(QUERY)))
+    @routes.get("/servers/<server_id>/os-instance-actions", policy="compute:actions:list", query=QUERY)
     async def list(self, call: Call, server_id: str) -> dict[str, Any]:
         """List what was done to a server, the newest first."""
-        if call.version >= (2, 58):
-            query.only(call, QUERY if call.version >= (2, 66) else QUERY - {"changes-before"}, since=(2, 58))
+        query.only(call, QUERY.keys() - call.query.hidden, gates.ACTION_PAGES)
         rows = await self.db.scan(_rows, call, server_id)
-        if call.version < (2, 58):
+        if call.version not in gates.ACTION_PAGES:
             return {"instanceActions": [action(call, row) for row in rows]}
         return self._page(call, rows)
 
     def _page(self, call: Call, rows: Sequence[TaskRow]) -> dict[str, Any]:
-        since, before = changed(call)
+        after, before = changed(call)
         rows = [
             row
             for row in rows
-            if (since is None or utc(updated_at(row)) >= since) and (before is None or utc(updated_at(row)) <= before)
+            if (after is None or utc(updated_at(row)) >= after) and (before is None or utc(updated_at(row)) <= before)
         ]
         marker = call.query.get("marker")
         if marker is not None:
@@ -122,7 +134,7 @@ class InstanceActions:
         shown = action(call, rows[-1])
         if any(row.state in FAILURES for row in rows):
             shown["message"] = "Error"
-        if call.version >= (2, 51) or call.may(EVENTS):
+        if call.version in gates.EVENTS or call.may(EVENTS):
             shown["events"] = [event(call, row, server) for row in rows]
         return {"instanceAction": shown}
 
@@ -133,7 +145,7 @@ MOST = 1000
 
 def _server(conn: Connection, call: Call, server_id: str) -> Server:
     """Of a server that is gone from 2.21 on."""
-    return servers.visible(conn, call.caller, server_id, deleted=call.version >= (2, 21))
+    return servers.visible(conn, call.caller, server_id, deleted=call.version in gates.GONE_ACTIONS)
 
 
 def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[TaskRow]:

@@ -18,6 +18,7 @@ from cloudctl.rest.body import MISSING, Body, Items, Missing, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
 PATH = "/servers/<server_id>/os-interface"
 
@@ -35,6 +36,9 @@ class Attach:
     tag: DeviceTag | Missing = gated(since(2, 49))
 
 
+LATER = Fields[[Interface]]("an interface", {"tag": (since(2, 70), lambda interface: interface.row.tag)})
+
+
 def view(call: Call, interface: Interface, fixed_ips: list[dict[str, str]]) -> dict[str, Any]:
     port = interface.port
     shown = {
@@ -44,7 +48,7 @@ def view(call: Call, interface: Interface, fixed_ips: list[dict[str, str]]) -> d
         "port_state": port.status,
         "fixed_ips": fixed_ips,
     }
-    return {**shown, "tag": interface.row.tag} if call.version >= (2, 70) else shown
+    return shown | LATER.of(call.version, interface)
 
 
 @frozen

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from twisted.internet.threads import deferToThreadPool
 
 from cloudctl.compute import keypairs, keys
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.keypairs import NewKeypair
 from cloudctl.compute.keys import Pair
 from cloudctl.compute.options import ComputeOptions
@@ -23,11 +23,15 @@ from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
 # The rule of those who may handle the key pairs of others.
 OTHERS = "compute:keypairs:others"
 
 NAME = r"[A-Za-z0-9 _-]+"
+QUERY = {"user_id": since(2, 10)}
+LIST_QUERY = {**QUERY, "limit": since(2, 35), "marker": since(2, 35)}
+
 NAME_2_92 = r"[A-Za-z0-9 @._-]+"
 
 
@@ -43,10 +47,13 @@ class CreateKeypair:
     user_id: Annotated[str, Length(1, 64)] | Missing = gated(since(2, 10))
 
 
+LATER = Fields[[Keypair]]("a key pair", {"type": (since(2, 2), lambda pair: pair.type)})
+
+
 def view(call: Call, row: Keypair) -> dict[str, Any]:
     """As in the list."""
     shown = {"name": row.name, "public_key": row.public_key, "fingerprint": row.fingerprint}
-    return {**shown, "type": row.type} if call.version >= (2, 2) else shown
+    return shown | LATER.of(call.version, row)
 
 
 def full(call: Call, row: Keypair) -> dict[str, Any]:
@@ -68,17 +75,17 @@ class Keypairs:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/os-keypairs", policy="compute:keypairs:list", query=("user_id", "limit", "marker"))
+    @routes.get("/os-keypairs", policy="compute:keypairs:list", query=LIST_QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List the key pairs of a user."""
-        query.only(call, ("user_id", "limit", "marker"))
+        query.only(call, LIST_QUERY)
         page = await self.db.scan(self._page, call, owner(call))
         shown = [{"keypair": view(call, row)} for row in page.rows]
         last = page.rows[-1].name if page.rows else None
         return {"keypairs": shown, **query.links(call, page, "keypairs_links", last)}
 
     def _page(self, conn: Connection, call: Call, user_id: str) -> Page:
-        asked = paging(call, query.limits(self.options), ()) if call.version >= (2, 35) else Paging(None)
+        asked = paging(call, query.limits(self.options), ()) if call.version in gates.KEYPAIR_PAGES else Paging(None)
         unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
         return listing.page(conn, keypairs.LISTING, asked, Keypair.user_id == user_id, unknown_marker=unknown)
 
@@ -101,7 +108,7 @@ class Keypairs:
         return {"keypair": created(call, row)}
 
     async def _generate(self, call: Call, user_id: str, name: str, kind: keys.Type) -> dict[str, Any]:
-        if call.version >= (2, 92):
+        if call.version in gates.KEYPAIR_IMPORT:
             raise BodyError([Problem("$.keypair", "'public_key' is a required property", "required")])
         # Not in the reactor's thread, and not in the one that writes.
         pool: Any = self.db.threads
@@ -110,22 +117,24 @@ class Keypairs:
         row = await self.db.run(keypairs.create, call.caller, wanted)
         return {**created(call, row), "private_key": pair.private_key}
 
-    @routes.get("/os-keypairs/<name>", policy="compute:keypairs:show", query=("user_id",))
+    @routes.get("/os-keypairs/<name>", policy="compute:keypairs:show", query=QUERY)
     async def show(self, call: Call, name: str) -> dict[str, Any]:
         """Show one key pair."""
-        query.only(call, ("user_id",))
+        query.only(call, QUERY)
         return {"keypair": full(call, await self.db.read(keypairs.get, owner(call), name))}
 
-    @routes.delete("/os-keypairs/<name>", policy="compute:keypairs:delete", status={(2, 1): 202, (2, 2): 204})
+    @routes.delete(
+        "/os-keypairs/<name>", policy="compute:keypairs:delete", status={(2, 1): 202, (2, 2): 204}, query=QUERY
+    )
     async def delete(self, call: Call, name: str) -> None:
         """Delete a key pair; servers keep its public key."""
-        query.only(call, ("user_id",))
+        query.only(call, QUERY)
         await self.db.run(keypairs.remove, owner(call), name)
 
 
 def owner(call: Call) -> str:
     """Whose key pairs: the caller's, or (2.10, administrators) those of `?user_id=`. Raises Forbidden."""
-    wanted = call.query.get("user_id") if call.version >= (2, 10) else None
+    wanted = call.query.get("user_id")
     return allowed(call, wanted or call.user_id)
 
 
@@ -141,7 +150,7 @@ def created(call: Call, row: Keypair) -> dict[str, Any]:
 
 
 def _check_name(call: Call, name: str) -> None:
-    if call.version < (2, 92) and any(char in "@." for char in name):
+    if call.version not in gates.KEYPAIR_IMPORT and any(char in "@." for char in name):
         raise BodyError(
             [Problem("$.keypair.name", f"{name!r} is not a name of letters, digits, spaces, hyphens and underscores")]
         )

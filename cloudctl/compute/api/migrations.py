@@ -7,7 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from cloudctl.compute import migrations
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Migration
@@ -18,22 +18,40 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Condition, Page, Paging, paging
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import ALWAYS, since
+from cloudctl.rest.views import Fields
 
 ALL = "compute:migrations:list:all"
-PAGED = (2, 59)
-OWNED = (2, 80)
+PAGED = since(2, 59)
+OWNED = since(2, 80)
 
-# Parameter → since when.
+# Parameter → when it is heeded.
 FILTERS = {
-    "source_compute": (2, 1),
-    "status": (2, 1),
-    "migration_type": (2, 1),
-    "instance_uuid": (2, 1),
+    "source_compute": ALWAYS,
+    "status": ALWAYS,
+    "migration_type": ALWAYS,
+    "instance_uuid": ALWAYS,
     "user_id": OWNED,
     "project_id": OWNED,
 }
 # `hidden` is taken and means nothing: no migration is.
-QUERY = frozenset({*FILTERS, "host", "hidden", "changes-since", "changes-before", *query.PAGING})
+QUERY = {
+    **FILTERS,
+    "host": ALWAYS,
+    "hidden": ALWAYS,
+    "changes-since": PAGED,
+    "changes-before": since(2, 66),
+    **dict.fromkeys(query.PAGING, PAGED),
+}
+LATER = Fields[[Migration]](
+    "a migration",
+    {
+        "migration_type": (since(2, 23), lambda migration: migration.kind),
+        "uuid": (PAGED, lambda migration: migration.id),
+        "user_id": (OWNED, lambda migration: migration.user_id),
+        "project_id": (OWNED, lambda migration: migration.project_id),
+    },
+)
 
 
 def view(call: Call, row: Migration) -> dict[str, Any]:
@@ -51,13 +69,7 @@ def view(call: Call, row: Migration) -> dict[str, Any]:
         "created_at": micros(row.created_at),
         "updated_at": micros(row.updated_at),
     }
-    if call.version >= (2, 23):
-        shown["migration_type"] = row.kind
-    if call.version >= PAGED:
-        shown["uuid"] = row.id
-    if call.version >= OWNED:
-        shown |= {"user_id": row.user_id, "project_id": row.project_id}
-    return shown
+    return shown | LATER.of(call.version, row)
 
 
 @frozen
@@ -67,17 +79,17 @@ class Migrations:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/os-migrations", policy="compute:migrations:list", query=tuple(sorted(QUERY)))
+    @routes.get("/os-migrations", policy="compute:migrations:list", query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List migrations, the newest first."""
         query.only(call, QUERY)
         page = await self.db.scan(self._page, call)
-        links = query.links(call, page, "migrations_links") if call.version >= PAGED else {}
+        links = query.links(call, page, "migrations_links") if call.version in gates.MIGRATION_PAGES else {}
         return {"migrations": [view(call, row) for row in page.rows], **links}
 
     def _page(self, conn: Connection, call: Call) -> Page:
         limits = query.limits(self.options)
-        asked = paging(call, limits) if call.version >= PAGED else Paging(limits.most)
+        asked = paging(call, limits) if call.version in gates.MIGRATION_PAGES else Paging(limits.most)
         unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
         return listing.page(conn, migrations.LISTING, asked, *_conditions(call), unknown_marker=unknown)
 
@@ -85,12 +97,12 @@ class Migrations:
 def _conditions(call: Call) -> list[Condition]:
     table, filters = migrations.LISTING.table, migrations.LISTING.filters
     found = [] if call.may(ALL) else [table.c.project_id == call.project_id]
-    for name, since in FILTERS.items():
-        if call.version >= since and (values := call.query.all(name)):
+    for name in FILTERS:
+        if values := call.query.all(name):
             found.append(filters[name](values))
     if (host := call.query.get("host")) is not None:
         found.append(migrations.touches(host))
-    after, before = changed(call) if call.version >= PAGED else (None, None)
+    after, before = changed(call)
     if after is not None:
         found.append(table.c.updated_at >= after)
     if before is not None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cloudctl.compute.api import gates
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import unexpected
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Limits, Page, next_link
-from cloudctl.rest.versions import Version
+from cloudctl.rest.versions import Span
 
 PAGING = frozenset({"limit", "marker"})
 
 
-def only(call: Call, known: Iterable[str], since: Version = (2, 75)) -> None:
-    """Refuse unknown parameters, from this microversion on. Raises Invalid."""
-    if call.version >= since and (unknown := sorted(set(call.query) - set(known))):
+def only(call: Call, known: Iterable[str], strict: Span = gates.STRICT_QUERY) -> None:
+    """Refuse unknown parameters, at these microversions. Raises Invalid."""
+    if call.version in strict and (unknown := sorted(set(call.query) - set(known))):
         raise Invalid(unexpected(unknown))
 
 

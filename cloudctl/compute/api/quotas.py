@@ -7,31 +7,31 @@ from typing import Annotated, Any
 from attrs import frozen
 
 from cloudctl.compute import quotas
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.quotas import QUOTAS
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.identity import projects
 from cloudctl.rest import quota
-from cloudctl.rest.body import MISSING, Body, BodyError, LooseBool, LooseInt, Missing, Problem, Range, given, unexpected
+from cloudctl.rest.body import (
+    MISSING,
+    Body,
+    LooseBool,
+    LooseInt,
+    Missing,
+    Range,
+    gated,
+    given,
+    spans,
+)
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
 from cloudctl.rest.quota import UNLIMITED
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import Version
+from cloudctl.rest.versions import ALWAYS, until
+from cloudctl.rest.views import Fields
 
 OTHERS = "compute:quotas:others"
-
-# Resource → the last microversion that has it.
-GONE: dict[str, Version] = {
-    "fixed_ips": (2, 35),
-    "floating_ips": (2, 35),
-    "security_groups": (2, 35),
-    "security_group_rules": (2, 35),
-    "injected_files": (2, 56),
-    "injected_file_content_bytes": (2, 56),
-    "injected_file_path_bytes": (2, 56),
-}
 
 Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
@@ -45,13 +45,13 @@ class QuotaClassSet:
     key_pairs: Limit | Missing = MISSING
     server_groups: Limit | Missing = MISSING
     server_group_members: Limit | Missing = MISSING
-    injected_files: Limit | Missing = MISSING
-    injected_file_content_bytes: Limit | Missing = MISSING
-    injected_file_path_bytes: Limit | Missing = MISSING
-    fixed_ips: Limit | Missing = MISSING
-    floating_ips: Limit | Missing = MISSING
-    security_groups: Limit | Missing = MISSING
-    security_group_rules: Limit | Missing = MISSING
+    injected_files: Limit | Missing = gated(until(2, 56))
+    injected_file_content_bytes: Limit | Missing = gated(until(2, 56))
+    injected_file_path_bytes: Limit | Missing = gated(until(2, 56))
+    fixed_ips: Limit | Missing = gated(until(2, 35))
+    floating_ips: Limit | Missing = gated(until(2, 35))
+    security_groups: Limit | Missing = gated(until(2, 35))
+    security_group_rules: Limit | Missing = gated(until(2, 35))
 
 
 @frozen
@@ -59,8 +59,12 @@ class QuotaSet(QuotaClassSet):
     force: LooseBool | Missing = MISSING
 
 
+# They are shown as long as they are taken.
+SPANS = {path.removeprefix("."): span for path, (span,) in spans(QuotaClassSet).items()}
+
+
 def shown(call: Call, values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in GONE or call.version <= GONE[name]}
+    return {name: value for name, value in values.items() if call.version in SPANS.get(name, ALWAYS)}
 
 
 @frozen
@@ -100,7 +104,7 @@ class Quotas:
         query.only(call, ("user_id",))
         if call.query.get("user_id"):
             raise Invalid("Per-user quotas are not supported; set the project's quotas instead.")
-        values = _wanted(call, body, "quota_set")
+        values = given(body)
         force = bool(values.pop("force", False))
         found = await self.db.run(_update, project_id, values, force)
         return {"quota_set": shown(call, found)}
@@ -126,7 +130,7 @@ class Quotas:
     async def update_class(self, call: Call, name: str, body: QuotaClassSet) -> dict[str, Any]:
         """Set the defaults: what projects without limits of their own may have."""
         _check_class(name)
-        values = _wanted(call, body, "quota_class_set")
+        values = given(body)
         found = await self.db.run(_update_defaults, values)
         return {"quota_class_set": _shown_of_class(call, found)}
 
@@ -139,6 +143,21 @@ class Quotas:
             raise forbidden(OTHERS)
         allowed, used = await self.db.scan(_both, project_id)
         return {"limits": {"rate": [], "absolute": absolute(call, allowed, used)}}
+
+
+GONE = Fields[[dict[str, int]]](
+    "the limits of a project",
+    {
+        "maxImageMeta": (until(2, 38), lambda allowed: allowed["metadata_items"]),
+        "maxPersonality": (until(2, 56), lambda allowed: allowed["injected_files"]),
+        "maxPersonalitySize": (until(2, 56), lambda allowed: allowed["injected_file_content_bytes"]),
+        "maxSecurityGroups": (until(2, 35), lambda allowed: allowed["security_groups"]),
+        "maxSecurityGroupRules": (until(2, 35), lambda allowed: allowed["security_group_rules"]),
+        "maxTotalFloatingIps": (until(2, 35), lambda allowed: allowed["floating_ips"]),
+        "totalFloatingIpsUsed": (until(2, 35), lambda allowed: 0),
+        "totalSecurityGroupsUsed": (until(2, 35), lambda allowed: 0),
+    },
+)
 
 
 def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[str, int]:
@@ -155,28 +174,7 @@ def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[
         "totalRAMUsed": used["ram"],
         "totalServerGroupsUsed": used["server_groups"],
     }
-    if call.version <= (2, 38):
-        found["maxImageMeta"] = allowed["metadata_items"]
-    if call.version <= (2, 56):
-        found["maxPersonality"] = allowed["injected_files"]
-        found["maxPersonalitySize"] = allowed["injected_file_content_bytes"]
-    if call.version <= (2, 35):
-        found |= {
-            "maxSecurityGroups": allowed["security_groups"],
-            "maxSecurityGroupRules": allowed["security_group_rules"],
-            "maxTotalFloatingIps": allowed["floating_ips"],
-            "totalFloatingIpsUsed": 0,
-            "totalSecurityGroupsUsed": 0,
-        }
-    return found
-
-
-def _wanted(call: Call, body: QuotaClassSet, key: str) -> dict[str, Any]:
-    """Raises BodyError for a resource that the microversion does not have any more."""
-    values = given(body)
-    if late := [name for name in values if name in GONE and call.version > GONE[name]]:
-        raise BodyError([Problem(f"$.{key}", unexpected(late), "unknown")])
-    return values
+    return found | GONE.of(call.version, allowed)
 
 
 def _check_class(name: str) -> None:
@@ -187,7 +185,7 @@ def _check_class(name: str) -> None:
 
 def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
     found = shown(call, values)
-    if call.version < (2, 50):
+    if call.version not in gates.CLASS_SERVER_GROUPS:
         return {name: value for name, value in found.items() if not name.startswith("server_group")}
     return found
 

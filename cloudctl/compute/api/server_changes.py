@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from attrs import frozen
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
-from cloudctl.compute.api import query, server_views
+from cloudctl.compute.api import gates, query, server_views
 from cloudctl.compute.api.server_actions import PATH, able
 from cloudctl.compute.api.server_bodies import (
     Address4,
@@ -23,6 +23,7 @@ from cloudctl.compute.api.server_bodies import (
 )
 from cloudctl.compute.api.server_create import checked_hostname
 from cloudctl.compute.rebuilding import Rebuild
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
 from cloudctl.errors import Forbidden
@@ -30,6 +31,7 @@ from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, gated,
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
 TO_HOST = "compute:servers:migrate:host"
 Password = Annotated[str, Length(0, 255)]
@@ -81,6 +83,8 @@ class RebuildServer:
     hostname: Hostname | Missing = gated(since(2, 90))
 
 
+REBUILT = Fields[[Server]]("a server that is rebuilt", {"user_data": (since(2, 57), lambda server: server.user_data)})
+
 # Field of a rebuild → column of the server.
 COLUMNS = {
     "name": "name",
@@ -124,7 +128,7 @@ class ServerChanges:
         """Make an image of a server's root disk."""
         make = able(self.hypervisor, ISnapshot, snapshots.create_image)
         image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {})
-        if call.version >= (2, 45):
+        if call.version in gates.IMAGE_ID:
             return Reply({"image_id": image_id})
         return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
 
@@ -181,8 +185,7 @@ def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> di
     row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
     shown = server_views.full(server_views.gather(conn, call, [row]), row)
     shown["adminPass"] = password
-    if call.version >= (2, 57):
-        shown["user_data"] = row.user_data
-    if call.version < (2, 75):
+    shown |= REBUILT.of(call.version, row)
+    if call.version not in gates.EVERY_FIELD:
         shown = {key: value for key, value in shown.items() if not key.startswith(("OS-EXT-", "OS-SRV-USG"))}
     return shown

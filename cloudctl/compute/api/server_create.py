@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cloudctl.compute.api import gates
 from cloudctl.compute.api.server_bodies import BlockDevice, CreateRequest, CreateServer, NetworkItem
 from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, NewDevice
 from cloudctl.compute.creation import NewServer
@@ -32,7 +33,7 @@ def wanted(request: CreateRequest, version: Version, options: ComputeOptions) ->
         devices=devices,
         description=_description(body, version),
         hostname=_hostname(body, version),
-        dots_in_hostname=version >= (2, 94),
+        dots_in_hostname=version in gates.FULL_HOSTNAME,
         key_name=body.key_name or None,
         security_groups=tuple(dict.fromkeys(group.name for group in body.security_groups or ())),
         user_data=body.user_data or None,
@@ -59,7 +60,7 @@ def _counts(body: CreateServer) -> tuple[int, int]:
 
 
 def _description(body: CreateServer, version: Version) -> str | None:
-    if version < (2, 19):
+    if version not in gates.DESCRIPTION:
         return body.name
     return body.description or None
 
@@ -72,10 +73,11 @@ def _hostname(body: CreateServer, version: Version) -> str | None:
 
 def checked_hostname(text: str, version: Version) -> str:
     """A label of 2 to 63 characters; from 2.94 on a full domain name. Raises BodyError."""
-    labels = text.split(".") if version >= (2, 94) else [text]
+    full = version in gates.FULL_HOSTNAME
+    labels = text.split(".") if full else [text]
     for label in labels:
-        too_short = len(label) < (1 if version >= (2, 94) else 2)
-        strange = not label.replace("-", "").isalnum() and version < (2, 94)
+        too_short = len(label) < (1 if full else 2)
+        strange = not label.replace("-", "").isalnum() and not full
         if too_short or len(label) > 63 or label.startswith("-") or label.endswith("-") or strange:
             raise BodyError([Problem("$.server.hostname", f"{text!r} is not a 'hostname'")])
     return text
@@ -92,15 +94,15 @@ def _networks(
     given: str | Sequence[NetworkItem] | Missing, version: Version, options: ComputeOptions
 ) -> Sequence[NewInterface] | Automatic:
     if given is MISSING or isinstance(given, Missing):
-        if options.require_networks or version >= (2, 37):
+        if options.require_networks or version in gates.NETWORKS:
             raise BodyError([Problem("$.server", "'networks' is a required property", "required")])
         return "any"
     if isinstance(given, str):
-        if version < (2, 37):
+        if version not in gates.NETWORKS:
             raise BodyError([Problem("$.server.networks", f"{given!r} is not of type 'array'", "type")])
         return "none" if given == "none" else "auto"
     if not given:
-        return "auto" if version >= (2, 37) else "any"
+        return "auto" if version in gates.NETWORKS else "any"
     return [_network(item) for item in given]
 
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
 
 from cloudctl.compute import patterns
-from cloudctl.compute.api import server_pages
+from cloudctl.compute.api import gates, server_pages
 from cloudctl.compute.servers import ALL_PROJECTS
 from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
 from cloudctl.compute.status import showing
@@ -23,7 +23,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Listing, equals, number
-from cloudctl.rest.versions import Version
+from cloudctl.rest.versions import ALWAYS, Span, since
 
 LIST_ALL = "compute:servers:list:all_tenants"
 EVERY_FILTER = "compute:servers:list:every_filter"
@@ -81,10 +81,10 @@ is_locked = Server.locked_by.is_not(None)
 
 @frozen
 class Known:
-    """A filter, and from which microversion on everyone may use it (None: administrators alone)."""
+    """A filter, and at which microversions everyone may use it (None: administrators alone)."""
 
     make: Filter
-    everyone: Version | None = (2, 1)
+    everyone: Span | None = ALWAYS
 
 
 FILTERS: dict[str, Known] = {
@@ -94,23 +94,23 @@ FILTERS: dict[str, Known] = {
     "image": Known(equals(Server.image_id)),
     "image_ref": Known(equals(Server.image_id)),
     "reservation_id": Known(equals(Server.reservation_id)),
-    "tags": Known(lambda values: and_(true(), *_tags(values)), (2, 26)),
-    "tags-any": Known(lambda values: or_(false(), *_tags(values)), (2, 26)),
-    "not-tags": Known(lambda values: not_(and_(true(), *_tags(values))), (2, 26)),
-    "not-tags-any": Known(lambda values: not_(or_(false(), *_tags(values))), (2, 26)),
-    "locked": Known(_flag("locked", is_locked), (2, 73)),
-    "availability_zone": Known(matching(Server.zone), (2, 83)),
-    "config_drive": Known(_flag("config_drive", Server.config_drive.is_(True)), (2, 83)),
-    "key_name": Known(matching(Server.key_name), (2, 83)),
-    "created_at": Known(_at(Server.created_at), (2, 83)),
-    "launched_at": Known(_at(Server.launched_at), (2, 83)),
-    "terminated_at": Known(_at(Server.terminated_at), (2, 83)),
-    "power_state": Known(number(Server.power_state), (2, 83)),
-    "task_state": Known(any_word(Server.task_state), (2, 83)),
-    "vm_state": Known(any_word(Server.vm_state), (2, 83)),
-    "progress": Known(number(Server.progress), (2, 83)),
-    "user_id": Known(equals(Server.user_id), (2, 83)),
-    "hostname": Known(matching(Server.hostname), (2, 90)),
+    "tags": Known(lambda values: and_(true(), *_tags(values)), gates.TAGS_FILTER),
+    "tags-any": Known(lambda values: or_(false(), *_tags(values)), gates.TAGS_FILTER),
+    "not-tags": Known(lambda values: not_(and_(true(), *_tags(values))), gates.TAGS_FILTER),
+    "not-tags-any": Known(lambda values: not_(or_(false(), *_tags(values))), gates.TAGS_FILTER),
+    "locked": Known(_flag("locked", is_locked), gates.LOCKED),
+    "availability_zone": Known(matching(Server.zone), gates.FILTERS),
+    "config_drive": Known(_flag("config_drive", Server.config_drive.is_(True)), gates.FILTERS),
+    "key_name": Known(matching(Server.key_name), gates.FILTERS),
+    "created_at": Known(_at(Server.created_at), gates.FILTERS),
+    "launched_at": Known(_at(Server.launched_at), gates.FILTERS),
+    "terminated_at": Known(_at(Server.terminated_at), gates.FILTERS),
+    "power_state": Known(number(Server.power_state), gates.FILTERS),
+    "task_state": Known(any_word(Server.task_state), gates.FILTERS),
+    "vm_state": Known(any_word(Server.vm_state), gates.FILTERS),
+    "progress": Known(number(Server.progress), gates.FILTERS),
+    "user_id": Known(equals(Server.user_id), gates.FILTERS),
+    "hostname": Known(matching(Server.hostname), gates.HOSTNAME_FILTER),
     "host": Known(equals(Server.host), None),
     "node": Known(equals(Server.host), None),
     "uuid": Known(equals(Server.id), None),
@@ -143,7 +143,7 @@ OTHERS = frozenset(
         "sort_dir",
     }
 )
-QUERY = frozenset(FILTERS) | OTHERS
+QUERY = dict.fromkeys(sorted(OTHERS | frozenset(FILTERS)), ALWAYS) | {"changes-before": since(2, 66)}
 
 
 def conditions(conn: Connection, call: Call) -> list[Condition]:
@@ -153,7 +153,7 @@ def conditions(conn: Connection, call: Call) -> list[Condition]:
     every = call.may(EVERY_FILTER)
     for name in call.query:
         known = FILTERS.get(name)
-        if known is not None and (every or (known.everyone is not None and call.version >= known.everyone)):
+        if known is not None and (every or (known.everyone is not None and call.version in known.everyone)):
             found.append(known.make(call.query.all(name)))
     found += _addresses(conn, call, found, every)
     return found
@@ -172,9 +172,9 @@ def _scope(call: Call) -> Iterator[Condition]:
 
 def _alive(call: Call) -> Iterator[Condition]:
     """Servers that are gone are listed by when they went, and for administrators who ask."""
-    since, before = changed(call)
-    if since is not None:
-        yield Server.updated_at >= since
+    after, before = changed(call)
+    if after is not None:
+        yield Server.updated_at >= after
     if before is not None:
         yield Server.updated_at <= before
     words = {word.lower() for word in call.query.all("status")}
@@ -183,21 +183,21 @@ def _alive(call: Call) -> Iterator[Condition]:
     wants_deleted = call.may(EVERY_FILTER) and ("deleted" in words or call.query.flag("deleted"))
     if wants_deleted:
         yield Server.deleted_at.is_not(None)
-    elif since is None and before is None:
+    elif after is None and before is None:
         yield Server.deleted_at.is_(None)
     if call.may(EVERY_FILTER) and call.query.flag("soft_deleted"):
         yield Server.vm_state == SOFT_DELETED
 
 
 def changed(call: Call) -> tuple[datetime | None, datetime | None]:
-    """`changes-since` and (2.66) `changes-before`. Raises Invalid."""
+    """`changes-since` and `changes-before`. Raises Invalid."""
     text = call.query.get("changes-since")
-    since = None if text is None else time("changes-since", text)
-    text = call.query.get("changes-before") if call.version >= (2, 66) else None
+    after = None if text is None else time("changes-since", text)
+    text = call.query.get("changes-before")
     before = None if text is None else time("changes-before", text)
-    if since is not None and before is not None and before < since:
+    if after is not None and before is not None and before < after:
         raise Invalid("The value of changes-since must be less than or equal to changes-before.")
-    return since, before
+    return after, before
 
 
 def time(name: str, text: str) -> datetime:
@@ -215,7 +215,7 @@ def _status(call: Call) -> Iterator[Condition]:
     words = [word.upper() for word in call.query.all("status")]
     if not words:
         return
-    if call.version >= (2, 38) and any(word not in STATUSES for word in words):
+    if call.version in gates.STATUS_FILTER and any(word not in STATUSES for word in words):
         raise Invalid("Invalid status value")
     gone = Server.vm_state == DELETED
     yield or_(showing(words), gone) if "DELETED" in words else showing(words)
@@ -223,7 +223,7 @@ def _status(call: Call) -> Iterator[Condition]:
 
 def _addresses(conn: Connection, call: Call, others: list[Condition], every: bool) -> Iterator[Condition]:
     """Servers with a fixed address that matches: ports are another service's, so these are asked for by their ids."""
-    wanted = {"ip": 4, "ip6": 6} if every or call.version >= (2, 5) else {"ip": 4}
+    wanted = {"ip": 4, "ip6": 6} if every or call.version in gates.IP6_FILTER else {"ip": 4}
     for name, version in wanted.items():
         text = call.query.get(name)
         if text is None:
@@ -294,5 +294,5 @@ def check_order(call: Call, order: Sequence[tuple[str, str]]) -> None:
     for key, _ in order:
         if key in ADMIN_SORT_KEYS and not call.may(ALL_PROJECTS):
             raise Forbidden(f"Policy doesn't allow sorting by {key}.")
-        if key == "locked" and call.version < (2, 73):
+        if key == "locked" and call.version not in gates.LOCKED:
             raise Invalid("Invalid value 'locked' for 'sort_key': it is offered from 2.73 on.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from attrs import field, frozen
 
 from cloudctl.compute import groups, servers
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_bodies import ServerName
 from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
@@ -19,6 +19,7 @@ from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Proble
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since, until
+from cloudctl.rest.views import Fields
 
 Policy = Literal["anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity"]
 SOFT = (SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
@@ -40,13 +41,22 @@ class CreateGroup:
     rules: Rules | Missing = gated(since(2, 64))
 
 
+LATER = Fields[[ServerGroup]](
+    "a server group",
+    {
+        "policies": (until(2, 63), lambda group: [group.policy]),
+        "metadata": (until(2, 63), lambda group: {}),
+        "policy": (since(2, 64), lambda group: group.policy),
+        "rules": (since(2, 64), lambda group: group.rules),
+        "project_id": (since(2, 13), lambda group: group.project_id),
+        "user_id": (since(2, 13), lambda group: group.user_id),
+    },
+)
+
+
 def view(call: Call, row: ServerGroup, members: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"id": row.id, "name": row.name, "members": members}
-    if call.version >= (2, 64):
-        found |= {"policy": row.policy, "rules": row.rules}
-    else:
-        found |= {"policies": [row.policy], "metadata": {}}
-    return {**found, "project_id": row.project_id, "user_id": row.user_id} if call.version >= (2, 13) else found
+    return found | LATER.of(call.version, row)
 
 
 @frozen
@@ -84,12 +94,12 @@ class ServerGroups:
 
 def _policy(call: Call, body: CreateGroup) -> tuple[str, dict[str, int]]:
     """Raises BodyError, Invalid."""
-    new = call.version >= (2, 64)
+    new = call.version in gates.GROUP_POLICY
     policy = body.policy if new else body.policies[0] if body.policies else None
     if not policy:
         name = "policy" if new else "policies"
         raise BodyError([Problem("$.server_group", f"'{name}' is a required property", "required")])
-    if policy in SOFT and call.version < (2, 15):
+    if policy in SOFT and call.version not in gates.SOFT_POLICIES:
         raise BodyError([Problem("$.server_group.policies", f"{shown(policy)} is not one of the policies")])
     most = body.rules.max_server_per_host if body.rules else None
     if body.rules and most and policy != ANTI_AFFINITY:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from cloudctl.compute import block_devices
+from cloudctl.compute.api import gates
 from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
 from cloudctl.compute.servers import host_id, instance_name
@@ -23,10 +24,49 @@ from cloudctl.network.devices import PortAddress
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros, zulu
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
 ADMIN_FIELDS = "compute:servers:show:admin_fields"
 
 View = dict[str, Any]
+
+# -- what a microversion added
+
+LATER = Fields[[Server]](
+    "a server",
+    {
+        "locked": (since(2, 9), lambda server: server.locked_by is not None),
+        "description": (since(2, 19), lambda server: server.description),
+        "tags": (since(2, 26), lambda server: split_tags(server.tags)),
+        "trusted_image_certificates": (since(2, 63), lambda server: server.trusted_certs or None),
+        "locked_reason": (since(2, 73), lambda server: server.locked_reason),
+        "pinned_availability_zone": (since(2, 96), lambda server: server.pinned_zone),
+        "OS-EXT-SRV-ATTR:hostname": (since(2, 90), lambda server: server.hostname),
+    },
+)
+ONE = Fields[[Server]](
+    "a server shown alone",
+    {"server_groups": (since(2, 71), lambda server: [server.group_id] if server.group_id else [])},
+)
+FOR_ADMINS = Fields[[Server]](
+    "a server, to administrators",
+    {
+        "OS-EXT-SRV-ATTR:reservation_id": (since(2, 3), lambda server: server.reservation_id),
+        "OS-EXT-SRV-ATTR:launch_index": (since(2, 3), lambda server: server.launch_index),
+        "OS-EXT-SRV-ATTR:hostname": (since(2, 3), lambda server: server.hostname),
+        "OS-EXT-SRV-ATTR:kernel_id": (since(2, 3), lambda server: ""),
+        "OS-EXT-SRV-ATTR:ramdisk_id": (since(2, 3), lambda server: ""),
+        "OS-EXT-SRV-ATTR:root_device_name": (since(2, 3), lambda server: server.root_device_name),
+        "OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data),
+    },
+)
+VOLUME = Fields[[BlockDevice]](
+    "the volumes that a server shows",
+    {"delete_on_termination": (since(2, 3), lambda device: device.delete_on_termination)},
+)
+
+# -- the record
 
 
 @define
@@ -75,7 +115,7 @@ def gather(conn: Connection, call: Call, rows: Sequence[Entry]) -> Surroundings:
         volumes=block_devices.of_servers(conn, ids),
         groups=devices.groups(conn, bare) if bare else {},
         host_statuses={row.name: hosts.status(row) for row in hosts.every(conn)}
-        if admin and call.version >= (2, 16)
+        if admin and call.version in gates.HOST_STATUS
         else {},
     )
 
@@ -91,7 +131,7 @@ def detail(around: Surroundings, row: Server) -> View:
 
 def own(around: Surroundings, row: Server) -> View:
     """What the row alone says, and the call."""
-    call, version = around.call, around.call.version
+    call = around.call
     shown = _identity(around, row)
     shown |= _places(around, row)
     if row.fault_message is not None and shown["status"] in ("ERROR", "DELETED"):
@@ -100,20 +140,7 @@ def own(around: Surroundings, row: Server) -> View:
         # Ports do not count yet.
         shown["addresses"] = {}
         shown |= _named(row.security_groups)
-    if version >= (2, 9):
-        shown["locked"] = row.locked_by is not None
-    if version >= (2, 19):
-        shown["description"] = row.description
-    if version >= (2, 26):
-        shown["tags"] = split_tags(row.tags)
-    if version >= (2, 63):
-        shown["trusted_image_certificates"] = row.trusted_certs or None
-    if version >= (2, 73):
-        shown["locked_reason"] = row.locked_reason
-    if version >= (2, 96):
-        shown["pinned_availability_zone"] = row.pinned_zone
-    if version >= (2, 90):
-        shown["OS-EXT-SRV-ATTR:hostname"] = row.hostname
+    shown |= LATER.of(call.version, row)
     if around.admin:
         shown |= _for_admins(around, row)
     shown["links"] = resource_links(call, "servers", row.id)
@@ -122,29 +149,23 @@ def own(around: Surroundings, row: Server) -> View:
 
 def surrounding(around: Surroundings, row: Entry) -> View:
     """What others say of the server: its ports, its volumes, its host."""
-    with_end = around.call.version >= (2, 3)
+    version = around.call.version
     shown: View = {
         "os-extended-volumes:volumes_attached": [
-            {"id": device.volume_id, "delete_on_termination": device.delete_on_termination}
-            if with_end
-            else {"id": device.volume_id}
-            for device in around.volumes.get(row.id, ())
+            {"id": device.volume_id, **VOLUME.of(version, device)} for device in around.volumes.get(row.id, ())
         ]
     }
     if row.vm_state != BUILDING:
         shown["addresses"] = _addresses(around, row)
         shown |= _named(_security_groups(around, row))
-    if around.admin and around.call.version >= (2, 16):
+    if around.admin and version in gates.HOST_STATUS:
         shown["host_status"] = around.host_statuses.get(row.host, "UNKNOWN") if row.host else ""
     return shown
 
 
 def full(around: Surroundings, row: Server) -> View:
     """The record of one server."""
-    shown = detail(around, row)
-    if around.call.version >= (2, 71):
-        shown["server_groups"] = [row.group_id] if row.group_id else []
-    return shown
+    return detail(around, row) | ONE.of(around.call.version, row)
 
 
 def _identity(around: Surroundings, row: Server) -> View:
@@ -184,7 +205,7 @@ def _places(around: Surroundings, row: Server) -> View:
 
 
 def _flavor(call: Call, row: Server) -> View:
-    if call.version >= (2, 47):
+    if call.version in gates.WHOLE_FLAVOR:
         flavor: View = row.flavor
         return flavor
     return {"id": row.flavor_id, "links": bookmark(call, "flavors", row.flavor_id)}
@@ -216,29 +237,18 @@ def _security_groups(around: Surroundings, row: Entry) -> list[str]:
 
 
 def _for_admins(around: Surroundings, row: Server) -> View:
-    version = around.call.version
-    shown: View = {
+    return {
         "OS-EXT-SRV-ATTR:host": row.host,
         "OS-EXT-SRV-ATTR:hypervisor_hostname": row.host,
         "OS-EXT-SRV-ATTR:instance_name": instance_name(row.number),
+        **FOR_ADMINS.of(around.call.version, row),
     }
-    if version >= (2, 3):
-        shown |= {
-            "OS-EXT-SRV-ATTR:reservation_id": row.reservation_id,
-            "OS-EXT-SRV-ATTR:launch_index": row.launch_index,
-            "OS-EXT-SRV-ATTR:hostname": row.hostname,
-            "OS-EXT-SRV-ATTR:kernel_id": "",
-            "OS-EXT-SRV-ATTR:ramdisk_id": "",
-            "OS-EXT-SRV-ATTR:root_device_name": row.root_device_name,
-            "OS-EXT-SRV-ATTR:user_data": row.user_data,
-        }
-    return shown
 
 
 def updated(around: Surroundings, row: Server) -> View:
     """The answer of a PUT: below 2.75 without zone, key, volumes and states."""
     shown = full(around, row)
-    if around.call.version >= (2, 75):
+    if around.call.version in gates.EVERY_FIELD:
         return shown
     return {
         key: value

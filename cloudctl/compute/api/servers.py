@@ -33,14 +33,14 @@ class Servers:
     volume_options: VolumeOptions = field(factory=VolumeOptions)
     pages: ServerPages = field(factory=ServerPages)
 
-    @routes.get("/servers", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
+    @routes.get("/servers", policy="compute:servers:list", pure=True, query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List servers."""
         page = await self.db.scan(self._page, call, BRIEF)
         shown = [server_views.brief(call, id, name) for id, name in page.rows]
         return {"servers": shown, **_links(call, page)}
 
-    @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=tuple(sorted(QUERY)))
+    @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
         """List servers with all that is known of them."""
         return await self.db.scan(self._detail, call)

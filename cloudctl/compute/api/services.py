@@ -7,7 +7,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import hosts
@@ -16,8 +16,9 @@ from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
+from cloudctl.rest.views import Fields
 
-UUIDS = (2, 53)
 COMPUTE = "nova-compute"
 
 Reason = Annotated[str, Length(1, 255, blank=False)]
@@ -42,9 +43,12 @@ class Switch:
     forced_down: LooseBool | Missing = MISSING
 
 
+LATER = Fields[[Host]]("a service", {"forced_down": (since(2, 11), lambda host: host.forced_down)})
+
+
 def view(call: Call, row: Host) -> dict[str, Any]:
     shown = {
-        "id": row.service_id if call.version >= UUIDS else row.number,
+        "id": row.service_id if call.version in gates.UUIDS else row.number,
         "binary": COMPUTE,
         "host": row.name,
         "zone": row.zone,
@@ -53,7 +57,7 @@ def view(call: Call, row: Host) -> dict[str, Any]:
         "disabled_reason": row.disabled_reason,
         "updated_at": micros(row.seen_at),
     }
-    return {**shown, "forced_down": row.forced_down} if call.version >= (2, 11) else shown
+    return shown | LATER.of(call.version, row)
 
 
 @frozen
@@ -72,7 +76,7 @@ class Services:
             rows = []
         return {"services": [view(call, row) for row in rows if host in (None, "", row.name)]}
 
-    @routes.put("/os-services/<service_id>", policy="compute:services:update", body=Body(Change), since=UUIDS)
+    @routes.put("/os-services/<service_id>", policy="compute:services:update", body=Body(Change), since=(2, 53))
     async def update(self, call: Call, service_id: str, body: Change) -> dict[str, Any]:
         """Enable, disable or force down a service."""
         return {"service": view(call, await self.db.run(_update, call, service_id, body))}
@@ -122,13 +126,13 @@ class Services:
 
 def _find(conn: Connection, call: Call, service_id: str) -> Host:
     """Raises Invalid, NotFound."""
-    if call.version >= UUIDS:
+    if call.version in gates.UUIDS:
         try:
             UUID(service_id)
         except ValueError:
             raise Invalid(f"Invalid uuid {service_id[:64]}") from None
     for row in hosts.every(conn):
-        if service_id == (row.service_id if call.version >= UUIDS else str(row.number)):
+        if service_id == (row.service_id if call.version in gates.UUIDS else str(row.number)):
             return row
     raise NotFound(f"Service {service_id[:64]} could not be found.")
 

@@ -9,7 +9,7 @@ import orjson
 from attrs import define, field, frozen
 
 from cloudctl.compute import usage
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.usage import Span, Used
 from cloudctl.db import Connection, Database
@@ -18,9 +18,10 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import next_link
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import ALWAYS, since
 
 OTHERS = "compute:usage:others"
-QUERY = frozenset({"start", "end", "detailed", "limit", "marker"})
+QUERY = {"start": ALWAYS, "end": ALWAYS, "detailed": ALWAYS, "limit": since(2, 40), "marker": since(2, 40)}
 FORMATS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f")
 
 
@@ -88,7 +89,7 @@ class Usages:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/os-simple-tenant-usage", policy="compute:usage:list", query=tuple(sorted(QUERY)))
+    @routes.get("/os-simple-tenant-usage", policy="compute:usage:list", query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """Sum up what every project used."""
         span = Span(*_period(call))
@@ -96,7 +97,7 @@ class Usages:
         shown = [sums.shown(project_id, span) for project_id, sums in page.projects.items()]
         return {"tenant_usages": shown, **_links(call, page, "tenant_usages_links")}
 
-    @routes.get("/os-simple-tenant-usage/<project_id>", policy="compute:usage:show", query=tuple(sorted(QUERY)))
+    @routes.get("/os-simple-tenant-usage/<project_id>", policy="compute:usage:show", query=QUERY)
     async def show(self, call: Call, project_id: str) -> dict[str, Any]:
         """Show what one project used."""
         if project_id != call.project_id and not call.may(OTHERS):
@@ -110,7 +111,7 @@ class Usages:
     async def _page(self, call: Call, span: Span, detailed: bool) -> Page:
         query.only(call, QUERY)
         limit, marker = None, None
-        if call.version >= (2, 40):
+        if call.version in gates.USAGE_PAGES:
             asked = call.query.integer("limit")
             limit = self.options.max_limit if asked is None else min(asked, self.options.max_limit)
             marker = call.query.get("marker")

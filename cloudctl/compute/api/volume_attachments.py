@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from attrs import field, frozen
 
 from cloudctl.compute import attaching, block_devices, servers
-from cloudctl.compute.api import query
+from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_bodies import DeviceTag
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice
@@ -17,11 +17,10 @@ from cloudctl.errors import Invalid
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Pattern, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import since
+from cloudctl.rest.versions import since, until
+from cloudctl.rest.views import Fields
 
 PATH = "/servers/<server_id>/os-volume_attachments"
-# From this version on a volume may be attached to several servers.
-MULTIATTACH = (2, 60)
 
 Device = Annotated[str, Length(1, 255), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a device such as /dev/vdb")]
 
@@ -46,15 +45,27 @@ class Change:
     id: Uuid | Missing = MISSING
 
 
+LATER = Fields[[BlockDevice]](
+    "a volume of a server",
+    {
+        "tag": (since(2, 70), lambda device: device.tag),
+        "delete_on_termination": (since(2, 79), lambda device: device.delete_on_termination),
+    },
+)
+# The answer of an attach keeps its `id`.
+IDS = Fields[[BlockDevice]](
+    "a volume of a server, listed or shown",
+    {
+        "id": (until(2, 88), lambda device: device.volume_id),
+        "attachment_id": (since(2, 89), lambda device: device.attachment_id),
+        "bdm_uuid": (since(2, 89), lambda device: device.id),
+    },
+)
+
+
 def view(call: Call, row: BlockDevice) -> dict[str, Any]:
     shown: dict[str, Any] = {"volumeId": row.volume_id, "serverId": row.server_id, "device": row.device_name}
-    if call.version >= (2, 70):
-        shown["tag"] = row.tag
-    if call.version >= (2, 79):
-        shown["delete_on_termination"] = row.delete_on_termination
-    if call.version >= (2, 89):
-        return {**shown, "attachment_id": row.attachment_id, "bdm_uuid": row.id}
-    return {"id": row.volume_id, **shown}
+    return IDS.of(call.version, row) | shown | LATER.of(call.version, row)
 
 
 @frozen
@@ -76,7 +87,7 @@ class VolumeAttachments:
     async def show(self, call: Call, server_id: str, volume_id: str) -> dict[str, Any]:
         """Show one volume of a server."""
         server, row = await self.db.read(attaching.attached, call.caller, server_id, volume_id)
-        if call.version >= (2, 89) and not row.attached:
+        if call.version in gates.ATTACHED_ONLY and not row.attached:
             raise attaching.not_attached(server.id, volume_id)
         return {"volumeAttachment": view(call, row)}
 
@@ -93,7 +104,7 @@ class VolumeAttachments:
             server_id,
             body.volumeId,
             self.options,
-            knows_multiattach=call.version >= MULTIATTACH,
+            knows_multiattach=call.version in gates.MULTIATTACH,
             device_name=body.device or None,
             tag=body.tag or None,
             delete_on_termination=bool(body.delete_on_termination),
@@ -124,17 +135,13 @@ def _created(call: Call, row: BlockDevice) -> dict[str, Any]:
         "serverId": row.server_id,
         "device": row.device_name,
     }
-    if call.version >= (2, 70):
-        shown["tag"] = row.tag
-    if call.version >= (2, 79):
-        shown["delete_on_termination"] = row.delete_on_termination
-    return shown
+    return shown | LATER.of(call.version, row)
 
 
 def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[BlockDevice]:
     server = servers.visible(conn, call.caller, server_id)
     rows = block_devices.of_server(conn, server.id)
-    return [row for row in rows if row.attached or call.version < (2, 89)]
+    return [row for row in rows if row.attached or call.version not in gates.ATTACHED_ONLY]
 
 
 def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: Change) -> None:
