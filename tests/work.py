@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from attrs import define, field
 
@@ -38,7 +39,14 @@ class Work:
 @contextmanager
 def counted(cloud: MemoryCloud) -> Iterator[Work]:
     """All that is asked of the cloud's database meanwhile."""
-    work, driver = Work(), connection(cloud.cloud)
+    with watched(connection(cloud.cloud)) as work:
+        yield work
+
+
+@contextmanager
+def watched(driver: Any) -> Iterator[Work]:
+    """All that is asked of one connection of SQLite's driver meanwhile."""
+    work = Work()
     driver.set_trace_callback(work.see)
     try:
         yield work

@@ -14,6 +14,7 @@ from cloudctl.compute.networking import NetworkWish
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
 from cloudctl.rest.caller import Caller
@@ -119,7 +120,7 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: Net
     (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
     position = networking.next_position(conn, server.id)
     port_id = networking.add(conn, server, checked, position, db.now(conn), caller, None)
-    ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), db.now(conn))
+    ports.bind(conn, port_id, server.id, server.host, networking.owner(server.zone), utc(db.now(conn)))
     tasks.submit(conn, kinds.ATTACH_INTERFACE, server.id, caller, args={"port_id": port_id})
     return interface(conn, caller, server_id, port_id)
 

@@ -14,6 +14,7 @@ from sqlalchemy import Row, bindparam, delete, func, insert, select
 
 from cloudctl.compute.tables import ServerInterface
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from cloudctl.network import ipam, networks, ports
 from cloudctl.network.fixed_ips import FixedIpRequest
@@ -131,7 +132,7 @@ def add(
     """
     if wish.port_id:
         with worded(wish):
-            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now)
+            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), utc(now))
         port_id, made = wish.port_id, False
     else:
         assert wish.network_id is not None, "a wish names a port or a network"
@@ -144,7 +145,7 @@ def add(
             security_groups=groups,
         )
         with worded(wish):
-            port_id = str(ports.create(conn, server.project_id, new, now, by).id)
+            port_id = str(ports.create(conn, server.project_id, new, utc(now), by).id)
         made = True
     conn.execute(
         _new, {"port_id": port_id, "server_id": server.id, "position": position, "made": made, "tag": wish.tag}
@@ -190,15 +191,15 @@ def next_position(conn: Connection, server_id: str) -> int:
 def bind(conn: Connection, server: Any, host: str, zone: str, now: float) -> None:
     """The server's ports are on this host now."""
     for row in of_server(conn, server.id):
-        ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
+        ports.bind(conn, row.port_id, server.id, host, owner(zone), utc(now))
 
 
 def let_go(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated."""
     if row.made:
-        ports.delete(conn, row.port_id, now, by)
+        ports.delete(conn, row.port_id, utc(now), by)
     else:
-        ports.unbind(conn, row.port_id, now)
+        ports.unbind(conn, row.port_id, utc(now))
     conn.execute(delete(ServerInterface).where(ServerInterface.port_id == row.port_id))
 
 

@@ -119,7 +119,7 @@ def point(conn: Connection, migration: Row[Any], now: float, *, forward: bool) -
     for row in networking.of_server(conn, migration.server_id):
         # One that its owner has deleted does not keep the server from going on.
         if ports.find(conn, row.port_id) is not None:
-            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
+            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), utc(now))
 
 
 def count_one(conn: Connection, server_id: str, now: float) -> None:

@@ -7,20 +7,23 @@ rows locks them in this order, so that nobody waits in a circle: router, port, f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import Row, case, select, update
+from sqlalchemy import case, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import kinds, standard
 from cloudctl.network.addresses import parse_address
-from cloudctl.network.tables import FloatingIp, IpAllocation, Router, RouterPort, Subnet
+from cloudctl.network.tables import FloatingIp, IpAllocation, Port, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 DOWN = "DOWN"
+
+Way = tuple[str, str | None, str | None]
+"""A floating IP, and the port and the fixed address that it leads to."""
 
 
 @frozen
@@ -32,7 +35,7 @@ class Target:
     router_id: str
 
 
-def of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
+def of_port(conn: Connection, port_id: str) -> list[FloatingIp]:
     """The floating IPs that lead to a port."""
     return list(conn.execute(select(FloatingIp).where(FloatingIp.port_id == port_id)))
 
@@ -42,10 +45,14 @@ def is_floating(conn: Connection, port_id: str) -> bool:
     return conn.scalar(select(FloatingIp.id).where(FloatingIp.floating_port_id == port_id)) is not None
 
 
-def of_router(conn: Connection, router_id: str) -> list[Row[Any]]:
+def of_router(conn: Connection, router_id: str) -> list[FloatingIp]:
     """The floating IPs that go through a router, in an order that does not change."""
     query = select(FloatingIp).where(FloatingIp.router_id == router_id)
     return list(conn.execute(query.order_by(FloatingIp.created_at, FloatingIp.id)))
+
+
+def way(row: FloatingIp) -> Way:
+    return row.id, row.port_id, row.fixed_ip_address
 
 
 def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
@@ -61,7 +68,7 @@ def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
 
 
 def target(
-    conn: Connection, port: Row[Any], project_id: str, floating_network_id: str, fixed_ip_address: str | None
+    conn: Connection, port: Port, project_id: str, floating_network_id: str, fixed_ip_address: str | None
 ) -> Target:
     """Where a floating IP of `project_id` on that network leads to if it shall lead to `port`. Locks the router.
 
@@ -85,7 +92,7 @@ def target(
     return Target(port.id, address, router_id)
 
 
-def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tuple[str, str]:
+def _fixed_address(conn: Connection, port: Port, wanted: str | None) -> tuple[str, str]:
     """(address, subnet id)."""
     query = select(IpAllocation.ip_address, IpAllocation.subnet_id).join_from(
         IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id
@@ -95,7 +102,7 @@ def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tupl
         parsed = parse_address(wanted, "fixed_ip_address")
         if parsed.version != 4:
             raise bad(f"Cannot process floating IP association with {parsed}, since that is not an IPv4 address")
-        rows = [row for row in rows if row.ip_address == str(parsed)]
+        rows = [row for row in rows if row[0] == str(parsed)]
         if not rows:
             raise bad(f"Port {port.id} does not have fixed ip {parsed}")
     if not rows:
@@ -105,7 +112,7 @@ def _fixed_address(conn: Connection, port: Row[Any], wanted: str | None) -> tupl
             f"Port {port.id} has multiple fixed IPv4 addresses. Must provide a specific IPv4 address when assigning a "
             "floating IP"
         )
-    return rows[0].ip_address, rows[0].subnet_id
+    return rows[0]
 
 
 def _router(conn: Connection, subnet_id: str, floating_network_id: str) -> str | None:
@@ -154,13 +161,14 @@ def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: 
 # -- ends
 
 
-def forget_port(conn: Connection, port_id: str, now: float, by: Origin) -> None:
+def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
     """The port is about to go: floating IPs lead nowhere, and keep their addresses."""
     for row in of_port(conn, port_id):
         standard.change(
             conn, FloatingIp.table, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
         )
-        tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.router_id, by)
+        if row.router_id is not None:
+            tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.router_id, by)
 
 
 def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:
@@ -190,10 +198,10 @@ def bad(reason: str) -> Invalid:
 # -- what the driver made of it
 
 
-def found_status(conn: Connection, router_id: str, served: Sequence[tuple[str, str, str]], status: str) -> None:
-    """Set the status of those of `served` (id, port id, fixed address) that still go where they went through it."""
+def found_status(conn: Connection, router_id: str, served: Sequence[Way], status: str) -> None:
+    """Set the status of those of `served` that still go where they went through it."""
     f, same = FloatingIp.table.c, {*served}
     others = select(f.id, f.port_id, f.fixed_ip_address).where(f.router_id == router_id, f.status != status)
     rows = conn.execute(others.order_by(f.id).with_for_update()).all()
-    for some in standard.batches([row.id for row in rows if tuple(row) in same]):
+    for some in standard.batches([row[0] for row in rows if row in same]):
         conn.execute(update(FloatingIp).where(f.id.in_(some)).values(status=status))

@@ -7,10 +7,11 @@ A limit of 0 kbit/s is none: the direction is as free as without the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, and_, bindparam, delete, insert, not_, or_, select, update
+from sqlalchemy import and_, bindparam, delete, insert, not_, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from cloudctl import tasks
@@ -44,16 +45,16 @@ _of_policies = (
 )
 
 
-def of_policies(conn: Connection, policy_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+def of_policies(conn: Connection, policy_ids: Sequence[str]) -> dict[str, list[BandwidthLimitRecord]]:
     """Policy id → its limits, by direction. Policies without any are missing."""
-    found: dict[str, list[Row[Any]]] = {}
+    found: dict[str, list[BandwidthLimitRecord]] = {}
     for some in standard.batches(policy_ids):
         for row in conn.execute(_of_policies, {"policies": some}):
             found.setdefault(row.policy_id, []).append(row)
     return found
 
 
-def get(conn: Connection, policy: Row[Any], limit_id: str) -> Row[Any]:
+def get(conn: Connection, policy: QosPolicy, limit_id: str) -> BandwidthLimitRecord:
     """The limit of a policy. Raises NotFound."""
     row = conn.execute(
         select(BandwidthLimitRecord).where(
@@ -71,14 +72,13 @@ def not_found(limit_id: str) -> NotFound:
 
 def policy_of(conn: Connection, limit_id: str) -> str | None:
     """The id of the policy that a limit belongs to."""
-    found: str | None = conn.scalar(select(BandwidthLimitRecord.policy_id).where(BandwidthLimitRecord.id == limit_id))
-    return found
+    return conn.scalar(select(BandwidthLimitRecord.policy_id).where(BandwidthLimitRecord.id == limit_id))
 
 
 # -- changes, each of a locked policy
 
 
-def add(conn: Connection, policy: Row[Any], wanted: NewLimit, now: float, by: Origin) -> Row[Any]:
+def add(conn: Connection, policy: QosPolicy, wanted: NewLimit, now: datetime, by: Origin) -> BandwidthLimitRecord:
     """Raises Conflict if the policy limits this direction already."""
     _check_direction(conn, policy, wanted.direction)
     id = new_id()
@@ -89,8 +89,13 @@ def add(conn: Connection, policy: Row[Any], wanted: NewLimit, now: float, by: Or
 
 
 def change(
-    conn: Connection, policy: Row[Any], row: Row[Any], changes: dict[str, Any], now: float, by: Origin
-) -> Row[Any]:
+    conn: Connection,
+    policy: QosPolicy,
+    row: BandwidthLimitRecord,
+    changes: dict[str, Any],
+    now: datetime,
+    by: Origin,
+) -> BandwidthLimitRecord:
     """Set max_kbps, max_burst_kbps, direction. Raises Conflict."""
     if changes.get("direction", row.direction) != row.direction:
         _check_direction(conn, policy, changes["direction"])
@@ -99,12 +104,12 @@ def change(
     return get(conn, policy, row.id)
 
 
-def remove(conn: Connection, policy: Row[Any], row: Row[Any], now: float, by: Origin) -> None:
+def remove(conn: Connection, policy: QosPolicy, row: BandwidthLimitRecord, now: datetime, by: Origin) -> None:
     conn.execute(delete(BandwidthLimitRecord).where(BandwidthLimitRecord.id == row.id))
     _changed(conn, policy, now, by)
 
 
-def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None:
+def _check_direction(conn: Connection, policy: QosPolicy, direction: str) -> None:
     same = select(BandwidthLimitRecord.id).where(
         BandwidthLimitRecord.policy_id == policy.id, BandwidthLimitRecord.direction == direction
     )
@@ -114,22 +119,22 @@ def _check_direction(conn: Connection, policy: Row[Any], direction: str) -> None
         raise Conflict(message, type="QoSRulesConflict")
 
 
-def _changed(conn: Connection, policy: Row[Any], now: float, by: Origin) -> None:
+def _changed(conn: Connection, policy: QosPolicy, now: datetime, by: Origin) -> None:
     standard.change(conn, QosPolicy.table, policy.id, now)
     on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy.id))
     have_it = or_(Port.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
-    _ensure_ports(conn, have_it, now, by)
+    _ensure_ports(conn, have_it, by)
 
 
 # -- the driver
 
 
-def network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
+def network_changed(conn: Connection, network_id: str, by: Origin) -> None:
     """A network has another policy now: its ports without one of their own follow."""
-    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), now, by)
+    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), by)
 
 
-def of_port(conn: Connection, port: Row[Any], network_policy_id: str | None) -> tuple[BandwidthLimit, ...]:
+def of_port(conn: Connection, port: Port, network_policy_id: str | None) -> tuple[BandwidthLimit, ...]:
     """What a driver shall hold a port to: by its own policy, or else by its network's.
 
     A network's policy is for what is plugged into it, and not for the network's own devices.
@@ -152,9 +157,8 @@ def _follow_their_network() -> ColumnElement[bool]:
     return and_(Port.qos_policy_id.is_(None), not_(network_owned))
 
 
-def _ensure_ports(conn: Connection, which: ColumnElement[bool], now: float, by: Origin) -> None:
+def _ensure_ports(conn: Connection, which: ColumnElement[bool], by: Origin) -> None:
     """Those that a driver holds, or is about to."""
-    plugged = or_(Port.realised.is_(True), Port.host != "")
-    query = select(Port.id, Port.project_id).where(which, plugged).order_by(Port.id)
-    for port in conn.execute(query).all():
-        tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)
+    query = select(Port.id).where(which, or_(Port.realised.is_(True), Port.host != "")).order_by(Port.id)
+    for port_id in conn.scalars(query):
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, by)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from ipaddress import ip_network
-from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.network import networks, router_gateways, router_interfaces, routers, subnets
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -16,7 +17,7 @@ from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import Network
+from cloudctl.network.tables import Network, Subnet
 from cloudctl.tasks import Unasked
 
 PUBLIC, PRIVATE, ROUTER = "public", "private", "router"
@@ -34,16 +35,17 @@ def bootstrap(
 
     `now`: seconds since the epoch.
     """
+    when = utc(now)
     if not _has(conn, admin_project_id, PUBLIC):
         public = NewNetwork(name=PUBLIC, external=True, is_default=True, segment=_outside(options))
         # Nobody gives out addresses by DHCP on the operator's own wire.
         subnet = NewSubnet("", options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
-        _make(conn, admin_project_id, public, subnet, now, options)
+        _make(conn, admin_project_id, public, subnet, when, options)
     if not _has(conn, demo_project_id, PRIVATE):
         subnet = NewSubnet("", options.private_cidr, 4, f"{PRIVATE}-subnet")
-        made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
+        made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, when, options)
         if has_routers:
-            _join(conn, demo_project_id, made, now, options)
+            _join(conn, demo_project_id, made, when, options)
 
 
 def _outside(options: NetworkOptions) -> Segment:
@@ -53,7 +55,7 @@ def _outside(options: NetworkOptions) -> Segment:
     return Segment("flat", options.physical_networks[0])
 
 
-def _join(conn: Connection, project_id: str, subnet: Row[Any], now: float, options: NetworkOptions) -> None:
+def _join(conn: Connection, project_id: str, subnet: Subnet, now: datetime, options: NetworkOptions) -> None:
     """A router leads from the subnet to the external network."""
     by = Unasked(project_id)
     public = conn.scalar(select(Network.id).where(Network.is_default.is_(True)))
@@ -69,8 +71,8 @@ def _has(conn: Connection, project_id: str, name: str) -> bool:
 
 
 def _make(
-    conn: Connection, project_id: str, network: NewNetwork, subnet: NewSubnet, now: float, options: NetworkOptions
-) -> Row[Any]:
+    conn: Connection, project_id: str, network: NewNetwork, subnet: NewSubnet, now: datetime, options: NetworkOptions
+) -> Subnet:
     by = Unasked(project_id)
     made = networks.create(conn, project_id, network, now, options, by)
     wanted = evolve(subnet, network_id=made.id, ip_version=ip_network(subnet.cidr).version)

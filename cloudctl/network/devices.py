@@ -79,7 +79,7 @@ def groups(conn: Connection, device_ids: Sequence[str]) -> dict[str, list[tuple[
     """Device id → (id, name) of the security groups of its ports, each once."""
     devices: dict[str, str] = {}
     for some in standard.batches(device_ids):
-        devices |= {row.id: row.device_id for row in conn.execute(_of_devices, {"devices": some})}
+        devices |= dict(conn.execute(_of_devices, {"devices": some}))
     found: dict[str, list[tuple[str, str]]] = {}
     for port_id, mine in ports.groups_of(conn, list(devices)).items():
         known = found.setdefault(devices[port_id], [])

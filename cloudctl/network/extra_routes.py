@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from ipaddress import ip_address, ip_network
-from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import kinds, router_ports, standard
 from cloudctl.network.addresses import parse_address, parse_cidr
+from cloudctl.network.router_ports import RouterAddress
 from cloudctl.network.tables import Router
 from cloudctl.tasks import Origin
 
@@ -34,7 +35,7 @@ def parsed(wanted: Iterable[tuple[str, str]]) -> list[Route]:
     return found
 
 
-def set(conn: Connection, router: Row[Any], wanted: Sequence[Route], now: float, by: Origin) -> None:
+def set(conn: Connection, router: Router, wanted: Sequence[Route], now: datetime, by: Origin) -> None:
     """Replace the routes of a locked router. Raises Invalid: too many, or a next hop that it does not reach."""
     if len(wanted) > MOST:
         message = f"Unable to complete operation for {router.id}. The number of routes exceeds the maximum {MOST}."
@@ -54,7 +55,7 @@ def without(present: Sequence[Route], fewer: Sequence[Route]) -> list[Route]:
     return [route for route in present if route not in fewer]
 
 
-def _check(route: Route, connected: Sequence[Any]) -> None:
+def _check(route: Route, connected: Sequence[RouterAddress]) -> None:
     nexthop = ip_address(route["nexthop"])
     if not any(nexthop in ip_network(each.cidr) for each in connected):
         raise _invalid(route, "the nexthop is not connected with router")
@@ -66,7 +67,7 @@ def _invalid(route: Route, reason: str) -> Invalid:
     return Invalid(f"Invalid format for routes: {route}, {reason}.", type="InvalidRoutes")
 
 
-def check_reachable(conn: Connection, router: Row[Any]) -> None:
+def check_reachable(conn: Connection, router: Router) -> None:
     """Raises Conflict if a route's next hop is on none of the subnets that the router has now."""
     routes = conn.scalar(select(Router.routes).where(Router.id == router.id)) or []
     connected = [ip_network(each.cidr) for each in router_ports.addresses_of(conn, router.id)]

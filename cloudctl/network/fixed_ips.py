@@ -7,11 +7,11 @@ free address. Choices that the port's present addresses meet keep them; the othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from ipaddress import ip_network
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, bindparam, not_, or_, select, true, update
+from sqlalchemy import bindparam, not_, or_, select, true, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -41,7 +41,7 @@ class FixedIpRequest:
 class Choice:
     """`address` of the only one of `subnets`; None: the lowest free one of the first of them with room."""
 
-    subnets: tuple[Any, ...]
+    subnets: tuple[Subnet, ...]
     address: int | None = None
 
 
@@ -57,7 +57,7 @@ def assign(
 
     Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, or none left).
     """
-    rows = _held(conn, network_id)
+    rows = _subnets_of(conn, network_id)
     choices = (
         _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, port_id, mac, owner, wanted)
     )
@@ -80,7 +80,7 @@ def release(conn: Connection, network_id: str, port_id: str) -> None:
     """The port's addresses are free again."""
     present = ipam.of_ports(conn, [port_id]).get(port_id, [])
     if present:
-        by_id = {row.id: row for row in _held(conn, network_id)}
+        by_id = {row.id: row for row in _subnets_of(conn, network_id)}
         for row in present:
             ipam.give_back(conn, by_id[row.subnet_id], int(row.address))
 
@@ -95,12 +95,10 @@ def present_wish(conn: Connection, port_id: str) -> list[FixedIpRequest] | None:
     ).all()
     if not rows:
         return None
-    return [
-        FixedIpRequest(row.subnet_id, None if is_automatic(row.ipv6_address_mode) else row.ip_address) for row in rows
-    ]
+    return [FixedIpRequest(subnet_id, None if is_automatic(mode) else address) for subnet_id, address, mode in rows]
 
 
-def _held(conn: Connection, network_id: str) -> list[Row[Any]]:
+def _subnets_of(conn: Connection, network_id: str) -> list[Subnet]:
     """The network's subnets, locked, the oldest first."""
     return sorted(conn.execute(_subnets, {"network": network_id}).all(), key=lambda row: (row.created_at, row.id))
 
@@ -108,28 +106,28 @@ def _held(conn: Connection, network_id: str) -> list[Row[Any]]:
 # -- choices
 
 
-def _by_itself(rows: Sequence[Any], mac: str, owner: str) -> list[Choice]:
+def _by_itself(rows: Sequence[Subnet], mac: str, owner: str) -> list[Choice]:
     """One IPv4 address, one managed IPv6 address, and one on each automatic subnet."""
     managed = [row for row in rows if not _follows_mac(row, owner)]
     families = [tuple(row for row in managed if row.ip_version == version) for version in (4, 6)]
     return [*(Choice(family) for family in families if family), *_automatic(rows, mac, owner)]
 
 
-def _automatic(rows: Iterable[Any], mac: str, owner: str) -> list[Choice]:
+def _automatic(rows: Iterable[Subnet], mac: str, owner: str) -> list[Choice]:
     return [Choice((row,), _from_mac(row, mac)) for row in rows if _follows_mac(row, owner) and owner != DHCP]
 
 
-def _follows_mac(row: Any, owner: str) -> bool:
+def _follows_mac(row: Subnet, owner: str) -> bool:
     return is_automatic(row.ipv6_address_mode) and not owner.startswith(ROUTERS)
 
 
-def _from_mac(row: Any, mac: str) -> int:
+def _from_mac(row: Subnet, mac: str) -> int:
     return int(eui64(ip_network(row.cidr), mac))
 
 
 def _asked(
     conn: Connection,
-    rows: Sequence[Any],
+    rows: Sequence[Subnet],
     network_id: str,
     port_id: str,
     mac: str,
@@ -151,7 +149,7 @@ def _asked(
 
 def _choice(
     conn: Connection,
-    rows: Sequence[Any],
+    rows: Sequence[Subnet],
     network_id: str,
     port_id: str,
     mac: str,
@@ -184,7 +182,7 @@ def _choice(
     return Choice((row,), _from_mac(row, mac))
 
 
-def _is_hosts(address: addresses.Address, row: Any) -> bool:
+def _is_hosts(address: addresses.Address, row: Subnet) -> bool:
     return address.version == row.ip_version and int(address) in hosts(ip_network(row.cidr))
 
 
@@ -207,9 +205,9 @@ def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: st
 # -- from choices to addresses
 
 
-def _kept(choices: Sequence[Choice], present: Sequence[Any]) -> dict[int, Any]:
+def _kept(choices: Sequence[Choice], present: Sequence[IpAllocation]) -> dict[int, IpAllocation]:
     """Position of a choice → the present address that meets it: those for given addresses first."""
-    kept: dict[int, Any] = {}
+    kept: dict[int, IpAllocation] = {}
     for given in (True, False):
         for position, choice in enumerate(choices):
             if (choice.address is not None) is not given:
@@ -223,11 +221,11 @@ def _kept(choices: Sequence[Choice], present: Sequence[Any]) -> dict[int, Any]:
     return kept
 
 
-def _moved(conn: Connection, row: Any, position: int) -> str:
+def _moved(conn: Connection, row: IpAllocation, position: int) -> str:
     if row.position != position:
         this = (IpAllocation.subnet_id == row.subnet_id) & (IpAllocation.address == row.address)
         conn.execute(update(IpAllocation).where(this).values(position=position))
-    return str(row.ip_address)
+    return row.ip_address
 
 
 def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, position: int) -> str:
@@ -243,7 +241,7 @@ def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, posi
 # -- automatic subnets that come and go
 
 
-def give_everybody(conn: Connection, subnet: Any, now: float) -> None:
+def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
     """A new automatic subnet: every port of its network has an address there from now on."""
     query = select(Port).where(
         Port.network_id == subnet.network_id,
@@ -256,7 +254,7 @@ def give_everybody(conn: Connection, subnet: Any, now: float) -> None:
         _port_changed(conn, port, now)
 
 
-def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
+def take_from_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
     """An automatic subnet that is about to go: ports lose their addresses there, routers keep theirs."""
     query = (
         select(Port, IpAllocation.address)
@@ -269,7 +267,7 @@ def take_from_everybody(conn: Connection, subnet: Any, now: float) -> None:
         _port_changed(conn, port, now)
 
 
-def _port_changed(conn: Connection, port: Any, now: float) -> None:
+def _port_changed(conn: Connection, port: Port, now: datetime) -> None:
     standard.change(conn, Port.table, port.id, now)
     if port.realised:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))

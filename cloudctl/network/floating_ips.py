@@ -6,10 +6,11 @@ How one leads somewhere is in `associations`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, delete, insert, select, true
+from sqlalchemy import bindparam, delete, insert, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -18,7 +19,7 @@ from cloudctl.network import associations, kinds, networks, ports, quotas, stand
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.network.tables import FloatingIp, Port, Subnet
+from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -37,6 +38,10 @@ class NewFloatingIp:
     subnet_id: str | None = None
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(FloatingIp).where(FloatingIp.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+
 # -- who sees what
 
 
@@ -44,17 +49,17 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     return true() if standard.sees_all(caller) else FloatingIp.project_id == caller.project_id
 
 
-def visible(conn: Connection, caller: Caller, id: str) -> Row[Any]:
-    """The floating IP, if the caller may see it. Raises NotFound."""
-    row = conn.execute(select(FloatingIp).where(FloatingIp.id == id)).first()
+def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> FloatingIp:
+    """The floating IP, if the caller may see it. Raises NotFound. `lock`: as of `get`."""
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": id}).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(id)
     return row
 
 
-def held(conn: Connection, id: str) -> Row[Any]:
-    """The floating IP, locked until the end of the transaction. Raises NotFound."""
-    row = conn.execute(select(FloatingIp).where(FloatingIp.id == id).with_for_update()).first()
+def get(conn: Connection, id: str, lock: bool = False) -> FloatingIp:
+    """Raises NotFound. `lock`: nobody else changes it before this transaction ends."""
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": id}).first()
     if row is None:
         raise not_found(id)
     return row
@@ -64,16 +69,16 @@ def not_found(id: str) -> NotFound:
     return NotFound(f"Floating IP {id[:64]} could not be found", type="FloatingIPNotFound")
 
 
-def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Row[Any]]:
+def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
     """Id → port, for the details of where floating IPs lead to."""
-    found: dict[str, Row[Any]] = {}
+    found: dict[str, Port] = {}
     for some in standard.batches(port_ids):
         query = select(Port).where(Port.id.in_(some))
         found |= {row.id: row for row in conn.execute(query)}
     return found
 
 
-def check_network(conn: Connection, network: Row[Any]) -> None:
+def check_network(conn: Connection, network: Network) -> None:
     """Raises Invalid for a network that no floating IP can be on."""
     if not network.external:
         raise bad(f"Network {network.id} is not a valid external network")
@@ -86,13 +91,13 @@ def check_network(conn: Connection, network: Row[Any]) -> None:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: float, by: Origin
-) -> Row[Any]:
+    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: datetime, by: Origin
+) -> FloatingIp:
     """Allocate an address, which leads to `to` at once. Its port, if any, is locked.
 
     Raises NotFound (network, subnet), Invalid, Conflict (taken, none left, the fixed address has one), OverQuota.
     """
-    network = networks.held(conn, wanted.network_id)
+    network = networks.pinned(conn, wanted.network_id)
     check_network(conn, network)
     if to is not None:
         associations.check_free(conn, to, network.id)
@@ -126,10 +131,10 @@ def create(
     conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=values["id"]))
     if to is not None:
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
-    return held(conn, values["id"])
+    return get(conn, values["id"])
 
 
-def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, by: Origin, **changes: Any) -> Row[Any]:
+def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by: Origin, **changes: Any) -> FloatingIp:
     """A locked floating IP leads to `to`, whose port is locked, or nowhere; and columns change.
 
     Raises Conflict if another one leads there.
@@ -141,16 +146,16 @@ def lead(conn: Connection, row: Row[Any], to: Target | None, now: float, by: Ori
     standard.change(conn, FloatingIp.table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
-    return held(conn, row.id)
+    return get(conn, row.id)
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float) -> Row[Any]:
+def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: datetime) -> FloatingIp:
     """Set columns of a locked floating IP that its router does not go by."""
     standard.change(conn, FloatingIp.table, row.id, now, **changes)
-    return held(conn, row.id)
+    return get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once."""
     tags.forget(conn, row.id)
     conn.execute(delete(FloatingIp).where(FloatingIp.id == row.id))
@@ -164,6 +169,6 @@ def _leading(to: Target | None) -> dict[str, str | None]:
     return {"port_id": to.port_id, "fixed_ip_address": to.fixed_ip_address, "router_id": to.router_id}
 
 
-def _ensure_routers(conn: Connection, ids: set[str | None], row: Row[Any], now: float, by: Origin) -> None:
+def _ensure_routers(conn: Connection, ids: set[str | None], row: FloatingIp, now: datetime, by: Origin) -> None:
     for router_id in sorted(id for id in ids if id is not None):
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)

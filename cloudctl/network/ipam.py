@@ -8,9 +8,8 @@ until the commit (`lock`); the primary key of `ip_allocations` makes two holders
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -44,7 +43,7 @@ def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
         conn.execute(select(Subnet.id).where(Subnet.id.in_(wanted)).order_by(Subnet.id).with_for_update())
 
 
-def pools_of(subnet: Any) -> list[Range]:
+def pools_of(subnet: Subnet) -> list[Range]:
     """The allocation pools of a row of `subnets`, in their order."""
     return [Range(number(pool["start"]), number(pool["end"])) for pool in subnet.allocation_pools]
 
@@ -62,7 +61,7 @@ def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
         conn.execute(_range, rows)
 
 
-def take_lowest(conn: Connection, subnet: Any, port_id: str, position: int) -> str | None:
+def take_lowest(conn: Connection, subnet: Subnet, port_id: str, position: int) -> str | None:
     """Allocate the lowest free address of the first pool with room; None if there is no room."""
     found = conn.execute(_lowest, {"subnet": subnet.id}).first()
     if found is None:
@@ -71,7 +70,7 @@ def take_lowest(conn: Connection, subnet: Any, port_id: str, position: int) -> s
     return _allocate(conn, subnet, int(found.first), port_id, position)
 
 
-def take(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
+def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position: int) -> str:
     """Allocate a given address, in a pool or not. Raises Conflict if it is taken."""
     holder = select(IpAllocation.port_id).where(
         IpAllocation.subnet_id == subnet.id, IpAllocation.address == key(address)
@@ -86,7 +85,7 @@ def take(conn: Connection, subnet: Any, address: int, port_id: str, position: in
     return _allocate(conn, subnet, address, port_id, position)
 
 
-def give_back(conn: Connection, subnet: Any, address: int) -> None:
+def give_back(conn: Connection, subnet: Subnet, address: int) -> None:
     """The address is free again, and at once. One that was free already stays so."""
     gone = delete(IpAllocation).where(IpAllocation.subnet_id == subnet.id, IpAllocation.address == key(address))
     if conn.execute(gone).rowcount == 0:
@@ -96,19 +95,19 @@ def give_back(conn: Connection, subnet: Any, address: int) -> None:
             _join(conn, subnet.id, position, address)
 
 
-def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[Row[Any]]]:
+def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[IpAllocation]]:
     """Port id → its allocations, in the order of its fixed_ips. Ports without any are missing."""
-    found: dict[str, list[Row[Any]]] = {}
+    found: dict[str, list[IpAllocation]] = {}
     for row in conn.execute(_of_ports, {"ports": port_ids}):
         found.setdefault(row.port_id, []).append(row)
     return found
 
 
-def _addresses(subnet_id: str) -> Any:
+def _addresses(subnet_id: str) -> Select[str]:
     return select(IpAllocation.address).where(IpAllocation.subnet_id == subnet_id)
 
 
-def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, position: int) -> str:
+def _allocate(conn: Connection, subnet: Subnet, address: int, port_id: str, position: int) -> str:
     shown = written(address, subnet.ip_version)
     conn.execute(
         _allocation,
@@ -127,7 +126,7 @@ def _allocate(conn: Connection, subnet: Any, address: int, port_id: str, positio
 # -- ranges
 
 
-def _free_range(conn: Connection, subnet_id: str, address: int) -> Row[Any] | None:
+def _free_range(conn: Connection, subnet_id: str, address: int) -> FreeRange | None:
     """The free range that holds the address: the nearest one that begins at or below it, if it reaches so far."""
     query = (
         select(FreeRange)
@@ -139,12 +138,12 @@ def _free_range(conn: Connection, subnet_id: str, address: int) -> Row[Any] | No
     return conn.execute(query).first()
 
 
-def _this(row: Any) -> Any:
+def _this(row: FreeRange) -> ColumnElement[bool]:
     c = FreeRange.table.c
     return (c.subnet_id == row.subnet_id) & (c.pool == row.pool) & (c.first == row.first)
 
 
-def _cut(conn: Connection, found: Any, address: int) -> None:
+def _cut(conn: Connection, found: FreeRange, address: int) -> None:
     """Take one address out of a free range."""
     left, right = without([Range(int(found.first), address)], [address]), int(found.last)
     rest = [*left, *([Range(address + 1, right)] if address < right else [])]

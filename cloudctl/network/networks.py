@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Row, and_, bindparam, delete, insert, or_, select, true
+from sqlalchemy import and_, bindparam, delete, insert, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -49,7 +50,7 @@ class NewNetwork:
     port_security_enabled: bool = True
     mtu: int = 0
     segment: Segment = field(factory=Segment)
-    availability_zone_hints: tuple[str, ...] = ()
+    availability_zone_hints: Sequence[str] = ()
     qos_policy_id: str | None = None
 
 
@@ -59,7 +60,7 @@ class NewNetwork:
 # Built once: building a statement costs more than running it.
 _by_id = select(Network).where(Network.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_held_by_id = _by_id.with_for_update(read=True, key_share=True)
+_pinned_by_id = _by_id.with_for_update(read=True, key_share=True)
 _subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.created_at, Subnet.id)
 _subnet_ids = (
     select(Subnet.network_id, Subnet.id)
@@ -80,7 +81,7 @@ def _everybodys(conn: Connection) -> list[str]:
     return [*conn.scalars(select(Network.id).where(EVERYBODYS))]
 
 
-def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = False) -> Network:
     """The network, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it, or makes a port or a subnet on it, before this transaction ends.
@@ -94,7 +95,7 @@ def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = Fals
     return row
 
 
-def attachable(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
+def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
     """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
     row = visible(conn, caller, network_id)
     if not row.shared:
@@ -102,20 +103,28 @@ def attachable(conn: Connection, caller: Caller, network_id: str) -> Row[Any]:
     return row
 
 
-def usable(conn: Connection, caller: Caller) -> list[Row[Any]]:
+def usable(conn: Connection, caller: Caller) -> list[Network]:
     """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
     ours = or_(Network.project_id == caller.project_id, and_(EVERYBODYS, Network.shared))
     query = select(Network).where(ours, Network.external.is_(False), Network.admin_state_up.is_(True))
     return list(conn.execute(query.order_by(Network.created_at, Network.id)))
 
 
-def find(conn: Connection, network_id: str) -> Row[Any] | None:
+def find(conn: Connection, network_id: str) -> Network | None:
     return conn.execute(_by_id, {"wanted": network_id}).first()
 
 
-def held(conn: Connection, network_id: str) -> Row[Any]:
+def get(conn: Connection, network_id: str) -> Network:
+    """Raises NotFound."""
+    row = find(conn, network_id)
+    if row is None:
+        raise not_found(network_id)
+    return row
+
+
+def pinned(conn: Connection, network_id: str) -> Network:
     """The network, which now cannot go before this transaction ends. Raises NotFound."""
-    row = conn.execute(_held_by_id, {"wanted": network_id}).first()
+    row = conn.execute(_pinned_by_id, {"wanted": network_id}).first()
     if row is None:
         raise not_found(network_id)
     return row
@@ -129,8 +138,8 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
     """Network id → the ids of its subnets, the oldest first. Networks without any are missing."""
     found: dict[str, list[str]] = {}
     for some in standard.batches(network_ids):
-        for row in conn.execute(_subnet_ids, {"networks": some}):
-            found.setdefault(row.network_id, []).append(row.id)
+        for network_id, id in conn.execute(_subnet_ids, {"networks": some}):
+            found.setdefault(network_id, []).append(id)
     return found
 
 
@@ -138,8 +147,8 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewNetwork, now: float, options: NetworkOptions, by: Origin
-) -> Row[Any]:
+    conn: Connection, project_id: str, wanted: NewNetwork, now: datetime, options: NetworkOptions, by: Origin
+) -> Network:
     """Raises OverQuota, Invalid, Conflict (the segment is taken), Unavailable (all are), NotFound (a zone)."""
     check_zones(wanted.availability_zone_hints, options)
     segment = segments.check(wanted.segment, options)
@@ -169,12 +178,12 @@ def create(
         )
     )
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, values["id"], by)
-    return held(conn, values["id"])
+    return get(conn, values["id"])
 
 
 def change(
-    conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, options: NetworkOptions, by: Origin
-) -> Row[Any]:
+    conn: Connection, row: Network, changes: dict[str, Any], now: datetime, options: NetworkOptions, by: Origin
+) -> Network:
     """Set columns of a locked network. Raises Invalid, Conflict."""
     if "mtu" in changes:
         segment = Segment(row.network_type, row.physical_network, row.segmentation_id)
@@ -192,14 +201,14 @@ def change(
         _check_default(conn, external)
     standard.change(conn, Network.table, row.id, now, **changes)
     if "mtu" in changes:
-        router_ports.network_changed(conn, row.id, now)
+        router_ports.network_changed(conn, row.id)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
-        bandwidth_limits.network_changed(conn, row.id, now, by)
+        bandwidth_limits.network_changed(conn, row.id, by)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)
-    return held(conn, row.id)
+    return get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
     """Delete a locked network with its subnets. Raises Conflict while it has ports."""
     in_use = list(conn.scalars(select(Port.id).where(Port.network_id == row.id).limit(SHOWN_IDS)))
     if in_use:
@@ -261,7 +270,7 @@ def _check_unused(conn: Connection, network_id: str) -> None:
         raise Conflict(message, type="ExternalNetworkInUse")
 
 
-def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
+def _check_unsharing(conn: Connection, row: Network) -> None:
     for table in (Port.table, Subnet.table):
         foreign = select(table.c.id).where(table.c.network_id == row.id, table.c.project_id != row.project_id)
         if conn.execute(foreign.limit(1)).first() is not None:
@@ -290,7 +299,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
     )
 
 
-def _subnet_spec(row: Row[Any]) -> SubnetSpec:
+def _subnet_spec(row: Subnet) -> SubnetSpec:
     return SubnetSpec(
         id=row.id,
         cidr=row.cidr,

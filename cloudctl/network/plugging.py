@@ -68,7 +68,7 @@ async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
 async def take_back(ctx: Context, wanted: Wiring, host: str) -> None:
     """Undo `hold` for a port that is not bound to `host` any more: `ports.plugged` says so. May be repeated."""
     await ctx.drivers.network.ensure_port_absent(wanted.port.id, host)
-    await ctx.write(_forget_what_is_gone, wanted, ctx.now)
+    await ctx.write(_forget_what_is_gone, wanted)
 
 
 async def unplug(ctx: Context, port_id: str, host: str | None = None) -> None:
@@ -83,7 +83,7 @@ def _unplugged(conn: Connection, port_id: str, host: str | None) -> None:
         ports.unplugged(conn, port_id, row.host)
 
 
-def _forget_what_is_gone(conn: Connection, wanted: Wiring, now: float) -> None:
+def _forget_what_is_gone(conn: Connection, wanted: Wiring) -> None:
     """Objects that `hold` may have made again after they were deleted."""
     if networks.find(conn, wanted.network.id) is None:
         tasks.supersede(conn, kinds.DELETE_NETWORK, wanted.network.id, Unasked())

@@ -7,10 +7,11 @@ A port that is bound to a host is held by the driver there: compute's steps put 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import Row, bindparam, case, insert, or_, select, true, update
+from sqlalchemy import bindparam, case, insert, or_, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
@@ -97,32 +98,36 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     return own
 
 
-def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Port:
     """The port, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
-    row = _held(conn, port_id) if lock else find(conn, port_id)
+    row = find(conn, port_id, lock)
     if row is None or not (is_on_ours(caller, row) or standard.sees_all(caller)):
         raise not_found(port_id)
     return row
 
 
-def is_on_ours(caller: Caller, row: Row[Any]) -> bool:
+def is_on_ours(caller: Caller, row: Port) -> bool:
     """Whether the port is the caller's project's, or on a network of it."""
     return bool(caller.project_id) and caller.project_id in (row.project_id, row.network_project_id)
 
 
-def find(conn: Connection, port_id: str) -> Row[Any] | None:
-    return conn.execute(_by_id, {"wanted": port_id}).first()
+def find(conn: Connection, port_id: str, lock: bool = False) -> Port | None:
+    return conn.execute(_locked_by_id if lock else _by_id, {"wanted": port_id}).first()
 
 
-def _held(conn: Connection, port_id: str) -> Row[Any] | None:
-    return conn.execute(_locked_by_id, {"wanted": port_id}).first()
+def get(conn: Connection, port_id: str, lock: bool = False) -> Port:
+    """Raises NotFound."""
+    row = find(conn, port_id, lock)
+    if row is None:
+        raise not_found(port_id)
+    return row
 
 
 def not_found(port_id: str) -> NotFound:
     return NotFound(f"Port {port_id[:64]} could not be found.", type="PortNotFound")
 
 
-def of_device(conn: Connection, device_id: str) -> list[Row[Any]]:
+def of_device(conn: Connection, device_id: str) -> list[Port]:
     """The ports of a server or another device, the oldest first."""
     query = select(Port).where(Port.device_id == device_id).order_by(Port.created_at, Port.id)
     return list(conn.execute(query))
@@ -131,8 +136,7 @@ def of_device(conn: Connection, device_id: str) -> list[Row[Any]]:
 def at(conn: Connection, network_id: str, ip_address: str) -> str | None:
     """The id of the port that has this address on this network."""
     here = IpAllocation.ip_address == ip_address, IpAllocation.network_id == network_id
-    found: str | None = conn.execute(select(IpAllocation.port_id).where(*here)).scalar()
-    return found
+    return conn.scalar(select(IpAllocation.port_id).where(*here))
 
 
 def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
@@ -157,8 +161,8 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
     """Port id → (id, name) of its security groups, sorted by id."""
     found: dict[str, list[tuple[str, str]]] = {}
     for some in standard.batches(port_ids):
-        for row in conn.execute(_groups, {"ports": some}):
-            found.setdefault(row.port_id, []).append((row.id, row.name))
+        for port_id, id, name in conn.execute(_groups, {"ports": some}):
+            found.setdefault(port_id, []).append((id, name))
     return found
 
 
@@ -166,13 +170,18 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewPort, now: float, by: Origin, everybodys_groups: bool = False
-) -> Row[Any]:
+    conn: Connection,
+    project_id: str,
+    wanted: NewPort,
+    now: datetime,
+    by: Origin,
+    everybodys_groups: bool = False,
+) -> Port:
     """A port with its addresses. `everybodys_groups`: security groups of other projects are taken, too.
 
     Raises NotFound (network, subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
     """
-    network = networks.held(conn, wanted.network_id)
+    network = networks.pinned(conn, wanted.network_id)
     if project_id:
         quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
     mac = macs.parse(wanted.mac_address) if wanted.mac_address else macs.choose(conn, network.id)
@@ -204,11 +213,11 @@ def create(
     _join_groups(conn, values["id"], groups)
     if wanted.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, values["id"], by)
-    return _get(conn, values["id"])
+    return get(conn, values["id"])
 
 
 def _groups_of_new(
-    conn: Connection, project_id: str, wanted: NewPort, secure: bool, now: float, everybodys: bool
+    conn: Connection, project_id: str, wanted: NewPort, secure: bool, now: datetime, everybodys: bool
 ) -> list[str]:
     if wanted.security_groups is not None:
         return security_groups.check_ids(conn, project_id, wanted.security_groups, everybodys)
@@ -235,12 +244,12 @@ def _join_groups(conn: Connection, port_id: str, groups: Iterable[str]) -> None:
 
 def change(
     conn: Connection,
-    row: Row[Any],
+    row: Port,
     changes: dict[str, Any],
-    now: float,
+    now: datetime,
     by: Origin,
     everybodys_groups: bool = False,
-) -> Row[Any]:
+) -> Port:
     """Change a locked port.
 
     `changes`: columns of `ports`, and `fixed_ips` (FixedIpRequests), `security_groups` (ids), `address_pairs`
@@ -287,10 +296,10 @@ def change(
         tasks.submit_once(conn, kinds.ENSURE_PORT, row.id, by)
     if router_id is not None:
         router_ports.changed(conn, row, router_id, now, by)
-    return _get(conn, row.id)
+    return get(conn, row.id)
 
 
-def _new_mac(conn: Connection, row: Row[Any], wanted: str) -> str:
+def _new_mac(conn: Connection, row: Port, wanted: str) -> str:
     mac = macs.parse(wanted)
     if mac == row.mac_address:
         return mac
@@ -305,7 +314,7 @@ def _new_mac(conn: Connection, row: Row[Any], wanted: str) -> str:
     return mac
 
 
-def delete_by_user(conn: Connection, row: Row[Any], now: float, by: Origin, privileged: bool = False) -> None:
+def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privileged: bool = False) -> None:
     """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP.
 
     `privileged`: also one that a floating IP of another project leads to.
@@ -318,9 +327,9 @@ def delete_by_user(conn: Connection, row: Row[Any], now: float, by: Origin, priv
     delete(conn, row.id, now, by)
 
 
-def delete(conn: Connection, port_id: str, now: float, by: Origin) -> None:
+def delete(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
     """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error."""
-    row = _held(conn, port_id)
+    row = find(conn, port_id, lock=True)
     if row is None:
         return
     associations.forget_port(conn, port_id, now, by)
@@ -332,21 +341,15 @@ def delete(conn: Connection, port_id: str, now: float, by: Origin) -> None:
         tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
 
 
-def _get(conn: Connection, port_id: str) -> Row[Any]:
-    return conn.execute(_by_id, {"wanted": port_id}).one()
-
-
 # -- binding
 
 
-def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: float) -> Row[Any]:
+def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: datetime) -> Port:
     """The port is a device's, on a host ("": not known yet). Again is the same.
 
     Raises NotFound, Conflict if another device has it.
     """
-    row = _held(conn, port_id)
-    if row is None:
-        raise not_found(port_id)
+    row = get(conn, port_id, lock=True)
     if row.device_id not in ("", device_id):
         raise Conflict(
             f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an attached "
@@ -358,12 +361,12 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
         changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
     if any(getattr(row, name) != value for name, value in changes.items()):
         standard.change(conn, Port.table, port_id, now, **changes)
-    return _get(conn, port_id)
+    return get(conn, port_id)
 
 
-def unbind(conn: Connection, port_id: str, now: float) -> None:
+def unbind(conn: Connection, port_id: str, now: datetime) -> None:
     """The port is nobody's and on no host; the driver lets go of it by a task. An unknown id is no error."""
-    row = _held(conn, port_id)
+    row = find(conn, port_id, lock=True)
     if row is None or not (row.device_id or row.device_owner or row.host):
         return
     free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}

@@ -6,10 +6,11 @@ What a policy holds is in `bandwidth_limits`. A port's own policy goes before it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, Table, bindparam, delete, insert, or_, select, true
+from sqlalchemy import Select, Table, bindparam, delete, insert, or_, select, true
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, NotFound
@@ -37,8 +38,9 @@ class NewPolicy:
 # Built once: building a statement costs more than running it.
 _by_id = select(QosPolicy).where(QosPolicy.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_held_by_id = _by_id.with_for_update(read=True, key_share=True)
+_pinned_by_id = _by_id.with_for_update(read=True, key_share=True)
 _default = select(QosPolicy.id).where(QosPolicy.project_id == bindparam("project"), QosPolicy.is_default.is_(True))
+_pinned_default = _default.with_for_update(read=True, key_share=True)
 _of_networks = select(Network.id, Network.qos_policy_id).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.qos_policy_id.is_not(None)
 )
@@ -51,7 +53,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     return or_(QosPolicy.project_id == caller.project_id, QosPolicy.shared.is_(True))
 
 
-def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False) -> QosPolicy:
     """The policy, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it or its rules, or puts it on anything, before this transaction ends.
@@ -62,7 +64,7 @@ def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False
     return row
 
 
-def _is_seen(caller: Caller, row: Row[Any]) -> bool:
+def _is_seen(caller: Caller, row: QosPolicy) -> bool:
     return row.project_id == caller.project_id or row.shared or standard.sees_all(caller)
 
 
@@ -74,7 +76,7 @@ def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
     """Network id → its policy. Networks without one are missing."""
     found: dict[str, str] = {}
     for some in standard.batches(sorted(set(network_ids))):
-        found |= {row.id: row.qos_policy_id for row in conn.execute(_of_networks, {"networks": some})}
+        found |= {id: policy for id, policy in conn.execute(_of_networks, {"networks": some}) if policy is not None}
     return found
 
 
@@ -94,7 +96,7 @@ def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str
             message = f"Failed to remove provided policy {present} because you are not authorized."
             raise Forbidden(message, type="PolicyRemoveAuthorizationError")
     if wanted is not None:
-        row = conn.execute(_held_by_id, {"wanted": wanted}).first()
+        row = conn.execute(_pinned_by_id, {"wanted": wanted}).first()
         if row is None or not _is_seen(caller, row):
             raise not_found(wanted)
     return wanted
@@ -102,14 +104,13 @@ def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str
 
 def default_of(conn: Connection, project_id: str) -> str | None:
     """The id of the policy that new networks of a project get; it now cannot go before this transaction ends."""
-    found: str | None = conn.scalar(_default.with_for_update(read=True, key_share=True), {"project": project_id})
-    return found
+    return conn.scalar(_pinned_default, {"project": project_id})
 
 
 # -- changes
 
 
-def create(conn: Connection, project_id: str, wanted: NewPolicy, now: float) -> Row[Any]:
+def create(conn: Connection, project_id: str, wanted: NewPolicy, now: datetime) -> QosPolicy:
     """A policy without rules. Raises Conflict for a second default of the project."""
     if wanted.is_default:
         _check_default(conn, project_id)
@@ -120,7 +121,7 @@ def create(conn: Connection, project_id: str, wanted: NewPolicy, now: float) -> 
     return _get(conn, values["id"])
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float) -> Row[Any]:
+def change(conn: Connection, row: QosPolicy, changes: dict[str, Any], now: datetime) -> QosPolicy:
     """Set columns of a locked policy. Raises Conflict."""
     if changes.get("is_default") and not row.is_default:
         _check_default(conn, row.project_id)
@@ -130,7 +131,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float)
     return _get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any]) -> None:
+def remove(conn: Connection, row: QosPolicy) -> None:
     """Delete a locked policy with its rules. Raises Conflict while a network or a port has it."""
     for kind, holders in HOLDERS:
         user = conn.scalar(select(holders.c.id).where(holders.c.qos_policy_id == row.id).limit(1))
@@ -141,7 +142,7 @@ def remove(conn: Connection, row: Row[Any]) -> None:
     conn.execute(delete(QosPolicy).where(QosPolicy.id == row.id))
 
 
-def _get(conn: Connection, policy_id: str) -> Row[Any]:
+def _get(conn: Connection, policy_id: str) -> QosPolicy:
     return conn.execute(_by_id, {"wanted": policy_id}).one()
 
 
@@ -154,7 +155,7 @@ def _check_default(conn: Connection, project_id: str) -> None:
         raise Conflict(message, type="QoSPolicyDefaultAlreadyExists")
 
 
-def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
+def _check_unsharing(conn: Connection, row: QosPolicy) -> None:
     """Raises Conflict while networks or ports of other projects have the policy."""
     for _, holders in HOLDERS:
         if conn.execute(_foreign(holders, row)).first() is not None:
@@ -162,6 +163,6 @@ def _check_unsharing(conn: Connection, row: Row[Any]) -> None:
             raise Conflict(message, type="InvalidSharedSetting")
 
 
-def _foreign(holders: Table, row: Row[Any]) -> Any:
+def _foreign(holders: Table, row: QosPolicy) -> Select[str]:
     here = holders.c.qos_policy_id == row.id, holders.c.project_id != row.project_id
     return select(holders.c.id).where(*here).limit(1)

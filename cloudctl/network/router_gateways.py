@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -15,7 +15,7 @@ from cloudctl.network import associations, extra_routes, ipam, kinds, networks, 
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import bad
-from cloudctl.network.tables import Port, Router, RouterPort, Subnet
+from cloudctl.network.tables import Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 
@@ -28,12 +28,12 @@ class Gateway:
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
 
 
-def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Origin) -> None:
+def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Origin) -> None:
     """Give a locked router this gateway in place of its present one. Its network is one that the caller may see.
 
     Raises NotFound, Invalid, Conflict (in use by floating IPs or routes; no address left; an address is taken).
     """
-    network = networks.held(conn, wanted.network_id)
+    network = networks.pinned(conn, wanted.network_id)
     if not network.external:
         raise bad(f"Network {network.id} is not an external network")
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
@@ -48,7 +48,7 @@ def set(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Ori
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
-def clear(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
+def clear(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
     """Take the gateway, if there is one, from a locked router. Raises Conflict if floating IPs or routes need it."""
     if not take_away(conn, router, now, by):
         return
@@ -57,7 +57,7 @@ def clear(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
-def take_away(conn: Connection, router: Row[Any], now: float, by: Origin) -> bool:
+def take_away(conn: Connection, router: Router, now: datetime, by: Origin) -> bool:
     """Remove the port that is the gateway; whether there was one. Raises Conflict if floating IPs need it."""
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
     if present is not None:
@@ -65,7 +65,7 @@ def take_away(conn: Connection, router: Row[Any], now: float, by: Origin) -> boo
     return present is not None
 
 
-def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Origin) -> None:
+def _add(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Origin) -> None:
     # It belongs to no project: who owns the router sees what `external_gateway_info` tells.
     new = NewPort(
         wanted.network_id,
@@ -80,15 +80,15 @@ def _add(conn: Connection, router: Row[Any], wanted: Gateway, now: float, by: Or
     conn.execute(insert(RouterPort).values(**values))
 
 
-def _readdress(conn: Connection, router: Row[Any], port_id: str, wanted: Gateway, now: float, by: Origin) -> None:
+def _readdress(conn: Connection, router: Router, port_id: str, wanted: Gateway, now: datetime, by: Origin) -> None:
     if wanted.fixed_ips is None:
         return
-    port = conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
+    port = ports.get(conn, port_id, lock=True)
     ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now, by)
     _check(conn, router, port_id)
 
 
-def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, by: Origin) -> None:
+def _remove(conn: Connection, router: Router, present: RouterPort, now: datetime, by: Origin) -> None:
     if associations.of_router(conn, router.id):
         raise Conflict(
             f"Gateway cannot be updated for router {router.id}, since a gateway to external network "
@@ -99,7 +99,7 @@ def _remove(conn: Connection, router: Row[Any], present: Row[Any], now: float, b
     ports.delete(conn, present.port_id, now, by)
 
 
-def _check(conn: Connection, router: Row[Any], port_id: str) -> None:
+def _check(conn: Connection, router: Router, port_id: str) -> None:
     """Raises Invalid for addresses that the outside's own router has, or that are inside, too."""
     for address in ipam.of_ports(conn, [port_id]).get(port_id, ()):
         gateway_ip = conn.scalar(select(Subnet.gateway_ip).where(Subnet.id == address.subnet_id))
@@ -108,6 +108,6 @@ def _check(conn: Connection, router: Row[Any], port_id: str) -> None:
     router_ports.check_addresses(conn, router.id, port_id, router_ports.subnets_of_port(conn, port_id))
 
 
-def addresses_of(conn: Connection, gateways: Sequence[Row[Any]]) -> dict[str, list[dict[str, str]]]:
+def addresses_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, list[dict[str, str]]]:
     """Id of the port of a gateway → its addresses, as `external_fixed_ips` has them."""
     return ports.fixed_ips_of(conn, [each.port_id for each in gateways])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from ipaddress import ip_address, ip_network
-from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -16,7 +16,7 @@ from cloudctl.network import associations, fixed_ips, kinds, ports, router_ports
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
-from cloudctl.network.tables import Port, Router, RouterPort
+from cloudctl.network.tables import Port, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 
@@ -30,7 +30,7 @@ class Interface:
 
 
 def add_subnet(
-    conn: Connection, router: Row[Any], subnet: Row[Any], now: float, by: Origin, foreign: bool = False
+    conn: Connection, router: Router, subnet: Subnet, now: datetime, by: Origin, foreign: bool = False
 ) -> Interface:
     """The locked router has the gateway address of a subnet (a row that the caller may see) on a port of its own.
 
@@ -51,7 +51,7 @@ def add_subnet(
     wanted = FixedIpRequest(subnet.id, subnet.gateway_ip)
     port_id = _ipv6_port(conn, router.id, subnet.network_id) if subnet.ip_version == 6 else None
     if port_id is not None:
-        port = _held(conn, port_id)
+        port = ports.get(conn, port_id, lock=True)
         present = fixed_ips.present_wish(conn, port_id) or []
         ports.change(conn, port, {"fixed_ips": [*present, wanted]}, now, by)
     else:
@@ -76,7 +76,7 @@ def _ipv6_port(conn: Connection, router_id: str, network_id: str) -> str | None:
     return None
 
 
-def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, by: Origin) -> Interface:
+def add_port(conn: Connection, router: Router, port: Port, now: datetime, by: Origin) -> Interface:
     """A locked port becomes an interface of a locked router, with the addresses that it has.
 
     Raises Invalid, Conflict (it is in use).
@@ -99,7 +99,7 @@ def add_port(conn: Connection, router: Row[Any], port: Row[Any], now: float, by:
 
 
 def remove(
-    conn: Connection, router: Row[Any], port_id: str | None, subnet_id: str | None, now: float, by: Origin
+    conn: Connection, router: Router, port_id: str | None, subnet_id: str | None, now: datetime, by: Origin
 ) -> Interface:
     """Take an interface, named by its port, a subnet of it, or both, from a locked router. Its port goes.
 
@@ -123,7 +123,7 @@ def remove(
     return Interface(port.id, port.network_id, tuple(leaving))
 
 
-def _interface(conn: Connection, router: Row[Any], port_id: str | None, subnet_id: str | None) -> Row[Any]:
+def _interface(conn: Connection, router: Router, port_id: str | None, subnet_id: str | None) -> Port:
     """The port, locked."""
     if port_id is not None:
         mine = select(RouterPort.port_id).where(
@@ -132,19 +132,15 @@ def _interface(conn: Connection, router: Row[Any], port_id: str | None, subnet_i
         if conn.execute(mine).first() is None:
             message = f"Router {router.id} does not have an interface with id {port_id}"
             raise NotFound(message, type="RouterInterfaceNotFound")
-        return _held(conn, port_id)
+        return ports.get(conn, port_id, lock=True)
     for row in router_ports.addresses_of(conn, router.id):
         if row.subnet_id == subnet_id and not row.is_gateway:
-            return _held(conn, row.port_id)
+            return ports.get(conn, row.port_id, lock=True)
     message = f"Router {router.id} has no interface on subnet {subnet_id}"
     raise NotFound(message, type="RouterInterfaceNotFoundForSubnet")
 
 
-def _held(conn: Connection, port_id: str) -> Row[Any]:
-    return conn.execute(select(Port).where(Port.id == port_id).with_for_update()).one()
-
-
-def _check_unused(conn: Connection, router: Row[Any], leaving: Sequence[str]) -> None:
+def _check_unused(conn: Connection, router: Router, leaving: Sequence[str]) -> None:
     for subnet_id in leaving:
         what = f"Router interface for subnet {subnet_id} on router {router.id} cannot be deleted"
         if associations.into_subnet(conn, router.id, subnet_id):
@@ -163,6 +159,6 @@ def _join(conn: Connection, router_id: str, port_id: str, network_id: str) -> No
     conn.execute(insert(RouterPort).values(port_id=port_id, router_id=router_id, network_id=network_id))
 
 
-def _changed(conn: Connection, router: Row[Any], now: float, by: Origin) -> None:
+def _changed(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
     standard.change(conn, Router.table, router.id, now)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)

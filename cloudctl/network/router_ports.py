@@ -7,10 +7,11 @@ ask here. Reference: network-rules.md, section 6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, select
+from sqlalchemy import bindparam, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -23,26 +24,41 @@ from cloudctl.tasks import Origin, Unasked
 INTERFACE = "network:router_interface"
 GATEWAY = "network:router_gateway"
 
+
+class RouterAddress(NamedTuple):
+    """An address of a router with its port, its network and its subnet."""
+
+    port_id: str
+    network_id: str
+    is_gateway: bool
+    ip_address: str
+    subnet_id: str
+    ip_version: int
+    cidr: str
+    gateway_ip: str | None
+
+
 # Built once: building a query costs more than running it.
 _addresses = (
     select(
-        RouterPort.router_id,
         RouterPort.port_id,
         RouterPort.network_id,
         RouterPort.is_gateway,
         IpAllocation.ip_address,
-        Subnet.id.label("subnet_id"),
+        Subnet.id,
         Subnet.ip_version,
         Subnet.cidr,
         Subnet.gateway_ip,
     )
     .join_from(RouterPort, IpAllocation, IpAllocation.port_id == RouterPort.port_id)
     .join(Subnet, Subnet.id == IpAllocation.subnet_id)
+    .where(RouterPort.router_id == bindparam("router"))
     .order_by(RouterPort.port_id, IpAllocation.position)
 )
 _ports = (
     select(Port, RouterPort.is_gateway)
     .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
+    .where(RouterPort.router_id == bindparam("router"))
     .order_by(Port.created_at, Port.id)
 )
 
@@ -54,17 +70,17 @@ def router_of(conn: Connection, port_id: str) -> str | None:
 
 def of_router(conn: Connection, router_id: str) -> Sequence[tuple[Port, bool]]:
     """The ports of a router, the oldest first, and whether they are its gateway."""
-    return conn.execute(_ports.where(RouterPort.router_id == router_id)).all()
+    return conn.execute(_ports, {"router": router_id}).all()
 
 
-def addresses_of(conn: Connection, router_id: str) -> list[Row[Any]]:
+def addresses_of(conn: Connection, router_id: str) -> list[RouterAddress]:
     """Every address of a router with its port, its network and its subnet."""
-    return list(conn.execute(_addresses.where(RouterPort.router_id == router_id)))
+    return [RouterAddress(*each) for each in conn.execute(_addresses, {"router": router_id})]
 
 
-def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, Row[Any]]:
+def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, RouterPort]:
     """Router id → the port that is its gateway (`port_id`, `network_id`). Routers without one are missing."""
-    found: dict[str, Row[Any]] = {}
+    found: dict[str, RouterPort] = {}
     for some in standard.batches(router_ids):
         query = select(RouterPort).where(RouterPort.router_id.in_(some), RouterPort.is_gateway.is_(True))
         found |= {row.router_id: row for row in conn.execute(query)}
@@ -87,13 +103,13 @@ def holds(conn: Connection, subnet_id: str, address: str) -> bool:
 # -- rules
 
 
-def check_addresses(conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Any]) -> None:
-    """Whether a port with addresses on these subnets (rows of `subnets`) fits beside the router's other ports.
+def check_addresses(conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Subnet]) -> None:
+    """Whether a port with addresses on these subnets fits beside the router's other ports.
 
     `port_id`: the port itself, if it is one of the router's already. Raises Invalid.
     """
     others = [row for row in addresses_of(conn, router_id) if row.port_id != port_id]
-    on_it: list[Any] = []
+    on_it: list[Subnet] = []
     for subnet in wanted:
         if any(subnet.id == other.subnet_id for other in others):
             raise bad(f"Router already has a port on subnet {subnet.id}")
@@ -106,7 +122,7 @@ def check_addresses(conn: Connection, router_id: str, port_id: str | None, wante
         on_it.append(subnet)
 
 
-def check_families(conn: Connection, router_id: str, network_id: str, port_id: str, wanted: Sequence[Any]) -> None:
+def check_families(conn: Connection, router_id: str, network_id: str, port_id: str, wanted: Sequence[Subnet]) -> None:
     """Whether an interface may have addresses on these subnets: all of IPv6 of a network are on one port.
 
     Raises Invalid.
@@ -122,7 +138,7 @@ def check_families(conn: Connection, router_id: str, network_id: str, port_id: s
         raise bad("Cannot have multiple router ports with the same network id if both contain IPv6 subnets")
 
 
-def subnets_of_port(conn: Connection, port_id: str) -> list[Row[Any]]:
+def subnets_of_port(conn: Connection, port_id: str) -> list[Subnet]:
     """The subnets that a port has addresses on; one as often as it has."""
     query = select(Subnet).join_from(Subnet, IpAllocation, IpAllocation.subnet_id == Subnet.id)
     return list(conn.execute(query.where(IpAllocation.port_id == port_id).order_by(IpAllocation.position)))
@@ -149,7 +165,7 @@ def bad(reason: str) -> Invalid:
 # -- a router's port, changed through the ports API
 
 
-def check_change(conn: Connection, row: Any, changes: dict[str, Any]) -> None:
+def check_change(conn: Connection, row: Port, changes: dict[str, Any]) -> None:
     """Raises Conflict for what would take a port away from its router."""
     for name in ("device_id", "device_owner", "host"):
         if name in changes and changes[name] != getattr(row, name):
@@ -160,7 +176,7 @@ def check_change(conn: Connection, row: Any, changes: dict[str, Any]) -> None:
             )
 
 
-def changed(conn: Connection, row: Any, router_id: str, now: float, by: Origin) -> None:
+def changed(conn: Connection, row: Port, router_id: str, now: datetime, by: Origin) -> None:
     """The router follows a change of its own port. Raises Invalid if the port does not fit any more."""
     # First, so that nobody else changes the router meanwhile.
     standard.change(conn, Router.table, router_id, now)
@@ -171,7 +187,7 @@ def changed(conn: Connection, row: Any, router_id: str, now: float, by: Origin) 
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
 
 
-def network_changed(conn: Connection, network_id: str, now: float) -> None:
+def network_changed(conn: Connection, network_id: str) -> None:
     """Routers on a network are told when something of it changes that they go by."""
     query = select(RouterPort.router_id).where(RouterPort.network_id == network_id).distinct()
     for router_id in conn.scalars(query.order_by(RouterPort.router_id)).all():

@@ -7,11 +7,12 @@ section 7; network-rules.md, sections 5 and 6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, delete, insert, select, true, update
+from sqlalchemy import bindparam, delete, insert, select, true, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -28,6 +29,7 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.router_ports import RouterAddress
 from cloudctl.network.tables import Port, Router
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -42,8 +44,12 @@ class NewRouter:
     name: str = ""
     description: str = ""
     admin_state_up: bool = True
-    availability_zone_hints: tuple[str, ...] = ()
+    availability_zone_hints: Sequence[str] = ()
 
+
+# Built once: building a statement costs more than running it.
+_by_id = select(Router).where(Router.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
 
 # -- who sees what
 
@@ -52,24 +58,27 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     return true() if standard.sees_all(caller) else Router.project_id == caller.project_id
 
 
-def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False) -> Router:
     """The router, if the caller may see it. Raises NotFound.
 
     `lock`: nobody else changes it, its ports, or what goes through it, before this transaction ends.
     """
-    query = select(Router).where(Router.id == router_id)
-    row = conn.execute(query.with_for_update() if lock else query).first()
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": router_id}).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(router_id)
     return row
 
 
-def find(conn: Connection, router_id: str) -> Row[Any] | None:
-    return conn.execute(select(Router).where(Router.id == router_id)).first()
+def find(conn: Connection, router_id: str) -> Router | None:
+    return conn.execute(_by_id, {"wanted": router_id}).first()
 
 
-def get(conn: Connection, router_id: str) -> Row[Any]:
-    return conn.execute(select(Router).where(Router.id == router_id)).one()
+def get(conn: Connection, router_id: str) -> Router:
+    """Raises NotFound."""
+    row = find(conn, router_id)
+    if row is None:
+        raise not_found(router_id)
+    return row
 
 
 def not_found(router_id: str) -> NotFound:
@@ -80,8 +89,8 @@ def not_found(router_id: str) -> NotFound:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewRouter, now: float, options: NetworkOptions, by: Origin
-) -> Row[Any]:
+    conn: Connection, project_id: str, wanted: NewRouter, now: datetime, options: NetworkOptions, by: Origin
+) -> Router:
     """A router without any port. Raises OverQuota, NotFound (a zone)."""
     networks.check_zones(wanted.availability_zone_hints, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
@@ -99,14 +108,14 @@ def create(
     return get(conn, values["id"])
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
+def change(conn: Connection, row: Router, changes: dict[str, Any], now: datetime, by: Origin) -> Router:
     """Set columns of a locked router."""
     standard.change(conn, Router.table, row.id, now, **changes)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.id, by)
     return get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def remove(conn: Connection, row: Router, now: datetime, by: Origin) -> None:
     """Delete a locked router with its gateway. Raises Conflict while it has interfaces or serves floating IPs."""
     interfaces = [port.id for port, is_gateway in router_ports.of_router(conn, row.id) if not is_gateway]
     if interfaces:
@@ -128,7 +137,7 @@ class Wiring:
     router: RouterSpec
     networks: tuple[NetworkSpec, ...]
     up: tuple[str, ...]  # ids of its ports that are administratively up
-    served: tuple[tuple[str, str, str], ...]  # (floating IP, port, fixed address)
+    served: tuple[associations.Way, ...]
 
 
 def wiring(conn: Connection, router_id: str) -> Wiring | None:
@@ -148,18 +157,22 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
         enable_snat=row.enable_snat,
         interfaces=tuple(_interface(port, addresses) for port, is_gateway in up if not is_gateway),
         routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
-        floating_ips=tuple(FloatingIp(each.id, each.floating_ip_address, each.fixed_ip_address) for each in floating),
+        floating_ips=tuple(
+            FloatingIp(each.id, each.floating_ip_address, each.fixed_ip_address)
+            for each in floating
+            if each.fixed_ip_address is not None
+        ),
     )
     specs = (networks.driver_spec(conn, id) for id in dict.fromkeys(port.network_id for port, _ in up))
     return Wiring(
         router=spec,
         networks=tuple(network for network in specs if network is not None),
         up=tuple(port.id for port, _ in up),
-        served=tuple((each.id, each.port_id, each.fixed_ip_address) for each in floating),
+        served=tuple(associations.way(each) for each in floating),
     )
 
 
-def _interface(port: Any, addresses: Sequence[Any]) -> RouterInterface:
+def _interface(port: Port, addresses: Sequence[RouterAddress]) -> RouterInterface:
     return RouterInterface(
         port_id=port.id,
         network_id=port.network_id,
@@ -170,7 +183,7 @@ def _interface(port: Any, addresses: Sequence[Any]) -> RouterInterface:
     )
 
 
-def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
+def realised(conn: Connection, wanted: Wiring | None) -> None:
     """A driver holds the router like this. What has changed meanwhile has a task of its own."""
     if wanted is None:
         return
@@ -191,7 +204,7 @@ def realised(conn: Connection, wanted: Wiring | None, now: float) -> None:
 def failed(conn: Connection, router_id: str) -> None:
     """No driver can hold the router as it is."""
     _found_status(conn, router_id, ERROR)
-    served = [(row.id, row.port_id, row.fixed_ip_address) for row in associations.of_router(conn, router_id)]
+    served = [associations.way(row) for row in associations.of_router(conn, router_id)]
     associations.found_status(conn, router_id, served, ERROR)
 
 

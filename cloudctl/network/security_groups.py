@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, or_, select, true
+from sqlalchemy import bindparam, delete, insert, or_, select, true
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
@@ -42,20 +43,24 @@ def rules_visible_to(conn: Connection, caller: Caller) -> Condition:
     return true() if standard.sees_all(caller) else SecurityGroupRuleRecord.project_id == caller.project_id
 
 
-def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False) -> Row[Any]:
+def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False) -> SecurityGroup:
     """The group, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
-    query = select(SecurityGroup).where(SecurityGroup.id == group_id)
-    row = conn.execute(query.with_for_update() if lock else query).first()
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": group_id}).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
         raise not_found(group_id)
     return row
 
 
-def visible_rule(conn: Connection, caller: Caller, rule_id: str) -> Row[Any]:
-    row = conn.execute(select(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == rule_id)).first()
+def visible_rule(conn: Connection, caller: Caller, rule_id: str, lock: bool = False) -> SecurityGroupRuleRecord:
+    """The rule, if the caller may see it. Raises NotFound. `lock`: nobody else removes it in this transaction."""
+    row = conn.execute(_locked_rule_by_id if lock else _rule_by_id, {"wanted": rule_id}).first()
     if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
-        raise NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
+        raise rule_not_found(rule_id)
     return row
+
+
+def rule_not_found(rule_id: str) -> NotFound:
+    return NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
 
 
 def not_found(group_id: str) -> NotFound:
@@ -64,6 +69,9 @@ def not_found(group_id: str) -> NotFound:
 
 # Built once: building a statement costs more than running it.
 _by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+_rule_by_id = select(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == bindparam("wanted"))
+_locked_rule_by_id = _rule_by_id.with_for_update()
 _default = select(SecurityGroup.id).where(
     SecurityGroup.project_id == bindparam("project"), SecurityGroup.is_default.is_(True)
 )
@@ -79,9 +87,9 @@ def default_of(conn: Connection, project_id: str) -> str | None:
     return conn.scalar(_default, {"project": project_id})
 
 
-def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[SecurityGroupRuleRecord]]:
     """Group id → its rules, the oldest first. Groups without rules are missing."""
-    found: dict[str, list[Row[Any]]] = {}
+    found: dict[str, list[SecurityGroupRuleRecord]] = {}
     for some in standard.batches(group_ids):
         for row in conn.execute(_rules, {"groups": some}):
             found.setdefault(row.security_group_id, []).append(row)
@@ -91,7 +99,7 @@ def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[Row[A
 def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
     """Id → name. Ids of no group are missing."""
     query = select(SecurityGroup.id, SecurityGroup.name).where(SecurityGroup.id.in_(sorted(set(ids))))
-    return {row.id: row.name for row in conn.execute(query)}
+    return dict(conn.execute(query))
 
 
 def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> list[str]:
@@ -104,10 +112,10 @@ def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> l
         SecurityGroup.project_id == project_id,
         or_(SecurityGroup.id.in_(wanted), SecurityGroup.name.in_(wanted)),
     )
-    rows = conn.execute(query).all()
+    groups = conn.execute(query).all()
     found = []
     for each in wanted:
-        matches = [row.id for row in rows if row.id == each] or [row.id for row in rows if row.name == each]
+        matches = [id for id, _ in groups if id == each] or [id for id, name in groups if name == each]
         if not matches:
             raise not_found(each)
         if len(matches) > 1:
@@ -141,7 +149,7 @@ def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys:
 # -- groups
 
 
-def ensure_default(conn: Connection, project_id: str, now: float) -> str:
+def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
     """The id of the project's `default` group, which exists from now on."""
     found = default_of(conn, project_id)
     if found is not None:
@@ -161,7 +169,9 @@ def ensure_default(conn: Connection, project_id: str, now: float) -> str:
     return own
 
 
-def create(conn: Connection, project_id: str, name: str, description: str, stateful: bool, now: float) -> Row[Any]:
+def create(
+    conn: Connection, project_id: str, name: str, description: str, stateful: bool, now: datetime
+) -> SecurityGroup:
     """Raises Conflict for the name `default`, OverQuota."""
     ensure_default(conn, project_id, now)
     if name.lower() == DEFAULT:
@@ -173,7 +183,7 @@ def create(conn: Connection, project_id: str, name: str, description: str, state
     return _get(conn, values["id"])
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
+def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: datetime, by: Origin) -> SecurityGroup:
     """Set name, description, stateful of a locked group. Raises Conflict."""
     name = changes.get("name", row.name)
     if name != row.name and row.is_default:
@@ -187,7 +197,7 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     return _get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, by: Origin, default_too: bool = False) -> None:
+def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, default_too: bool = False) -> None:
     """Delete a locked group, and the rules of others that name it. Raises Conflict while ports are in it."""
     if row.is_default and not default_too:
         raise Conflict(
@@ -206,8 +216,8 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin, default_too:
     tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
 
 
-def _get(conn: Connection, group_id: str) -> Row[Any]:
-    return conn.execute(select(SecurityGroup).where(SecurityGroup.id == group_id)).one()
+def _get(conn: Connection, group_id: str) -> SecurityGroup:
+    return conn.execute(_by_id, {"wanted": group_id}).one()
 
 
 def _is_used(conn: Connection, group_id: str) -> bool:
@@ -222,7 +232,9 @@ def _in_use(group_id: str) -> Conflict:
 # -- rules
 
 
-def add_rules(conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now: float, by: Origin) -> list[Row[Any]]:
+def add_rules(
+    conn: Connection, group: SecurityGroup, wanted: Sequence[NewRule], now: datetime, by: Origin
+) -> list[SecurityGroupRuleRecord]:
     """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (one says the same)."""
     found = [columns(rule) for rule in wanted]
     meanings = [rule["meaning"] for rule in found]
@@ -242,21 +254,21 @@ def add_rules(conn: Connection, group: Row[Any], wanted: Sequence[NewRule], now:
     return [rows[id] for id in ids]
 
 
-def remove_rule(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def remove_rule(conn: Connection, row: SecurityGroupRuleRecord, now: datetime, by: Origin) -> None:
     tags.forget(conn, row.id)
     conn.execute(delete(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == row.id))
     _rules_changed(conn, row.security_group_id, now, by)
 
 
 def _insert_rules(
-    conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: float
+    conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: datetime
 ) -> list[str]:
     rows = [{**standard.new(project_id, now), "security_group_id": group_id, **rule} for rule in found]
     conn.execute(insert(SecurityGroupRuleRecord), rows)
     return [str(row["id"]) for row in rows]
 
 
-def _rules_changed(conn: Connection, group_id: str, now: float, by: Origin) -> None:
+def _rules_changed(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
     standard.change(conn, SecurityGroup.table, group_id, now)
     _realise(conn, group_id, now, by)
 
@@ -264,7 +276,7 @@ def _rules_changed(conn: Connection, group_id: str, now: float, by: Origin) -> N
 # -- the driver
 
 
-def _realise(conn: Connection, group_id: str, now: float, by: Origin) -> None:
+def _realise(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
     """A driver holds the groups of the ports that it holds."""
     query = (
         select(Port.id)
@@ -284,7 +296,7 @@ def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     return SecurityGroupSpec(id=row.id, rules=tuple(_rule_spec(rule) for rule in rules), stateful=row.stateful)
 
 
-def _rule_spec(row: Row[Any]) -> SecurityGroupRule:
+def _rule_spec(row: SecurityGroupRuleRecord) -> SecurityGroupRule:
     return SecurityGroupRule(
         direction=row.direction,
         ethertype=row.ethertype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from attrs import evolve, frozen
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -17,6 +17,14 @@ TYPES = ("flat", "vlan", "vxlan")
 VLAN_MOST = 4094
 VXLAN_OVERHEAD = 50  # bytes of a frame that the tunnel takes
 TRIES = 10
+
+# Built once: building a statement costs more than running it.
+_on = select(SegmentRecord.network_id).where(
+    SegmentRecord.network_type == bindparam("network_type"),
+    SegmentRecord.physical_network == bindparam("physical_network"),
+    SegmentRecord.segmentation_id == bindparam("segmentation_id"),
+)
+_new = insert(SegmentRecord)
 
 
 @frozen
@@ -100,11 +108,11 @@ def _hold(conn: Connection, segment: Segment, network_id: str) -> bool:
     """False if another network is on it."""
     network_type, physical, number = segment.key
     key = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
-    if conn.execute(select(SegmentRecord).filter_by(**key)).first() is not None:
+    if conn.execute(_on, key).first() is not None:
         return False
     try:
         with conn.begin_nested():
-            conn.execute(insert(SegmentRecord).values(network_id=network_id, **key))
+            conn.execute(_new, {"network_id": network_id, **key})
     except IntegrityError:
         return False
     return True
@@ -115,7 +123,7 @@ def _hole(conn: Connection, segment: Segment, least: int, most: int) -> Segment 
     network_type, physical, _ = segment.key
     taken = conn.scalars(
         select(SegmentRecord.segmentation_id)
-        .filter_by(network_type=network_type, physical_network=physical)
+        .where(SegmentRecord.network_type == network_type, SegmentRecord.physical_network == physical)
         .where(SegmentRecord.segmentation_id.between(least, most))
         .order_by(SegmentRecord.segmentation_id)
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import Table, Update, bindparam, update
 
 from cloudctl.db import Connection
-from cloudctl.db.columns import new_id, utc
+from cloudctl.db.columns import new_id
 from cloudctl.errors import Forbidden, Invalid
+from cloudctl.network.tables import Standard
 from cloudctl.rest.caller import Caller
 
 T = TypeVar("T")
@@ -19,22 +21,21 @@ T = TypeVar("T")
 BATCH = 500
 
 
-def new(project_id: str, now: float, description: str = "") -> dict[str, Any]:
-    """The standard columns of a new record. `now`: seconds since the epoch."""
-    when = utc(now)
+def new(project_id: str, now: datetime, description: str = "") -> dict[str, Any]:
+    """The standard columns of a new record."""
     return {
         "id": new_id(),
         "project_id": project_id,
         "description": description,
-        "created_at": when,
-        "updated_at": when,
+        "created_at": now,
+        "updated_at": now,
         "revision": 0,
     }
 
 
-def change(conn: Connection, table: Table, id: str, now: float, **values: Any) -> None:
+def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any) -> None:
     """Set columns of a record (none: something that belongs to it has changed) and raise its revision."""
-    conn.execute(_change(table), {"wanted": id, "updated_at": utc(now), **values})
+    conn.execute(_change(table), {"wanted": id, "updated_at": now, **values})
 
 
 @cache
@@ -58,9 +59,9 @@ def sees_all(caller: Caller) -> bool:
     return caller.may("network:all_projects")
 
 
-def refuse_foreign(caller: Caller, row: Any, rule: str) -> None:
-    """Raises Forbidden unless the caller owns `row` or passes `rule`."""
-    if row.project_id != caller.project_id and not caller.may(rule):
+def refuse_foreign(caller: Caller, record: Standard, rule: str) -> None:
+    """Raises Forbidden unless the caller owns the record or passes `rule`."""
+    if record.project_id != caller.project_id and not caller.may(rule):
         raise Forbidden(f"{rule} is disallowed by policy")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Row, delete, insert, or_, select, true
+from sqlalchemy import bindparam, delete, insert, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -45,6 +46,10 @@ class NewSubnet:
     ipv6_address_mode: str | None = None
 
 
+# Built once: building a statement costs more than running it.
+_by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
+
 # -- who sees what
 
 
@@ -58,18 +63,20 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
     )
 
 
-def visible(conn: Connection, caller: Caller, subnet_id: str) -> Row[Any]:
-    """The subnet, if the caller may see it. Raises NotFound."""
-    row = conn.execute(select(Subnet).where(Subnet.id == subnet_id, visible_to(conn, caller))).first()
-    if row is None:
-        raise not_found(subnet_id)
+def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False) -> Subnet:
+    """The subnet, if the caller may see it. Raises NotFound. `lock`: as of `get`."""
+    row = get(conn, subnet_id, lock)
+    if row.project_id != caller.project_id and not standard.sees_all(caller):
+        try:
+            networks.visible(conn, caller, row.network_id)
+        except NotFound:
+            raise not_found(subnet_id) from None
     return row
 
 
-def held(conn: Connection, subnet_id: str) -> Row[Any]:
-    """The subnet, locked until the end of the transaction. Raises NotFound."""
-    ipam.lock(conn, [subnet_id])
-    row = conn.execute(select(Subnet).where(Subnet.id == subnet_id)).first()
+def get(conn: Connection, subnet_id: str, lock: bool = False) -> Subnet:
+    """Raises NotFound. `lock`: nobody else changes it, or takes an address of it, before this transaction ends."""
+    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": subnet_id}).first()
     if row is None:
         raise not_found(subnet_id)
     return row
@@ -82,7 +89,7 @@ def not_found(subnet_id: str) -> NotFound:
 # -- changes
 
 
-def create(conn: Connection, network: Row[Any], project_id: str, wanted: NewSubnet, now: float, by: Origin) -> Row[Any]:
+def create(conn: Connection, network: Network, project_id: str, wanted: NewSubnet, now: datetime, by: Origin) -> Subnet:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
     cidr = _checked_cidr(conn, network, wanted)
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
@@ -112,14 +119,14 @@ def create(conn: Connection, network: Row[Any], project_id: str, wanted: NewSubn
         )
     )
     ipam.lay_out(conn, values["id"], pools)
-    row = held(conn, values["id"])
+    row = get(conn, values["id"])
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.give_everybody(conn, row, now)
     _network_changed(conn, network.id, now, by)
     return row
 
 
-def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float, by: Origin) -> Row[Any]:
+def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime, by: Origin) -> Subnet:
     """Set columns of a locked subnet.
 
     `changes` holds columns of the table; allocation_pools, host_routes as pairs. Raises Invalid, Conflict.
@@ -147,12 +154,12 @@ def change(conn: Connection, row: Row[Any], changes: dict[str, Any], now: float,
     if "allocation_pools" in changes:
         ipam.lay_out(conn, row.id, pools)
     if "gateway_ip" in changes:
-        router_ports.network_changed(conn, row.network_id, now)
+        router_ports.network_changed(conn, row.network_id)
     _network_changed(conn, row.network_id, now, by)
-    return held(conn, row.id)
+    return get(conn, row.id)
 
 
-def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
+def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
     """Delete a locked subnet. Raises Conflict while ports have addresses of it.
 
     Addresses that guests give themselves (SLAAC) are taken away instead.
@@ -170,7 +177,7 @@ def remove(conn: Connection, row: Row[Any], now: float, by: Origin) -> None:
     _network_changed(conn, row.network_id, now, by)
 
 
-def _network_changed(conn: Connection, network_id: str, now: float, by: Origin) -> None:
+def _network_changed(conn: Connection, network_id: str, now: datetime, by: Origin) -> None:
     standard.change(conn, Network.table, network_id, now)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, network_id, by)
 
@@ -178,7 +185,7 @@ def _network_changed(conn: Connection, network_id: str, now: float, by: Origin) 
 # -- rules
 
 
-def _checked_cidr(conn: Connection, network: Row[Any], wanted: NewSubnet) -> Cidr:
+def _checked_cidr(conn: Connection, network: Network, wanted: NewSubnet) -> Cidr:
     cidr = addresses.parse_cidr(wanted.cidr)
     if cidr.version != wanted.ip_version:
         raise Invalid(
@@ -194,7 +201,7 @@ def _checked_cidr(conn: Connection, network: Row[Any], wanted: NewSubnet) -> Cid
     return cidr
 
 
-def _check_gateway_unused(conn: Connection, row: Row[Any], wanted: str | None) -> None:
+def _check_gateway_unused(conn: Connection, row: Subnet, wanted: str | None) -> None:
     """Raises Conflict if the gateway's address would change while a router has the old one."""
     if row.gateway_ip in (None, wanted) or not router_ports.holds(conn, row.id, row.gateway_ip):
         return

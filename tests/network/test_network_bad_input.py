@@ -11,6 +11,7 @@ from twisted.internet.task import Clock
 from cloudctl.drivers.fake.network import Config, create
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.network.api import build
+from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
 
 DEEP = b"[" * 900 + b"]" * 900
@@ -46,7 +47,8 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
     """(method, path, key of the envelope, body class, wire name) of every field of every body."""
     found = []
     driver = create(Config(), DriverResources(Clock(), "fake"))
-    for path, operation in build(None, None, driver, "fake", None).operations:  # type: ignore[arg-type]  # nothing is asked
+    nothing: Any = None  # is asked
+    for path, operation in build(nothing, nothing, driver, "fake", NetworkOptions()).operations:
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
                 found.append((operation.method, path, body.key or "", body.type, name))

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata
+from cloudctl.db.columns import metadata, utc
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
@@ -62,7 +62,7 @@ def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
 
 
 def bind(neutron, port: Any, host: str) -> None:
-    neutron.transact(ports.bind, port["id"], "server-1", host, "compute:nova", neutron.clock.seconds())
+    neutron.transact(ports.bind, port["id"], "server-1", host, "compute:nova", utc(neutron.clock.seconds()))
 
 
 def seen(neutron, port: Any) -> Any:
@@ -74,7 +74,7 @@ class TestServersPorts:
         bind(neutron, port, "h1")
         assert (seen(neutron, port)["status"], seen(neutron, port)["device_id"]) == ("DOWN", "server-1")
         for _ in range(2):
-            assert run(neutron, "test.server.plug", port, "h1") == "done"
+            assert run(neutron, PLUG.kind, port, "h1") == "done"
         found = seen(neutron, port)
         assert (found["status"], found["binding:vif_type"], found["binding:host_id"]) == ("ACTIVE", "fake", "h1")
         networks_held, ports_held, groups_held = neutron.held
@@ -87,22 +87,22 @@ class TestServersPorts:
 
     def test_a_port_is_on_two_hosts_while_its_server_moves(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         bind(neutron, port, "h2")
-        run(neutron, "test.server.plug", port, "h2")
+        run(neutron, PLUG.kind, port, "h2")
         assert neutron.held[1] == {port["id"]: ("h1", "h2")}
-        run(neutron, "test.server.unplug", port, "h1")
+        run(neutron, UNPLUG.kind, port, "h1")
         assert neutron.held[1] == {port["id"]: ("h2",)} and seen(neutron, port)["status"] == "ACTIVE"
 
     def test_an_unplugged_port_is_down_and_an_unbound_one_is_nobodys(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            assert run(neutron, "test.server.unplug", port, None) == "done"
+            assert run(neutron, UNPLUG.kind, port, None) == "done"
         assert (seen(neutron, port)["status"], neutron.held[1]) == ("DOWN", {})
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            neutron.transact(ports.unbind, port["id"], neutron.clock.seconds())
+            neutron.transact(ports.unbind, port["id"], utc(neutron.clock.seconds()))
         neutron.settle()
         found = seen(neutron, port)
         assert neutron.held[1] == {}
@@ -114,14 +114,14 @@ class TestServersPorts:
         bind(neutron, port, "")
         bind(neutron, port, "h1")
         with pytest.raises(Conflict) as caught:
-            neutron.transact(ports.bind, port["id"], "server-2", "h1", "compute:nova", 0.0)
+            neutron.transact(ports.bind, port["id"], "server-2", "h1", "compute:nova", utc(0))
         assert caught.value.type == "PortInUse"
         with pytest.raises(NotFound):
-            neutron.transact(ports.bind, "nothing", "server-2", "h1", "compute:nova", 0.0)
+            neutron.transact(ports.bind, "nothing", "server-2", "h1", "compute:nova", utc(0))
 
     def test_a_port_that_is_bound_elsewhere_meanwhile_is_not_left_behind(self, neutron, port) -> None:
         bind(neutron, port, "h2")
-        assert run(neutron, "test.server.plug", port, "h1") == "failed"
+        assert run(neutron, PLUG.kind, port, "h1") == "failed"
         assert neutron.held[1] == {}
 
     def test_a_port_deleted_while_it_is_plugged_leaves_nothing(self, neutron, port) -> None:
@@ -160,9 +160,9 @@ class TestServersPorts:
 
     def test_deleting_twice_is_once(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            neutron.transact(ports.delete, port["id"], neutron.clock.seconds())
+            neutron.transact(ports.delete, port["id"], utc(neutron.clock.seconds()), BY)
         neutron.settle()
         assert neutron.held[1] == {}
         with pytest.raises(NotFound):
@@ -246,7 +246,7 @@ def world() -> World:
     options = NetworkOptions()
 
     def make(conn: Connection) -> None:
-        now = clock.seconds()
+        now = utc(clock.seconds())
         kept, gone = (networks.create(conn, "p", NewNetwork(name=name), now, options, BY) for name in ("kept", "gone"))
         made = []
         for network in (kept, gone):
@@ -309,7 +309,7 @@ def test_groups_that_no_driver_filters_by_are_left_alone(neutron, port) -> None:
     directlyProvides(plain, INetworkBackend)
     neutron.engine.drivers = Driving(plain)
     bind(neutron, port, "h1")
-    assert run(neutron, "test.server.plug", port, "h1") == "done"
+    assert run(neutron, PLUG.kind, port, "h1") == "done"
     neutron.create("security_group_rule", security_group_id=port["security_groups"][0], direction="ingress")
     neutron.expect(204, "DELETE", f"/ports/{port['id']}")
     neutron.expect(204, "DELETE", f"/security-groups/{port['security_groups'][0]}", user="admin")

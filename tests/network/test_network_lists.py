@@ -7,6 +7,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cloudctl.network.api import networks, routers
+from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.ports import PORTS
+from cloudctl.network.api.qos_policies import QOS_POLICIES
+from cloudctl.network.api.resource import Declared
+from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
+from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.subnets import SUBNETS
+from cloudctl.network.options import NetworkOptions
+
 
 @pytest.fixture
 def five(neutron) -> list[str]:
@@ -141,18 +151,27 @@ def test_filters(neutron, query: str, names: str) -> None:
     assert [network["name"] for network in found] == list(names)
 
 
-@pytest.mark.parametrize("collection", ["networks", "subnets", "ports", "security-groups", "security-group-rules"])
-def test_every_filter_and_sort_key_can_be_used(neutron, collection: str) -> None:
-    from cloudctl.network.api import networks, ports, security_group_rules, security_groups, subnets
+RESOURCES = (
+    networks.declared(NetworkOptions()),
+    SUBNETS,
+    PORTS,
+    SECURITY_GROUPS,
+    SECURITY_GROUP_RULES,
+    routers.declared(NetworkOptions()),
+    FLOATING_IPS,
+    QOS_POLICIES,
+)
 
-    modules = (networks, subnets, ports, security_groups, security_group_rules)
-    described = {module.COLLECTION.key.replace("_", "-"): module.COLLECTION for module in modules}[collection]
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.name)
+def test_every_filter_and_sort_key_can_be_used(neutron, resource: Declared[Any]) -> None:
+    path, described = resource.path, resource.collection
     neutron.create("port", network_id=neutron.network()["id"])
     values = {"fixed_ips": "ip_address=10.0.0.2"}
     for name in described.listing.filters:
         for value in (values.get(name, "1"), values.get(name, "true")):
-            answer = neutron.ask("GET", f"/{collection}?{name}={value}", user="admin")
+            answer = neutron.ask("GET", f"{path}?{name}={value}", user="admin")
             assert answer.status == 200 or (answer.status == 400 and name.endswith(("_at", "since"))), (name, answer)
     for name in described.listing.sort_keys:
         for direction in ("asc", "desc"):
-            neutron.get(f"/{collection}?sort_key={name}&sort_dir={direction}&limit=1")
+            neutron.get(f"{path}?sort_key={name}&sort_dir={direction}&limit=1", user="admin")

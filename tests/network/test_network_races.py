@@ -12,7 +12,7 @@ from sqlalchemy import select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata
+from cloudctl.db.columns import metadata, utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
@@ -41,7 +41,7 @@ from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.rest import quota
 from cloudctl.tasks import Unasked
 
-NOW = 1_800_000_000.0
+NOW = utc(1_800_000_000)
 BY = Unasked("p")
 AT_ONCE = 8
 

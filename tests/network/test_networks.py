@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import select
 
-from cloudctl.network import segments
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.tables import Segment
 
 
 def test_a_new_network_looks_as_documented(neutron) -> None:
@@ -155,9 +155,7 @@ class TestFewTunnels:
         neutron.refused(503, "NoNetworkAvailable", "POST", "/networks", {"network": {}})
         neutron.expect(204, "DELETE", f"/networks/{last['id']}")
         neutron.create("network")
-        taken = {
-            row.segmentation_id for row in neutron.transact(lambda conn: conn.execute(select(segments.Segment)).all())
-        }
+        taken = {row.segmentation_id for row in neutron.transact(lambda conn: conn.execute(select(Segment)).all())}
         assert taken == {10, 11, 12}
 
 

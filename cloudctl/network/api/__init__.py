@@ -6,21 +6,22 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters
+from cloudctl.network.api import networks, routers
 from cloudctl.network.api.bandwidth_limits import BandwidthLimits
 from cloudctl.network.api.extensions import Extensions
 from cloudctl.network.api.faults import FAULTS
-from cloudctl.network.api.floating_ips import FloatingIps
-from cloudctl.network.api.networks import Networks
-from cloudctl.network.api.ports import Ports
-from cloudctl.network.api.qos_policies import QosPolicies
+from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.ports import PORTS
+from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
+from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
-from cloudctl.network.api.routers import Routers
-from cloudctl.network.api.security_group_rules import SecurityGroupRules
-from cloudctl.network.api.security_groups import SecurityGroups
-from cloudctl.network.api.subnets import Subnets
+from cloudctl.network.api.routers import RouterRoutes
+from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
+from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.versions import Version, VersionList
 from cloudctl.network.api.zones import Zones
@@ -39,22 +40,27 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     """
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
+    of_routers = Resource(db, routers.declared(options))
     resources = (
         Version(has_routers),
         Extensions(has_routers),
-        Networks(db, options),
-        Subnets(db),
-        Ports(db),
-        SecurityGroups(db),
-        SecurityGroupRules(db),
-        QosPolicies(db),
+        Resource(db, networks.declared(options)),
+        Resource(db, SUBNETS),
+        Resource(db, PORTS),
+        Resource(db, SECURITY_GROUPS),
+        Resource(db, SECURITY_GROUP_RULES),
+        Resource(db, QOS_POLICIES),
         BandwidthLimits(db),
         QosRuleTypes(driver_name),
         tags,
         QosPolicyTags(tags),
         ProjectQuotas(db),
         Zones(options, has_routers),
-        *((Routers(db, options), RouterInterfaces(db), FloatingIps(db)) if has_routers else ()),
+        *(
+            (of_routers, RouterRoutes(db, of_routers), RouterInterfaces(db), Resource(db, FLOATING_IPS))
+            if has_routers
+            else ()
+        ),
     )
     return ApiApp(
         Pipeline(http, "network", FAULTS, types=TYPES),

@@ -8,12 +8,9 @@ from typing import Annotated, Any, TypeVar
 from cloudctl.errors import Invalid
 from cloudctl.network.tags import LENGTH, MOST
 from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, shown, uuid
-from cloudctl.rest.formats import zulu
 
 T = TypeVar("T")
 Json = dict[str, Any]
-Views = list[Json]
-Rows = Sequence[Any]
 
 Text = Annotated[str, Length(0, 255)]
 Flag = Annotated[bool, Loose()]
@@ -35,11 +32,7 @@ Mtu = Annotated[int, Loose(), Range(0)]
 Version = Annotated[int, Loose()]
 Tag = Annotated[str, Length(1, LENGTH)]
 Tags = Annotated[list[Tag], Items(0, MOST)]
-
-
-def default(value: T | Missing, otherwise: T) -> T:
-    """The value, or what an omitted key means."""
-    return otherwise if isinstance(value, Missing) else value
+Hints = Annotated[list[Text], Items(0, 10)]
 
 
 def owner_named(tenant_id: str | Missing, project_id: str | Missing) -> str | None:
@@ -61,16 +54,3 @@ def listed(body: T | list[T]) -> list[T]:
 def enveloped(body: Any, key: str, plural: str, views: Sequence[Json]) -> Json:
     """The answer to a create: in the form in which the body came."""
     return {plural: list(views)} if isinstance(body, list) else {key: views[0]}
-
-
-def standard(row: Any, tags: Sequence[str]) -> Json:
-    """The attributes of every record. Reference: network.md, section 1.5."""
-    return {
-        "project_id": row.project_id,
-        "tenant_id": row.project_id,
-        "description": row.description,
-        "created_at": zulu(row.created_at),
-        "updated_at": zulu(row.updated_at),
-        "revision_number": row.revision,
-        "tags": list(tags),
-    }

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
+from sqlalchemy import ColumnElement
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
@@ -22,7 +23,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Listing, any_of, number
 from cloudctl.rest.route import Routes
 
-COLUMNS = {
+COLUMNS: dict[str, ColumnElement[Any]] = {
     "id": BandwidthLimit.id,
     "direction": BandwidthLimit.direction,
     "max_kbps": BandwidthLimit.max_kbps,
@@ -79,7 +80,7 @@ class BandwidthLimits:
     @routes.get(ALL, policy="network:qos_rules:show", pure=True)
     async def list(self, call: Call, policy_id: str) -> Json:
         """List the bandwidth limits of a policy."""
-        return await self.db.read(self._list, call, policy_id)
+        return await self.db.scan(self._list, call, policy_id)
 
     def _list(self, conn: Connection, call: Call, policy_id: str) -> Json:
         policy = qos_policies.visible(conn, call.caller, policy_id)
@@ -94,7 +95,7 @@ class BandwidthLimits:
     def _create(self, conn: Connection, call: Call, policy_id: str, body: CreateLimit) -> Json:
         policy = _held(conn, call, policy_id)
         wanted = NewLimit(body.max_kbps, body.max_burst_kbps, body.direction)
-        return view(bandwidth_limits.add(conn, policy, wanted, self.db.now(conn), call.caller))
+        return view(bandwidth_limits.add(conn, policy, wanted, call.now, call.caller))
 
     @routes.get(ONE, policy="network:qos_rules:show", pure=True)
     async def show(self, call: Call, policy_id: str, limit_id: str) -> Json:
@@ -113,7 +114,7 @@ class BandwidthLimits:
         policy = _held(conn, call, policy_id)
         row, changes = bandwidth_limits.get(conn, policy, limit_id), given(body)
         if changes:
-            row = bandwidth_limits.change(conn, policy, row, changes, self.db.now(conn), call.caller)
+            row = bandwidth_limits.change(conn, policy, row, changes, call.now, call.caller)
         return view(row)
 
     @routes.delete(ONE, policy="network:qos_rules:change")
@@ -124,7 +125,7 @@ class BandwidthLimits:
     def _delete(self, conn: Connection, call: Call, policy_id: str, limit_id: str) -> None:
         policy = _held(conn, call, policy_id)
         row = bandwidth_limits.get(conn, policy, limit_id)
-        bandwidth_limits.remove(conn, policy, row, self.db.now(conn), call.caller)
+        bandwidth_limits.remove(conn, policy, row, call.now, call.caller)
 
     # -- without the policy in the path
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, ColumnElement, Table, or_
+from sqlalchemy import Column, or_
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network import tags
 from cloudctl.rest import listing
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import parse_time
-from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page, any_of, number
+from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page
 
 Json = dict[str, Any]
 
@@ -54,7 +53,16 @@ def truths(column: Column[bool]) -> Filter:
     return test
 
 
-def times(test: Callable[[datetime], Condition]) -> Filter:
+def times(column: Column[datetime]) -> Filter:
+    return _times(lambda when: column == when)
+
+
+def since(column: Column[datetime]) -> Filter:
+    """At that time or later."""
+    return _times(lambda when: column >= when)
+
+
+def _times(test: Callable[[datetime], Condition]) -> Filter:
     def at(values: Sequence[str]) -> Condition:
         try:
             return or_(*(test(parse_time(value)) for value in values))
@@ -62,52 +70,6 @@ def times(test: Callable[[datetime], Condition]) -> Filter:
             raise bad("Invalid input for a time. Reason: ISO 8601 is expected.") from None
 
     return at
-
-
-def standard_filters(table: Table) -> dict[str, Filter]:
-    """On the attributes that all records share."""
-    c = table.c
-    return {
-        "id": any_of(c.id),
-        "project_id": any_of(c.project_id),
-        "tenant_id": any_of(c.project_id),
-        "description": any_of(c.description),
-        "revision_number": number(c.revision),
-        "created_at": times(lambda when: c.created_at == when),
-        "updated_at": times(lambda when: c.updated_at == when),
-        "changed_since": times(lambda when: c.updated_at >= when),
-        **tags.filters(c.id),
-    }
-
-
-def standard_sort_keys(table: Table) -> dict[str, ColumnElement[Any]]:
-    c = table.c
-    return {
-        "id": c.id,
-        "project_id": c.project_id,
-        "tenant_id": c.project_id,
-        "description": c.description,
-        "created_at": c.created_at,
-        "updated_at": c.updated_at,
-        "revision_number": c.revision,
-    }
-
-
-def collection(
-    key: str,
-    table: Table,
-    not_found: Callable[[str], NotFound],
-    filters: Mapping[str, Filter],
-    sort_keys: Mapping[str, ColumnElement[Any]],
-) -> Collection:
-    """A collection whose records have the standard attributes. No order is promised; the id's is the cheapest."""
-    described = Listing(
-        table,
-        sort_keys={**standard_sort_keys(table), **sort_keys},
-        order=(("id", "asc"),),
-        filters={**standard_filters(table), **filters},
-    )
-    return Collection(key, described, not_found)
 
 
 # -- one list

@@ -7,38 +7,23 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from attrs import frozen
-from sqlalchemy import select
+from sqlalchemy import Column, select
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
-from cloudctl.network import macs, networks, port_security, ports, qos_policies, router_ports, standard, tags
+from cloudctl.network import macs, networks, port_security, ports, qos_policies, router_ports
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import (
-    Flag,
-    Id,
-    IpText,
-    Json,
-    MacText,
-    Project,
-    Rows,
-    Tags,
-    Text,
-    Views,
-    default,
-    enveloped,
-    listed,
-    owner_named,
-)
-from cloudctl.network.api.attributes import standard as standard_view
-from cloudctl.network.api.matching import check_match
+from cloudctl.network.api.attributes import Flag, Id, IpText, MacText, Text
+from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.network.tables import IpAllocation, Port, PortSecurityGroup
-from cloudctl.rest.body import MISSING, Body, Check, Items, Missing, ValueProblem, given, wire
+from cloudctl.network.standard import owner_of_new, refuse_foreign, sees_all
+from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup
+from cloudctl.rest.body import MISSING, Check, Items, ValueProblem
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Condition, any_of
-from cloudctl.rest.route import Routes
+from cloudctl.rest.listing import Condition, Filter, any_of
+from cloudctl.rest.resource import REQUIRED, Attribute, always
 
 # -- filters
 
@@ -51,7 +36,7 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         if name not in wanted or not rest:
             raise lists.bad(f"Invalid input for fixed_ips. Reason: {value[:64]!r} is not of the form ip_address=VALUE.")
         wanted[name].append(_canonical(rest) if name == "ip_address" else rest)
-    a = IpAllocation.table.c
+    a = IpAllocation
     found = select(a.port_id)
     if wanted["ip_address"]:
         found = found.where(a.ip_address.in_(wanted["ip_address"]))
@@ -70,48 +55,24 @@ def _canonical(text: str) -> str:
         return text
 
 
-def _with_mac(values: Sequence[str]) -> Condition:
-    found = []
-    for value in values:
-        try:
-            found.append(macs.parse(value))
-        except Invalid:
-            found.append(value)
-    return Port.mac_address.in_(found)
+def _mac(column: Column[str]) -> Filter:
+    """In any notation."""
+
+    def test(values: Sequence[str]) -> Condition:
+        found = []
+        for value in values:
+            try:
+                found.append(macs.parse(value))
+            except Invalid:
+                found.append(value)
+        return column.in_(found)
+
+    return test
 
 
 def _with_groups(values: Sequence[str]) -> Condition:
     return Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id.in_(values)))
 
-
-COLLECTION = lists.collection(
-    "ports",
-    Port.table,
-    ports.not_found,
-    filters={
-        "name": any_of(Port.name),
-        "network_id": any_of(Port.network_id),
-        "status": any_of(Port.status),
-        "admin_state_up": lists.truths(Port.admin_state_up),
-        "mac_address": _with_mac,
-        "device_id": any_of(Port.device_id),
-        "device_owner": any_of(Port.device_owner),
-        "port_security_enabled": lists.truths(Port.port_security_enabled),
-        "fixed_ips": _with_fixed_ips,
-        "security_groups": _with_groups,
-        "binding:host_id": any_of(Port.host),
-        "qos_policy_id": any_of(Port.qos_policy_id),
-    },
-    sort_keys={
-        "name": Port.name,
-        "network_id": Port.network_id,
-        "status": Port.status,
-        "admin_state_up": Port.admin_state_up,
-        "mac_address": Port.mac_address,
-        "device_id": Port.device_id,
-        "device_owner": Port.device_owner,
-    },
-)
 
 # -- bodies
 
@@ -158,46 +119,6 @@ def _check_levels(value: Any, left: int) -> None:
 Profile = Annotated[dict[str, Any], Check(_check_profile)]
 
 
-@frozen
-class CreatePort:
-    network_id: Id
-    name: Text = ""
-    description: Text = ""
-    admin_state_up: Flag = True
-    tenant_id: Project | Missing = MISSING
-    project_id: Project | Missing = MISSING
-    mac_address: MacText | None = None
-    fixed_ips: FixedIps | Missing | None = MISSING
-    device_id: Text = ""
-    device_owner: Text = ""
-    security_groups: Groups | Missing | None = MISSING
-    port_security_enabled: Flag | Missing = MISSING
-    address_pairs: AddressPairs | Missing | None = wire("allowed_address_pairs", default=MISSING)
-    vnic_type: VnicType = wire("binding:vnic_type", default="normal")
-    host: Text | Missing | None = wire("binding:host_id", default=MISSING)
-    profile: Profile | Missing | None = wire("binding:profile", default=MISSING)
-    qos_policy_id: Id | None = None
-    tags: Tags | Missing = MISSING
-
-
-@frozen
-class UpdatePort:
-    name: Text | Missing = MISSING
-    description: Text | Missing = MISSING
-    admin_state_up: Flag | Missing = MISSING
-    mac_address: MacText | Missing | None = MISSING
-    fixed_ips: FixedIps | Missing | None = MISSING
-    device_id: Text | Missing | None = MISSING
-    device_owner: Text | Missing | None = MISSING
-    security_groups: Groups | Missing | None = MISSING
-    port_security_enabled: Flag | Missing = MISSING
-    address_pairs: AddressPairs | Missing | None = wire("allowed_address_pairs", default=MISSING)
-    vnic_type: VnicType | Missing = wire("binding:vnic_type", default=MISSING)
-    host: Text | Missing | None = wire("binding:host_id", default=MISSING)
-    profile: Profile | Missing | None = wire("binding:profile", default=MISSING)
-    qos_policy_id: Id | Missing | None = MISSING
-
-
 def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
     """What a body asks for as the domain takes it."""
     return tuple(FixedIpRequest(each.subnet_id, each.ip_address) for each in wanted or ())
@@ -207,188 +128,145 @@ def _pairs(wanted: Sequence[AddressPair] | None) -> tuple[tuple[str, str | None]
     return tuple((each.ip_address, macs.parse(each.mac_address) if each.mac_address else None) for each in wanted or ())
 
 
-def _check_fields(call: Call, network: Any, sent: dict[str, Any]) -> None:
-    """Raises Forbidden for fields that only the network's owner, or only the platform, may set."""
-    exact = any(each.ip_address is not None for each in sent.get("fixed_ips") or ())
-    mine = {"mac_address", "port_security_enabled", "address_pairs"} & sent.keys()
-    if exact or mine or port_security.is_network_owned(sent.get("device_owner") or ""):
-        standard.refuse_foreign(call.caller, network, "network:ports:network_owner")
-    if {"host", "profile"} & sent.keys():
-        call.require("network:ports:binding")
+# -- views
+
+
+def fixed_ips(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[dict[str, str]]]:
+    found = ports.fixed_ips_of(conn, [port.id for port in records])
+    return [found.get(port.id, []) for port in records]
+
+
+def groups(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[str]]:
+    found = ports.groups_of(conn, [port.id for port in records])
+    return [[id for id, _ in found.get(port.id, ())] for port in records]
+
+
+def network_policy(conn: Connection, call: Call, records: Sequence[Port]) -> list[str | None]:
+    found = qos_policies.of_networks(conn, [port.network_id for port in records])
+    return [found.get(port.network_id) for port in records]
 
 
 # -- the resource
 
 
-class Ports:
-    routes = Routes("Ports")
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
-
-    @routes.get("/ports", policy="network:ports:list", pure=True)
-    async def list(self, call: Call) -> Json:
-        """List ports: one's own, and all on one's networks."""
-        if "binding:host_id" in call.query:
-            call.require("network:ports:show:binding")
-        return await self.db.read(self._list, call)
-
-    def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, COLLECTION, ports.visible_to(conn, call.caller))
-        return lists.answer(call, COLLECTION, page, _views(conn, call, page.rows))
-
-    @routes.post("/ports", policy="network:ports:create", status=201, body=Body(CreatePort, "port", "ports"))
-    async def create(self, call: Call, body: Any) -> Json:
-        """Create a port, or several at once."""
-        return enveloped(body, "port", "ports", await self.db.run(self._create, call, listed(body)))
-
-    def _create(self, conn: Connection, call: Call, wanted: Rows) -> Views:
-        now = self.db.now(conn)
-        rows = []
-        for each in wanted:
-            network = networks.attachable(conn, call.caller, each.network_id)
-            _check_fields(call, network, given(each) if each.mac_address else _without(given(each), "mac_address"))
-            router_ports.check_device(conn, call.caller, each.device_id, each.device_owner)
-            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
-            everybodys = call.may("network:ports:foreign_security_groups")
-            qos_policies.check_set(conn, call.caller, None, each.qos_policy_id)
-            row = ports.create(conn, owner, _new(each), now, call.caller, everybodys)
-            tags.replace(conn, row.id, default(each.tags, []))
-            rows.append(row)
-        return _views(conn, call, rows)
-
-    @routes.get("/ports/<port_id>", policy="network:ports:show", pure=True)
-    async def show(self, call: Call, port_id: str) -> Json:
-        """Show a port."""
-        return {"port": lists.narrowed(call, await self.db.read(self._show, call, port_id))}
-
-    def _show(self, conn: Connection, call: Call, port_id: str) -> Json:
-        return _views(conn, call, [ports.visible(conn, call.caller, port_id)])[0]
-
-    @routes.put("/ports/<port_id>", policy="network:ports:update", body=Body(UpdatePort, "port"))
-    async def update(self, call: Call, port_id: str, body: UpdatePort) -> Json:
-        """Change a port."""
-        return {"port": await self.db.run(self._update, call, port_id, body)}
-
-    def _update(self, conn: Connection, call: Call, port_id: str, body: UpdatePort) -> Json:
-        row = ports.visible(conn, call.caller, port_id, lock=True)
-        call.require(project_id=row.project_id)
-        sent = given(body)
-        network = networks.held(conn, row.network_id)
-        _check_fields(call, network, sent)
-        check_match(call, row)
-        changes = _changes(conn, row, sent)
-        if {"device_id", "device_owner"} & changes.keys():
-            device_id, owner = (changes.get(name, getattr(row, name)) for name in ("device_id", "device_owner"))
-            router_ports.check_device(conn, call.caller, device_id, owner)
-        if "qos_policy_id" in changes:
-            qos_policies.check_set(conn, call.caller, row.qos_policy_id, changes["qos_policy_id"])
-        if changes:
-            everybodys = call.may("network:ports:foreign_security_groups")
-            row = ports.change(conn, row, changes, self.db.now(conn), call.caller, everybodys)
-        return _views(conn, call, [row])[0]
-
-    @routes.delete("/ports/<port_id>", policy="network:ports:delete")
-    async def delete(self, call: Call, port_id: str) -> None:
-        """Delete a port; its addresses are free at once."""
-        await self.db.run(self._delete, call, port_id)
-
-    def _delete(self, conn: Connection, call: Call, port_id: str) -> None:
-        row = ports.visible(conn, call.caller, port_id, lock=True)
-        _require_for_delete(call, row)
-        check_match(call, row)
-        ports.delete_by_user(conn, row, self.db.now(conn), call.caller, standard.sees_all(call.caller))
+def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Port:
+    network = networks.attachable(conn, call.caller, values["network_id"])
+    _check_fields(call, network, values if values["mac_address"] else _without(values, "mac_address"))
+    router_ports.check_device(conn, call.caller, values["device_id"], values["device_owner"])
+    project = owner_of_new(call.caller, owner)
+    everybodys = call.may("network:ports:foreign_security_groups")
+    qos_policies.check_set(conn, call.caller, None, values["qos_policy_id"])
+    return ports.create(conn, project, NewPort(**_said(values)), call.now, call.caller, everybodys)
 
 
-def _require_for_delete(call: Call, row: Any) -> None:
-    """The owner of the network may delete what others have put on it."""
-    owner = row.network_project_id if row.network_project_id == call.project_id else row.project_id
-    call.require(project_id=owner)
-
-
-def _without(sent: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in sent.items() if key != name}
-
-
-def _new(body: CreatePort) -> NewPort:
-    return NewPort(
-        network_id=body.network_id,
-        name=body.name,
-        description=body.description,
-        admin_state_up=body.admin_state_up,
-        fixed_ips=None if isinstance(body.fixed_ips, Missing) else requests(body.fixed_ips),
-        mac_address=body.mac_address,
-        device_id=body.device_id,
-        device_owner=body.device_owner,
-        security_groups=None if isinstance(body.security_groups, Missing) else tuple(body.security_groups or ()),
-        port_security_enabled=None if isinstance(body.port_security_enabled, Missing) else body.port_security_enabled,
-        address_pairs=_pairs(default(body.address_pairs, None)),
-        host=default(body.host, "") or "",
-        profile=(None if isinstance(body.profile, Missing) else body.profile) or {},
-        qos_policy_id=body.qos_policy_id,
-    )
-
-
-def _changes(conn: Connection, row: Any, sent: dict[str, Any]) -> dict[str, Any]:
-    """A body as `ports.change` takes it: null empties a field, and a MAC of null is a new one."""
-    changes = _without(sent, "vnic_type")
-    for name in ("device_id", "device_owner", "host"):
-        if name in changes:
-            changes[name] = changes[name] or ""
-    if "profile" in changes:
-        changes["profile"] = changes["profile"] or {}
-    if "security_groups" in changes:
-        changes["security_groups"] = changes["security_groups"] or []
-    if "fixed_ips" in changes:
-        changes["fixed_ips"] = requests(changes["fixed_ips"])
-    if "address_pairs" in changes:
-        changes["address_pairs"] = _pairs(changes["address_pairs"])
-    if "mac_address" in changes and not changes["mac_address"]:
-        changes["mac_address"] = macs.choose(conn, row.network_id)
+def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
+    _check_fields(call, networks.pinned(conn, port.network_id), changes)
     return changes
 
 
-def _views(conn: Connection, call: Call, rows: Rows) -> Views:
-    ids = [row.id for row in rows]
-    addresses, groups, tagged = ports.fixed_ips_of(conn, ids), ports.groups_of(conn, ids), tags.of(conn, ids)
-    policies = qos_policies.of_networks(conn, [row.network_id for row in rows])
-    binding = call.may("network:ports:show:binding")
-    return [
-        view(
-            row,
-            addresses.get(row.id, []),
-            [id for id, _ in groups.get(row.id, [])],
-            policies.get(row.network_id),
-            tagged.get(row.id, []),
-            binding,
-        )
-        for row in rows
-    ]
+def change(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> Port:
+    changes = _said(changes)
+    if "mac_address" in changes and not changes["mac_address"]:
+        changes["mac_address"] = macs.choose(conn, port.network_id)
+    if {"device_id", "device_owner"} & changes.keys():
+        device_id, owner = changes.get("device_id", port.device_id), changes.get("device_owner", port.device_owner)
+        router_ports.check_device(conn, call.caller, device_id, owner)
+    if "qos_policy_id" in changes:
+        qos_policies.check_set(conn, call.caller, port.qos_policy_id, changes["qos_policy_id"])
+    if not changes:
+        return port
+    everybodys = call.may("network:ports:foreign_security_groups")
+    return ports.change(conn, port, changes, call.now, call.caller, everybodys)
 
 
-def view(row: Any, addresses: Any, groups: Any, network_policy: str | None, tagged: Any, binding: bool) -> Json:
-    """`binding`: whether the caller may know where the port is."""
-    shown = {
-        "id": row.id,
-        "name": row.name,
-        "network_id": row.network_id,
-        "mac_address": row.mac_address,
-        "admin_state_up": row.admin_state_up,
-        "status": row.status,
-        "device_id": row.device_id,
-        "device_owner": row.device_owner,
-        "fixed_ips": addresses,
-        "security_groups": groups,
-        "port_security_enabled": row.port_security_enabled,
-        "allowed_address_pairs": row.allowed_address_pairs,
-        "binding:vnic_type": "normal",
-        "qos_policy_id": row.qos_policy_id,
-        "qos_network_policy_id": network_policy,
-        **standard_view(row, tagged),
+def may_remove(call: Call, port: Port) -> None:
+    """The owner of the network may delete what others have put on it."""
+    owner = port.network_project_id if port.network_project_id == call.project_id else port.project_id
+    call.require(project_id=owner)
+
+
+def remove(conn: Connection, call: Call, port: Port) -> None:
+    ports.delete_by_user(conn, port, call.now, call.caller, sees_all(call.caller))
+
+
+def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
+    """Raises Forbidden for fields that only the network's owner, or only the platform, may set."""
+    exact = any(each.ip_address is not None for each in sent.get("fixed_ips") or ())
+    mine = {"mac_address", "port_security_enabled", "address_pairs"} & sent.keys()
+    if exact or mine or port_security.is_network_owned(sent.get("device_owner") or ""):
+        refuse_foreign(call.caller, network, "network:ports:network_owner")
+    if {"host", "profile"} & sent.keys():
+        call.require("network:ports:binding")
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+# What a null is in the domain.
+NULLS: dict[str, Any] = {"device_id": "", "device_owner": "", "host": "", "profile": {}, "security_groups": ()}
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    """A body in the words of the domain."""
+    found = {
+        name: NULLS[name] if value is None and name in NULLS else value
+        for name, value in values.items()
+        if name != "vnic_type"
     }
-    if binding:
-        shown["binding:host_id"] = row.host
-        shown["binding:profile"] = row.profile
-        shown["binding:vif_type"] = row.vif_type
-        shown["binding:vif_details"] = row.vif_details
-    return shown
+    if "fixed_ips" in found:
+        found["fixed_ips"] = requests(found["fixed_ips"])
+    if "address_pairs" in found:
+        found["address_pairs"] = _pairs(found["address_pairs"])
+    return found
+
+
+c, BINDING = Port, "network:ports:show:binding"
+PORTS = Declared(
+    name="port",
+    record=Port,
+    attributes=(
+        Attribute("id", c.id, filter=any_of, sort=True),
+        Attribute("name", c.name, Text, post="", put=True, filter=any_of, sort=True),
+        Attribute("network_id", c.network_id, Id, post=REQUIRED, filter=any_of, sort=True),
+        Attribute("mac_address", c.mac_address, MacText | None, post=None, put=True, filter=_mac, sort=True),
+        Attribute("admin_state_up", c.admin_state_up, Flag, post=True, put=True, filter=lists.truths, sort=True),
+        Attribute("status", c.status, filter=any_of, sort=True),
+        Attribute("device_id", c.device_id, Text, post="", put=Text | None, filter=any_of, sort=True),
+        Attribute("device_owner", c.device_owner, Text, post="", put=Text | None, filter=any_of, sort=True),
+        Attribute("fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=fixed_ips),
+        Attribute("security_groups", None, Groups | None, post=MISSING, put=True, view=groups),
+        Attribute("port_security_enabled", c.port_security_enabled, Flag, post=MISSING, put=True, filter=lists.truths),
+        Attribute(
+            "allowed_address_pairs",
+            c.allowed_address_pairs,
+            AddressPairs | None,
+            post=MISSING,
+            put=True,
+            named="address_pairs",
+        ),
+        Attribute(
+            "binding:vnic_type", None, VnicType, post="normal", put=True, view=always("normal"), named="vnic_type"
+        ),
+        Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
+        Attribute("qos_network_policy_id", view=network_policy),
+        *standard(Port),
+        Attribute("binding:host_id", c.host, Text | None, post=MISSING, put=True, filter=any_of, rule=BINDING),
+        Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, rule=BINDING),
+        Attribute("binding:vif_type", c.vif_type, rule=BINDING),
+        Attribute("binding:vif_details", c.vif_details, rule=BINDING),
+    ),
+    filters={"fixed_ips": _with_fixed_ips, "security_groups": _with_groups},
+    visible=ports.visible,
+    visible_to=ports.visible_to,
+    not_found=ports.not_found,
+    create=create,
+    check=check,
+    change=change,
+    may_remove=may_remove,
+    remove=remove,
+    says={
+        "list": "List ports: one's own, and all on one's networks.",
+        "delete": "Delete a port; its addresses are free at once.",
+    },
+)

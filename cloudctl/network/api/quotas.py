@@ -43,7 +43,7 @@ class ProjectQuotas:
     @routes.get("/quotas", policy="network:quotas:list")
     async def list(self, call: Call) -> Json:
         """List the projects that have limits of their own."""
-        return {"quotas": await self.db.read(self._list)}
+        return {"quotas": await self.db.scan(self._list)}
 
     def _list(self, conn: Connection) -> Any:
         own = (QuotaLimit.service == QUOTAS.service, QuotaLimit.project_id != quota.EVERYBODY)
@@ -77,7 +77,7 @@ class ProjectQuotas:
     async def details(self, call: Call, project_id: str) -> Json:
         """Show the limits of a project and what it uses."""
         _check_visible(call, project_id)
-        return {"quota": await self.db.read(_details, project_id)}
+        return {"quota": await self.db.scan(_details, project_id)}
 
     @routes.get("/quotas/<project_id>/details.json", policy="network:quotas:show")
     async def details_json(self, call: Call, project_id: str) -> Json:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.network import ports, router_interfaces, routers, subnets
+from cloudctl.network import ports, router_interfaces, subnets
 from cloudctl.network.api.attributes import Id, Json
-from cloudctl.network.api.matching import check_match
+from cloudctl.network.api.routers import changeable
 from cloudctl.network.router_interfaces import Interface
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
@@ -35,17 +33,17 @@ class RouterInterfaces:
         return await self.db.run(self._add, call, router_id, body)
 
     def _add(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:
-        row, now = _held(conn, call, router_id), self.db.now(conn)
+        row = changeable(conn, call, router_id)
         _check_named(body)
         if body.port_id is not None and body.subnet_id is not None:
             raise Invalid("Bad router request: Cannot specify both subnet-id and port-id.", type="BadRequest")
         if body.subnet_id is not None:
             subnet = subnets.visible(conn, call.caller, body.subnet_id)
             foreign = call.may("network:routers:foreign_subnet")
-            added = router_interfaces.add_subnet(conn, row, subnet, now, call.caller, foreign)
+            added = router_interfaces.add_subnet(conn, row, subnet, call.now, call.caller, foreign)
         else:
             port = ports.visible(conn, call.caller, str(body.port_id), lock=True)
-            added = router_interfaces.add_port(conn, row, port, now, call.caller)
+            added = router_interfaces.add_port(conn, row, port, call.now, call.caller)
         return view(router_id, row.project_id, added)
 
     @routes.put(
@@ -56,20 +54,12 @@ class RouterInterfaces:
         return await self.db.run(self._remove, call, router_id, body)
 
     def _remove(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:
-        row, now = _held(conn, call, router_id), self.db.now(conn)
+        row = changeable(conn, call, router_id)
         _check_named(body)
         if body.port_id is None and body.subnet_id is not None:
             subnets.visible(conn, call.caller, body.subnet_id)
-        removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, now, call.caller)
+        removed = router_interfaces.remove(conn, row, body.port_id, body.subnet_id, call.now, call.caller)
         return view(router_id, row.project_id, removed)
-
-
-def _held(conn: Connection, call: Call, router_id: str) -> Any:
-    """The router, locked, if the caller may change it."""
-    row = routers.visible(conn, call.caller, router_id, lock=True)
-    call.require(project_id=row.project_id)
-    check_match(call, row)
-    return row
 
 
 def _check_named(body: InterfaceWish) -> None:

@@ -2,157 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
-
 from cloudctl.db import Connection, Database
-from cloudctl.network import security_groups, standard, tags
+from cloudctl.network import security_groups
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import (
-    Flag,
-    Json,
-    Project,
-    Rows,
-    Tags,
-    Text,
-    Views,
-    default,
-    enveloped,
-    listed,
-    owner_named,
-)
-from cloudctl.network.api.attributes import standard as standard_view
-from cloudctl.network.api.matching import check_match
-from cloudctl.network.api.security_group_rules import views as rule_views
+from cloudctl.network.api.attributes import Flag, Json, Text
+from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.security_group_rules import ATTRIBUTES as OF_RULES
+from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import SecurityGroup
-from cloudctl.rest.body import MISSING, Body, Missing, given
+from cloudctl.rest import resource
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
-from cloudctl.rest.route import Routes
+from cloudctl.rest.resource import Attribute, always
 
-COLLECTION = lists.collection(
-    "security_groups",
-    SecurityGroup.table,
-    security_groups.not_found,
-    filters={"name": any_of(SecurityGroup.name), "stateful": lists.truths(SecurityGroup.stateful)},
-    sort_keys={"name": SecurityGroup.name, "stateful": SecurityGroup.stateful},
+
+def rules(conn: Connection, call: Call, groups: Sequence[SecurityGroup]) -> list[list[Json]]:
+    """Those of each group, the oldest first."""
+    found = security_groups.rules_of(conn, [group.id for group in groups])
+    shown: dict[str, list[Json]] = {}
+    for view in resource.views(conn, call, OF_RULES, [rule for some in found.values() for rule in some]):
+        shown.setdefault(view["security_group_id"], []).append(view)
+    return [shown.get(group.id, []) for group in groups]
+
+
+ATTRIBUTES = (
+    Attribute("id", SecurityGroup.id, filter=any_of, sort=True),
+    Attribute("name", SecurityGroup.name, Text, post="", put=True, filter=any_of, sort=True),
+    Attribute("stateful", SecurityGroup.stateful, Flag, post=True, put=True, filter=lists.truths, sort=True),
+    Attribute("shared", view=always(False)),
+    Attribute("security_group_rules", view=rules),
+    *standard(SecurityGroup),
 )
 
 
-@frozen
-class CreateSecurityGroup:
-    name: Text = ""
-    description: Text = ""
-    stateful: Flag = True
-    tenant_id: Project | Missing = MISSING
-    project_id: Project | Missing = MISSING
-    tags: Tags | Missing = MISSING
+def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> SecurityGroup:
+    return security_groups.create(conn, owner_of_new(call.caller, owner), now=call.now, **values)
 
 
-@frozen
-class UpdateSecurityGroup:
-    name: Text | Missing = MISSING
-    description: Text | Missing = MISSING
-    stateful: Flag | Missing = MISSING
+def change(conn: Connection, call: Call, group: SecurityGroup, changes: dict[str, Any]) -> SecurityGroup:
+    return security_groups.change(conn, group, changes, call.now, call.caller)
 
 
-class SecurityGroups:
-    routes = Routes("Security groups")
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
-
-    @routes.get("/security-groups", policy="network:security_groups:list")
-    async def list(self, call: Call) -> Json:
-        """List security groups; a project's `default` group is made when it is first looked for."""
-        found = await self.db.read(self._list, call, False)
-        return found if found is not None else await self.db.run(self._list, call, True)
-
-    def _list(self, conn: Connection, call: Call, may_write: bool) -> Any:
-        if call.project_id and security_groups.default_of(conn, call.project_id) is None:
-            if not may_write:
-                return None
-            security_groups.ensure_default(conn, call.project_id, self.db.now(conn))
-        page = lists.fetch(conn, call, COLLECTION, security_groups.visible_to(conn, call.caller))
-        return lists.answer(call, COLLECTION, page, _views(conn, page.rows))
-
-    @routes.post(
-        "/security-groups",
-        policy="network:security_groups:create",
-        status=201,
-        body=Body(CreateSecurityGroup, "security_group", "security_groups"),
-    )
-    async def create(self, call: Call, body: Any) -> Json:
-        """Create a security group, or several at once."""
-        views = await self.db.run(self._create, call, listed(body))
-        return enveloped(body, "security_group", "security_groups", views)
-
-    def _create(self, conn: Connection, call: Call, wanted: Rows) -> Views:
-        now = self.db.now(conn)
-        rows = []
-        for each in wanted:
-            owner = standard.owner_of_new(call.caller, owner_named(each.tenant_id, each.project_id))
-            row = security_groups.create(conn, owner, each.name, each.description, each.stateful, now)
-            tags.replace(conn, row.id, default(each.tags, []))
-            rows.append(row)
-        return _views(conn, rows)
-
-    @routes.get("/security-groups/<group_id>", policy="network:security_groups:show")
-    async def show(self, call: Call, group_id: str) -> Json:
-        """Show a security group with its rules."""
-        return {"security_group": lists.narrowed(call, await self.db.read(self._show, call, group_id))}
-
-    def _show(self, conn: Connection, call: Call, group_id: str) -> Json:
-        return _views(conn, [security_groups.visible(conn, call.caller, group_id)])[0]
-
-    @routes.put(
-        "/security-groups/<group_id>",
-        policy="network:security_groups:update",
-        body=Body(UpdateSecurityGroup, "security_group"),
-    )
-    async def update(self, call: Call, group_id: str, body: UpdateSecurityGroup) -> Json:
-        """Change a security group."""
-        return {"security_group": await self.db.run(self._update, call, group_id, body)}
-
-    def _update(self, conn: Connection, call: Call, group_id: str, body: UpdateSecurityGroup) -> Json:
-        row = security_groups.visible(conn, call.caller, group_id, lock=True)
-        call.require(project_id=row.project_id)
-        check_match(call, row)
-        changes = given(body)
-        if changes:
-            row = security_groups.change(conn, row, changes, self.db.now(conn), call.caller)
-        return _views(conn, [row])[0]
-
-    @routes.delete("/security-groups/<group_id>", policy="network:security_groups:delete")
-    async def delete(self, call: Call, group_id: str) -> None:
-        """Delete a security group that no port is in."""
-        await self.db.run(self._delete, call, group_id)
-
-    def _delete(self, conn: Connection, call: Call, group_id: str) -> None:
-        row = security_groups.visible(conn, call.caller, group_id, lock=True)
-        call.require(project_id=row.project_id)
-        check_match(call, row)
-        default_too = call.may("network:security_groups:delete_default")
-        security_groups.remove(conn, row, self.db.now(conn), call.caller, default_too)
+def remove(conn: Connection, call: Call, group: SecurityGroup) -> None:
+    default_too = call.may("network:security_groups:delete_default")
+    security_groups.remove(conn, group, call.now, call.caller, default_too)
 
 
-def _views(conn: Connection, rows: Rows) -> Views:
-    ids = [row.id for row in rows]
-    rules, tagged = security_groups.rules_of(conn, ids), tags.of(conn, ids)
-    shown = rule_views(conn, [rule for group in rules.values() for rule in group])
-    by_group: dict[str, list[Json]] = {}
-    for rule in shown:
-        by_group.setdefault(rule["security_group_id"], []).append(rule)
-    return [view(row, by_group.get(row.id, []), tagged.get(row.id, [])) for row in rows]
+async def ensure_default(db: Database, call: Call) -> None:
+    """A project's `default` group is made when it is first looked for."""
+    project = call.project_id
+    if project and await db.read(security_groups.default_of, project) is None:
+        await db.run(security_groups.ensure_default, project, call.now)
 
 
-def view(row: Any, rules: Any, tagged: Any) -> Json:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "stateful": row.stateful,
-        "shared": False,
-        "security_group_rules": rules,
-        **standard_view(row, tagged),
-    }
+SECURITY_GROUPS = Declared(
+    name="security_group",
+    path="/security-groups",
+    id="group_id",
+    record=SecurityGroup,
+    attributes=ATTRIBUTES,
+    visible=security_groups.visible,
+    visible_to=security_groups.visible_to,
+    not_found=security_groups.not_found,
+    create=create,
+    change=change,
+    remove=remove,
+    before_list=ensure_default,
+    says={
+        "list": "List security groups; a project's `default` group is made when it is first looked for.",
+        "show": "Show a security group with its rules.",
+        "delete": "Delete a security group that no port is in.",
+    },
+    pure=False,
+)

@@ -131,5 +131,5 @@ class ResourceTags:
         row = self._seen(conn, call, collection, resource_id)
         call.require(project_id=row.project_id)
         found = change(conn, row.id, value)
-        standard.change(conn, TAGGED[collection].table, row.id, self.db.now(conn))
+        standard.change(conn, TAGGED[collection].table, row.id, call.now)
         return found

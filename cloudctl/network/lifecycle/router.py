@@ -25,7 +25,7 @@ async def ensure(ctx: Context) -> None:
         except UnknownNetwork as error:
             # Deleted since the router was read: it has left this network by now.
             raise Transient(str(error)) from error
-    await ctx.commit(routers.realised, wanted, ctx.now)
+    await ctx.commit(routers.realised, wanted)
 
 
 async def ensure_absent(ctx: Context) -> None:

@@ -1,0 +1,234 @@
+"""The Operations of a declared resource, as the networking API has them. Reference: network.md, section 1.
+
+    SECURITY_GROUPS = Declared(
+        "security_group", SecurityGroup, path="/security-groups",
+        attributes=(Attribute("name", SecurityGroup.name, Text, post="", put=True), …, *standard(SecurityGroup)),
+        visible=security_groups.visible, create=create, change=change, remove=remove, …)
+
+    Resource(db, SECURITY_GROUPS)        # what `ApiApp` mounts
+
+`Declared` says what is its own; `Resource` what all have in common: many at once, tags, `fields`, If-Match, links of
+pages. An Operation whose function is missing is not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from attrs import Factory, field, frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import NotFound
+from cloudctl.network import tags
+from cloudctl.network.api import lists
+from cloudctl.network.api.attributes import Json, Project, Tags, Text, enveloped, listed, owner_named
+from cloudctl.network.api.matching import check_match
+from cloudctl.network.tables import Standard
+from cloudctl.rest import resource
+from cloudctl.rest.body import MISSING, Body, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.formats import zulu
+from cloudctl.rest.listing import Condition, Filter, Listing, any_of, number
+from cloudctl.rest.resource import Attribute, of_each
+from cloudctl.rest.route import Operation, Routes
+
+R = TypeVar("R", bound=Standard)
+
+
+@frozen
+class Wanted:
+    """One body of a create: `owner` is the project that it names, if any; `values` are the other attributes."""
+
+    owner: str | None
+    values: dict[str, Any]
+    tags: Sequence[str] = ()
+
+
+def _require_owner(call: Call, record: Standard) -> None:
+    call.require(project_id=record.project_id)
+
+
+@frozen(kw_only=True, eq=False)
+class Declared(Generic[R]):
+    """A resource. Its functions raise what the domain raises.
+
+    `visible(conn, caller, id, lock=…)` raises NotFound. `create(conn, call, owner, values)` makes one record for the
+    project that the body names, if any; `create_all` makes those of one request, where they depend on each other.
+    `check` comes before the revision is looked at: it refuses changes, or puts them in the domain's words;
+    `locks_first`: it locks what must be locked before the record is. `change` and `remove` get a locked record.
+    `may_remove` decides who may delete. `before_list` is for what a list makes. `says`: what docs/api.md tells of the
+    Operations that need more than their name.
+    """
+
+    name: str
+    record: type[R]
+    attributes: Sequence[Attribute]
+    visible: Callable[..., R]
+    visible_to: Callable[[Connection, Caller], Condition]
+    not_found: Callable[[str], NotFound]
+    create: Callable[[Connection, Call, str | None, dict[str, Any]], R] | None = None
+    create_all: Callable[[Connection, Call, Sequence[Wanted]], Sequence[R]] | None = None
+    check: Callable[[Connection, Call, R, dict[str, Any]], dict[str, Any]] | None = None
+    locks_first: bool = False
+    change: Callable[[Connection, Call, R, dict[str, Any]], R] | None = None
+    may_remove: Callable[[Call, R], None] = _require_owner
+    remove: Callable[[Connection, Call, R], None] | None = None
+    before_list: Callable[[Database, Call], Awaitable[None]] | None = None
+    filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
+    plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
+    path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
+    id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
+    rules: str = field(default=Factory(lambda self: self.plural, takes_self=True))  # network:RULES:create
+    title: str = field(default=Factory(lambda self: self.plural.replace("_", " ").capitalize(), takes_self=True))
+    noun: str = field(default=Factory(lambda self: f"a {self.name.replace('_', ' ')}", takes_self=True))
+    says: Mapping[str, str] = field(factory=dict)
+    pure: bool = True
+
+    @cached_property
+    def collection(self) -> lists.Collection:
+        """How the records are listed. No order is promised; the id's is the cheapest."""
+        table = self.record.table
+        described = Listing(
+            table,
+            sort_keys=resource.sort_keys(self.attributes),
+            order=(("id", "asc"),),
+            filters={
+                **resource.filters(self.attributes),
+                "changed_since": lists.since(table.c.updated_at),
+                **tags.filters(table.c.id),
+                **self.filters,
+            },
+        )
+        return lists.Collection(self.plural, described, self.not_found)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The Operations, named for the methods of Resource that answer them."""
+        name, attributes, one = self.name, self.attributes, f"{self.path}/<{self.id}>"
+        routes = Routes(self.title)
+
+        def add(method: str, path: str, handler: str, summary: str, **options: Any) -> None:
+            rule, said = f"network:{self.rules}:{handler}", self.says.get(handler, summary)
+            routes.operations.append(Operation(self.title, method, path, handler, rule, summary=said, **options))
+
+        add("GET", self.path, "list", f"List {self.plural.replace('_', ' ')}.", pure=self.pure)
+        if self.create or self.create_all:
+            body = Body(resource.body(f"Create {name}", attributes), name, self.plural)
+            add("POST", self.path, "create", f"Create {self.noun}, or several at once.", status=201, body=body)
+        add("GET", one, "show", f"Show {self.noun}.", pure=self.pure)
+        if self.change:
+            body = Body(resource.body(f"Update {name}", attributes, update=True), name)
+            add("PUT", one, "update", f"Change {self.noun}.", body=body)
+        if self.remove:
+            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204)
+        return routes
+
+
+def standard(
+    record: type[Standard], *, description: Any = Text, changeable: bool = True, tagged: bool = True
+) -> tuple[Attribute, ...]:
+    """The attributes of every record.
+
+    `description`: its type in bodies. `changeable`: there is a PUT. `tagged`: a create body may have tags.
+    """
+    c = record
+    return (
+        Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
+        Attribute("tenant_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True, named="tenant_id"),
+        Attribute("description", c.description, description, post="", put=changeable, filter=any_of, sort=True),
+        Attribute(
+            "created_at", c.created_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.created_at))
+        ),
+        Attribute(
+            "updated_at", c.updated_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.updated_at))
+        ),
+        Attribute("revision_number", c.revision, filter=number, sort=True),
+        Attribute("tags", None, Tags, post=MISSING if tagged else resource.REFUSED, view=_tags),
+    )
+
+
+def _tags(conn: Connection, call: Call, records: Sequence[Any]) -> list[list[str]]:
+    found = tags.of(conn, [record.id for record in records])
+    return [found.get(record.id, []) for record in records]
+
+
+class Resource(Generic[R]):
+    """The Operations of one declared resource; `routes` says which."""
+
+    def __init__(self, db: Database, declared: Declared[R]) -> None:
+        self.db = db
+        self.declared = declared
+        self.routes = declared.routes
+
+    async def list(self, call: Call) -> Json:
+        resource.require_filters(call, self.declared.attributes)
+        if self.declared.before_list is not None:
+            await self.declared.before_list(self.db, call)
+        return await self.db.scan(self._list, call)
+
+    def _list(self, conn: Connection, call: Call) -> Json:
+        page = lists.fetch(conn, call, self.declared.collection, self.declared.visible_to(conn, call.caller))
+        return lists.answer(call, self.declared.collection, page, self.views(conn, call, page.rows))
+
+    async def create(self, call: Call, body: Any) -> Json:
+        views = await self.db.run(self._create, call, [_wanted(each) for each in listed(body)])
+        return enveloped(body, self.declared.name, self.declared.plural, views)
+
+    def _create(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[Json]:
+        one, many = self.declared.create, self.declared.create_all
+        if many is not None:
+            return self.views(conn, call, many(conn, call, wanted))
+        if one is None:
+            raise NotImplementedError(f"{self.declared.name} is not created")
+        records = []
+        for each in wanted:
+            record = one(conn, call, each.owner, each.values)
+            if each.tags:
+                tags.replace(conn, record.id, each.tags)
+            records.append(record)
+        return self.views(conn, call, records)
+
+    async def show(self, call: Call, **path: str) -> Json:
+        found = await self.db.read(self._show, call, path[self.declared.id])
+        return {self.declared.name: lists.narrowed(call, found)}
+
+    def _show(self, conn: Connection, call: Call, id: str) -> Json:
+        return self.views(conn, call, [self.declared.visible(conn, call.caller, id)])[0]
+
+    async def update(self, call: Call, body: Any, **path: str) -> Json:
+        return {self.declared.name: await self.db.run(self._update, call, path[self.declared.id], given(body))}
+
+    def _update(self, conn: Connection, call: Call, id: str, changes: dict[str, Any]) -> Json:
+        declared = self.declared
+        record = declared.visible(conn, call.caller, id, lock=not declared.locks_first)
+        _require_owner(call, record)
+        if declared.check is not None:
+            changes = declared.check(conn, call, record, changes)
+        if declared.locks_first:
+            record = declared.visible(conn, call.caller, id, lock=True)
+        check_match(call, record)
+        if changes and declared.change is not None:
+            record = declared.change(conn, call, record, changes)
+        return self.views(conn, call, [record])[0]
+
+    async def delete(self, call: Call, **path: str) -> None:
+        await self.db.run(self._delete, call, path[self.declared.id])
+
+    def _delete(self, conn: Connection, call: Call, id: str) -> None:
+        record = self.declared.visible(conn, call.caller, id, lock=True)
+        self.declared.may_remove(call, record)
+        check_match(call, record)
+        if self.declared.remove is not None:
+            self.declared.remove(conn, call, record)
+
+    def views(self, conn: Connection, call: Call, records: Sequence[R]) -> Sequence[Json]:
+        return resource.views(conn, call, self.declared.attributes, records)
+
+
+def _wanted(body: Any) -> Wanted:
+    values = given(body)
+    named = owner_named(values.pop("tenant_id", MISSING), values.pop("project_id", MISSING))
+    return Wanted(named, values, values.pop("tags", ()))

@@ -1,0 +1,179 @@
+"""Resources as data: what an attribute is in bodies, filters, sort keys and views, said once.
+
+    ATTRIBUTES = (
+        Attribute("id", Network.id, filter=any_of, sort=True),
+        Attribute("name", Network.name, Text, post="", put=True, filter=any_of, sort=True),
+        Attribute("router:external", Network.external, Flag, post=False, put=True),
+        Attribute("subnets", view=ids_of_subnets),
+    )
+
+From these come the body classes (`body`), what lists take (`filters`, `sort_keys`) and what is shown (`views`). A
+service makes its Operations of them, with the habits of its API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, Final, Literal
+
+import attrs
+from attrs import NOTHING, frozen
+from sqlalchemy import Column, ColumnElement
+
+from cloudctl.db import Connection
+from cloudctl.rest.body import MISSING, Missing
+from cloudctl.rest.call import Call
+from cloudctl.rest.listing import Filter
+
+Json = dict[str, Any]
+Values = Mapping[str, Any]
+"""What a body says, by the names in Python."""
+View = Callable[[Connection, Call, Sequence[Any]], Iterable[Any]]
+"""The values of an attribute for records, in their order. MISSING: that record is shown without the attribute."""
+
+
+class Mark(Enum):
+    REQUIRED = "required"  # a create body without it is refused
+    REFUSED = "refused"  # a body with it is refused
+    COLUMN = "column"  # what the column holds
+
+
+REQUIRED: Final = Mark.REQUIRED
+REFUSED: Final = Mark.REFUSED
+COLUMN: Final = Mark.COLUMN
+
+
+@frozen
+class Attribute:
+    """One attribute of a resource.
+
+    `type` is what bodies hold. `post`: what a create body without it means (MISSING: nothing), or REQUIRED, or REFUSED.
+    `put`: whether an update body may have it; or the type that it has there. `filter` makes the filter of the column.
+    `sort`: whether it is a sort key, or what to sort by. `view` None: it is not shown. `rule`: who passes it is shown
+    the attribute, and may filter by it.
+    """
+
+    name: str  # in JSON
+    column: Column[Any] | None = None
+    type: Any = None
+    post: Any = REFUSED
+    put: Any = False
+    filter: Callable[[Column[Any]], Filter] | None = None
+    sort: bool | ColumnElement[Any] = False
+    view: View | Literal[Mark.COLUMN] | None = COLUMN
+    rule: str | None = None
+    named: str = ""
+
+    @property
+    def field(self) -> str:
+        """Its name in Python: of the column, unless it is `named`."""
+        return self.named or (self.name if self.column is None else self.column.key)
+
+
+Attributes = Sequence[Attribute]
+
+
+# -- bodies
+
+
+def body(name: str, attributes: Attributes, *, update: bool = False) -> type:
+    """The class of the bodies that create a resource, or update one."""
+    fields = {
+        each.field: attrs.field(type=type_, default=default, metadata={"wire": each.name})
+        for each in attributes
+        for type_, default in (_of_update(each) if update else _of_create(each))
+    }
+    made: type = attrs.make_class(name.title().replace(" ", "").replace("_", ""), fields, frozen=True, kw_only=True)
+    return made
+
+
+def _of_create(attribute: Attribute) -> Iterable[tuple[Any, Any]]:
+    if attribute.post is REQUIRED:
+        yield attribute.type, NOTHING
+    elif attribute.post is MISSING:
+        yield attribute.type | Missing, MISSING
+    elif attribute.post is not REFUSED:
+        yield attribute.type, attribute.post
+
+
+def _of_update(attribute: Attribute) -> Iterable[tuple[Any, Any]]:
+    if attribute.put is not False:
+        yield (attribute.type if attribute.put is True else attribute.put) | Missing, MISSING
+
+
+# -- lists
+
+
+def filters(attributes: Attributes) -> dict[str, Filter]:
+    return {
+        each.name: each.filter(each.column)
+        for each in attributes
+        if each.filter is not None and each.column is not None
+    }
+
+
+def sort_keys(attributes: Attributes) -> dict[str, ColumnElement[Any]]:
+    """Raises ValueError for an attribute that has nothing to sort by."""
+    found: dict[str, ColumnElement[Any]] = {}
+    for each in attributes:
+        if each.sort is False:
+            continue
+        by = each.column if each.sort is True else each.sort
+        if by is None:
+            raise ValueError(f"{each.name} is sorted by nothing")
+        found[each.name] = by
+    return found
+
+
+def require_filters(call: Call, attributes: Attributes) -> None:
+    """Raises Forbidden for a filter on what the caller may not see."""
+    for each in attributes:
+        if each.rule is not None and each.name in call.query:
+            call.require(each.rule)
+
+
+# -- views
+
+
+def always(value: Any) -> View:
+    """The same for every record."""
+    return lambda conn, call, records: repeat(value, len(records))
+
+
+def of_each(make: Callable[[Any], Any]) -> View:
+    """What follows from the record alone."""
+    return lambda conn, call, records: map(make, records)
+
+
+def views(conn: Connection, call: Call, attributes: Attributes, records: Sequence[Any]) -> list[Json]:
+    """Records as the caller may see them, in their order; their attributes in the order of their declaration."""
+    shown = [each for each in attributes if each.view is not None and (each.rule is None or call.may(each.rule))]
+    names = [each.name for each in shown]
+    # Column by column: a page of a thousand records costs little more than its queries.
+    columns = [_values(conn, call, each, records) for each in shown]
+    found = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [_present(each) if MISSING in each.values() else each for each in found]
+
+
+def _values(conn: Connection, call: Call, attribute: Attribute, records: Sequence[Any]) -> Iterable[Any]:
+    if attribute.view is None:
+        raise ValueError(f"{attribute.name} is not shown")
+    if attribute.view is not COLUMN:
+        return attribute.view(conn, call, records)
+    if attribute.column is None:
+        raise ValueError(f"{attribute.name} has neither a column nor a view")
+    return map(_reader(attribute.column), records)
+
+
+@cache
+def _reader(column: Column[Any]) -> Callable[[Any], Any]:
+    # Records are tuples of the columns of their table.
+    return itemgetter(column.table.c.keys().index(column.key))
+
+
+def _present(view: Json) -> Json:
+    return {name: value for name, value in view.items() if value is not MISSING}
