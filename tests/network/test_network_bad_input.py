@@ -47,9 +47,8 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
     """(method, path, key of the envelope, body class, wire name) of every field of every body."""
     found = []
     driver = create(Config(), DriverResources(Clock(), "fake"))
-    options = NetworkOptions()
-    nothing: Any = None  # only what is declared is looked at
-    for path, operation in build(nothing, nothing, driver, "fake", options).operations:
+    nothing: Any = None  # is asked
+    for path, operation in build(nothing, nothing, driver, "fake", NetworkOptions()).operations:
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
                 found.append((operation.method, path, body.key or "", body.type, name))
