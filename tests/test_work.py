@@ -201,7 +201,7 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (servers_with_detail, (4, 1, 0)),
     (list_of_ports, (6, 1, 0)),
     (boot, (60, 2, 4)),
-    (deletion, (46, 3, 7)),
+    (deletion, (34, 1, 4)),
     (network_cycle, (126, 4, 14)),
     (new_rule, (10, 0, 1)),
     (deleted_rule, (5, 0, 1)),

@@ -59,13 +59,9 @@ def attach_volume(
     attachment_id = attachments.reserve(
         conn, volume.id, server.id, project_id=None, now=caller.now, device=device.device_name
     )
-    device_id = block_devices.add(
-        conn, server.id, len(present), device, volume.id, caller.now, attachment_id=attachment_id
-    )
-    tasks.submit(conn, kinds.ATTACH_VOLUME, server.id, caller, args={"device_id": device_id})
-    found = block_devices.find(conn, server.id, volume.id)
-    assert found is not None, "it was added just now"
-    return found
+    made = block_devices.add(conn, server.id, len(present), device, volume.id, caller.now, attachment_id)
+    tasks.submit(conn, kinds.ATTACH_VOLUME, server.id, caller, args={"device_id": made.id})
+    return made
 
 
 def _named(device: NewDevice, present: Sequence[BlockDevice]) -> NewDevice:

@@ -28,10 +28,13 @@ def delete(conn: Connection, caller: Caller, server_id: str) -> None:
     tasks.supersede(conn, kinds.DELETE, row.id, caller, keep=(kinds.DELETE,))
 
 
-def finish(conn: Connection, server_id: str, now: float, by: Origin) -> None:
-    """Nothing of the guest is left: give everything back and close the record. May be repeated."""
+def finish(conn: Connection, server_id: str, now: float, by: Origin, *, ports_have_left: bool) -> None:
+    """Nothing of the guest is left: give everything back and close the record. May be repeated.
+
+    `ports_have_left`: all hosts have let go of the server's ports, see `network.ports.leaving`.
+    """
     release_devices(conn, server_id, now, by, made_only=False)
-    networking.let_all_go(conn, server_id, now, by)
+    networking.let_all_go(conn, server_id, now, by, have_left=ports_have_left)
     claims.release(conn, server_id)
     migrations.close_all(conn, server_id, utc(now))
     servers.remove(conn, server_id, utc(now))

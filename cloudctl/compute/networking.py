@@ -192,15 +192,18 @@ def bind(conn: Connection, server: Server, host: str, zone: str, now: float) -> 
         ports.bind(conn, row.port_id, server.id, host, owner(zone), utc(now))
 
 
-def let_go(conn: Connection, row: ServerInterface, now: float, by: Origin) -> None:
-    """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated."""
+def let_go(conn: Connection, row: ServerInterface, now: float, by: Origin, *, has_left: bool = False) -> None:
+    """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated.
+
+    `has_left`: see `ports.delete`.
+    """
     if row.made:
-        ports.delete(conn, row.port_id, utc(now), by)
+        ports.delete(conn, row.port_id, utc(now), by, has_left=has_left)
     else:
         ports.unbind(conn, row.port_id, utc(now))
     conn.execute(delete(ServerInterface).where(ServerInterface.port_id == row.port_id))
 
 
-def let_all_go(conn: Connection, server_id: str, now: float, by: Origin) -> None:
+def let_all_go(conn: Connection, server_id: str, now: float, by: Origin, *, have_left: bool = False) -> None:
     for row in of_server(conn, server_id):
-        let_go(conn, row, now, by)
+        let_go(conn, row, now, by, has_left=have_left)

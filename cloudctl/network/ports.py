@@ -51,6 +51,11 @@ _with_network = (
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
+_leaving = (
+    update(Port)
+    .where(Port.id.in_(bindparam("ports", expanding=True)))
+    .values(realised=False, status="DOWN", vif_type=UNBOUND, vif_details={})
+)
 _new = insert(Port)
 _join = insert(PortSecurityGroup)
 _plugged = (
@@ -327,8 +332,11 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
     delete(conn, row.id, now, by)
 
 
-def delete(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
-    """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error."""
+def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
+    """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error.
+
+    `has_left`: after `leaving` the driver has let go, so nothing is left to do unless somebody has plugged it again.
+    """
     row = find(conn, port_id, lock=True)
     if row is None:
         return
@@ -337,7 +345,7 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
     tags.forget(conn, port_id)
     conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == port_id))
     conn.execute(Port.table.delete().where(Port.id == port_id))
-    if row.host or row.realised:
+    if row.realised or (row.host and not has_left):
         tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
 
 
@@ -401,6 +409,11 @@ def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> 
     """A driver holds the port on this host. False if that is not (any more) the host that it is bound to."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
     return conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 1
+
+
+def leaving(conn: Connection, port_ids: Sequence[str]) -> None:
+    """To be said before the driver is asked to let go of the ports everywhere: who plugs one after this says so."""
+    conn.execute(_leaving, {"ports": list(port_ids)})
 
 
 def unplugged(conn: Connection, port_id: str, host: str, vif_type: str = UNBOUND) -> bool:

@@ -13,41 +13,46 @@ from cloudctl.compute import block_devices, deletion, guests, kinds
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown
-from cloudctl.network import plugging
+from cloudctl.network import ports
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments
 
 
-async def remove_guest(ctx: Context) -> Memo:
+async def remove(ctx: Context) -> Memo:
+    """One step, because everything in it is an ensure and a border between steps is a transaction."""
     try:
         await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+        all_left = True
     except HostDown as error:
-        return {"left_behind": str(error)}
-    return None
-
-
-async def release(ctx: Context) -> Memo:
-    port_ids, devices = await ctx.read(held, ctx.resource_id)
+        # Its ports are taken by tasks of their own, which try for longer.
+        ctx.remember(left_behind=str(error))
+        all_left = False
+    port_ids, devices = await ctx.write(leaving, ctx.resource_id)
     for port_id in port_ids:
-        await plugging.unplug(ctx, port_id)
+        await ctx.drivers.network.ensure_port_absent(port_id, None)
     for volume_id, host in devices:
         await ctx.drivers.volume.disconnect(volume_id, host)
-    await ctx.commit(deletion.finish, ctx.resource_id, ctx.now, ctx.task)
+    await ctx.commit(deletion.finish, ctx.resource_id, ctx.now, ctx.task, ports_have_left=all_left)
     return None
 
 
-def held(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str, str]]]:
+def leaving(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str, str]]]:
     """The ids of the server's ports, and (volume, host) of the connections that nobody else needs."""
     found: list[tuple[str, str]] = []
-    mine: dict[str, Any] = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
-    for device in block_devices.of_server(conn, server_id):
-        attachment = mine.get(device.attachment_id or "")
-        if attachment is None or attachment.host is None:
-            continue
-        if not attachments.host_is_used(conn, device.volume_id, attachment.host, attachment.id):
-            found.append((device.volume_id, attachment.host))
-    return list(guests.plugged(conn, server_id)), found
+    devices = block_devices.of_server(conn, server_id)
+    if devices:
+        mine: dict[str, Any] = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
+        for device in devices:
+            attachment = mine.get(device.attachment_id or "")
+            if attachment is None or attachment.host is None:
+                continue
+            if not attachments.host_is_used(conn, device.volume_id, attachment.host, attachment.id):
+                found.append((device.volume_id, attachment.host))
+    port_ids = list(guests.plugged(conn, server_id))
+    if port_ids:
+        ports.leaving(conn, port_ids)
+    return port_ids, found
 
 
 def failed(conn: Connection, task: Task, error: str) -> None:
@@ -56,6 +61,6 @@ def failed(conn: Connection, task: Task, error: str) -> None:
 
 DELETE = Workflow(
     kinds.DELETE,
-    (Step("guest", remove_guest), Step("release", release)),
+    (Step("remove", remove, aliases=("guest", "release")),),
     on_failure=failed,
 )
