@@ -3,10 +3,14 @@
 Only Operations that declare `pure` are kept: what they answer depends on the database, the caller and the request, and
 on nothing else. Any commit of this process ends the life of all kept answers, so a client never reads less than what it
 was told. With PostgreSQL other processes write, too, and nothing is kept.
+
+Not the tables that a handler read decide, but any commit: a handler may answer from what it has kept itself, of tables
+that it does not read then.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Hashable
 
@@ -58,11 +62,23 @@ class Answers:
             return
         self._drop(key)
         self._kept[key] = answer
-        self._size += len(answer.body)
+        self._size += _size(key, answer)
         while self._size > MOST_BYTES:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: Hashable) -> None:
         dropped = self._kept.pop(key, None)
         if dropped is not None:
-            self._size -= len(dropped.body)
+            self._size -= _size(key, dropped)
+
+
+# Of an answer and its entry beside what `_size` measures: tuples, the identity, the places in the table.
+AROUND = 2048
+
+
+def _size(key: Hashable, answer: Answer) -> int:
+    """Bytes, of the key too: what a client asks for is as long as it likes."""
+    parts = key if isinstance(key, tuple) else (key,)
+    asked = sum(sys.getsizeof(part) for part in parts)
+    said = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in answer.headers)
+    return AROUND + sys.getsizeof(answer.body) + asked + said

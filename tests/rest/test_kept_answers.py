@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import tracemalloc
 
 import pytest
+from sqlalchemy import Integer, insert
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
-from cloudctl.rest.answers import LARGEST, MOST_BYTES, Answer, Answers
+from cloudctl.db import Connection, Database, Field, Record
+from cloudctl.db.columns import column
+from cloudctl.rest.answers import AROUND, LARGEST, MOST_BYTES, Answer, Answers
 from cloudctl.testing.cloud import MemoryCloud
+
+
+class Thing(Record, table="test_things_written"):
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
 
 
 @pytest.fixture
 def answers() -> Answers:
     return Answers(Database.in_memory(Clock()))
+
+
+def write(conn: Connection) -> None:
+    Thing.table.create(conn.alchemy, checkfirst=True)
+    conn.execute(insert(Thing))
 
 
 def answer(answers: Answers, body: bytes = b"{}", until: float = 10.0) -> Answer:
@@ -26,15 +37,17 @@ def test_a_kept_answer_is_found_until_something_is_written(answers: Answers) -> 
     kept = answer(answers)
     answers.keep("key", kept)
     answers.db.transact(True, lambda conn: None)
-    assert answers.find("key", 0) is kept
     answers.db.transact(False, lambda conn: None)
+    assert answers.find("key", 0) is kept
+    answers.db.transact(False, write)
     assert answers.find("key", 0) is None
 
 
 def test_a_write_that_failed_ends_it_too(answers: Answers) -> None:
     answers.keep("key", answer(answers))
 
-    def fail(conn: Any) -> None:
+    def fail(conn: Connection) -> None:
+        write(conn)
         raise ValueError
 
     with pytest.raises(ValueError):
@@ -44,7 +57,7 @@ def test_a_write_that_failed_ends_it_too(answers: Answers) -> None:
 
 def test_an_answer_that_was_read_before_a_write_is_not_kept(answers: Answers) -> None:
     old = answer(answers)
-    answers.db.transact(False, lambda conn: None)
+    answers.db.transact(False, write)
     answers.keep("key", old)
     assert answers.find("key", 0) is None
 
@@ -59,9 +72,21 @@ def test_what_is_kept_has_a_limit(answers: Answers) -> None:
     for number in range(10):
         answers.keep(number, answer(answers, bytes(LARGEST)))
     kept = [number for number in range(10) if answers.find(number, 0) is not None]
-    assert kept == list(range(10 - MOST_BYTES // LARGEST, 10))
+    assert kept == list(range(10 - MOST_BYTES // (LARGEST + AROUND), 10))
     answers.keep("large", answer(answers, bytes(LARGEST + 1)))
     assert answers.find("large", 0) is None
+
+
+def test_the_limit_counts_what_was_asked_too(answers: Answers) -> None:
+    """A client may ask one thing in thousands of ways, each of them long."""
+    tracemalloc.start()
+    try:
+        for number in range(8000):
+            answers.keep(("compute", b"/servers?name=%08d" % number + b"x" * 8000), answer(answers))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 1.25 * MOST_BYTES
 
 
 def test_callers_scopes_and_versions_do_not_share_answers() -> None:
