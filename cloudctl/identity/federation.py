@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Record
@@ -21,27 +21,18 @@ from cloudctl.identity.federation_tables import (
     FederationProtocol,
     IdentityProvider,
     RemoteId,
-    ServiceProvider,
 )
-from cloudctl.identity.records import flag
 from cloudctl.rest.listing import Listing, equals
-
-ORDER = (("created_at", "asc"),)
 
 R = TypeVar("R", bound=Record)
 
 
-def _listing(table: Table, **filters: Any) -> Listing:
-    return Listing(
-        table, sort_keys={"id": table.c.id, "created_at": table.c.created_at}, order=ORDER,
-        filters={"id": equals(table.c.id), **filters},
-    )  # fmt: skip
-
-
-PROVIDERS = _listing(IdentityProvider.table, enabled=flag(IdentityProvider.enabled))
-MAPPINGS = _listing(FederationMapping.table)
-PROTOCOLS = _listing(FederationProtocol.table)
-SERVICE_PROVIDERS = _listing(ServiceProvider.table, enabled=flag(ServiceProvider.enabled))
+PROTOCOLS = Listing(
+    FederationProtocol.table,
+    sort_keys={"id": FederationProtocol.id, "created_at": FederationProtocol.created_at},
+    order=(("created_at", "asc"),),
+    filters={"id": equals(FederationProtocol.id)},
+)
 
 
 def create(conn: Connection, record: type[R], kind: str, values: dict[str, Any], now: datetime) -> R:

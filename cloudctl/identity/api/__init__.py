@@ -13,7 +13,7 @@ from cloudctl.identity.api.domain_config import DomainConfig
 from cloudctl.identity.api.domains import Domains
 from cloudctl.identity.api.endpoint_filters import ENDPOINT_GROUPS, GroupedEndpoints, ProjectEndpoints
 from cloudctl.identity.api.faults import FAULTS
-from cloudctl.identity.api.federation import IdentityProviders, Mappings, Protocols, ServiceProviders
+from cloudctl.identity.api.federation import IDENTITY_PROVIDERS, MAPPINGS, SERVICE_PROVIDERS, Protocols
 from cloudctl.identity.api.grants import Grants
 from cloudctl.identity.api.groups import GROUPS, Members
 from cloudctl.identity.api.limits import Limits, RegisteredLimits
@@ -95,10 +95,10 @@ def build(
         Consumers(db, credential_keys),
         OAuthTokens(db, credential_keys, options),
         AccessTokens(db),
-        IdentityProviders(db),
+        Resource(db, IDENTITY_PROVIDERS),
         Protocols(db),
-        Mappings(db),
-        ServiceProviders(db),
+        Resource(db, MAPPINGS),
+        Resource(db, SERVICE_PROVIDERS),
         Resource(db, POLICIES),
         RegisteredLimits(db),
         Limits(db),

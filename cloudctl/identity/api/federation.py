@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
@@ -12,16 +13,18 @@ from cloudctl.identity import federation, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.fields import changes as sent
+from cloudctl.identity.api.resource import Declared, linked
 from cloudctl.identity.federation_tables import FederationMapping, FederationProtocol, IdentityProvider, ServiceProvider
+from cloudctl.identity.records import flag
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
+from cloudctl.rest.listing import equals
+from cloudctl.rest.resource import REQUIRED, Attribute, Json
 from cloudctl.rest.route import Routes
 
 ROOT = "/OS-FEDERATION"
 PROVIDER = f"{ROOT}/identity_providers/<idp_id>"
 PROTOCOL = f"{PROVIDER}/protocols/<protocol_id>"
-MAPPING = f"{ROOT}/mappings/<mapping_id>"
-SERVICE_PROVIDER = f"{ROOT}/service_providers/<sp_id>"
 DEFAULT_PREFIX = "ss:mem:"
 
 
@@ -59,62 +62,8 @@ class MappingRule:
 
 
 @frozen
-class PutMapping:
-    rules: Annotated[list[MappingRule], Items(1, 200)]
-    schema_version: Version = "1.0"
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
-class UpdateMapping:
-    rules: Annotated[list[MappingRule], Items(1, 200)] | Missing = MISSING
-    schema_version: Version | Missing = MISSING
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
-class PutProvider:
-    domain_id: Id | Missing | None = MISSING
-    description: Description | Missing | None = MISSING
-    enabled: bool = False
-    remote_ids: RemoteIds | Missing | None = MISSING
-    authorization_ttl: Ttl | Missing | None = MISSING
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
-class UpdateProvider:
-    domain_id: Id | Missing = MISSING
-    description: Description | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    remote_ids: RemoteIds | Missing | None = MISSING
-    authorization_ttl: Ttl | Missing | None = MISSING
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
 class ProtocolBody:
     mapping_id: Id
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
-class PutServiceProvider:
-    auth_url: Url
-    sp_url: Url
-    description: Description | Missing | None = MISSING
-    enabled: bool = False
-    relay_state_prefix: Annotated[str, Length(0, 255)] = DEFAULT_PREFIX
-    id: Id | Missing = MISSING  # as in the path, if at all
-
-
-@frozen
-class UpdateServiceProvider:
-    auth_url: Url | Missing = MISSING
-    sp_url: Url | Missing = MISSING
-    description: Description | Missing | None = MISSING
-    enabled: bool | Missing = MISSING
-    relay_state_prefix: Annotated[str, Length(0, 255)] | Missing = MISSING
     id: Id | Missing = MISSING  # as in the path, if at all
 
 
@@ -133,62 +82,67 @@ def named(id: str) -> str:
     return id
 
 
-@frozen
-class IdentityProviders:
-    db: Database
-
-    routes = Routes("Identity providers")
-
-    @routes.get(f"{ROOT}/identity_providers", policy="identity:list_identity_providers", query=("id", "enabled"))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List identity providers"""
-        return await self.db.scan(self._list, call)
-
-    def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        found = page(conn, call, federation.PROVIDERS)
-        remote = federation.remote_ids_of(conn, [row.id for row in found.rows])
-        return paged(call, "identity_providers", found, lambda call, row: provider_view(call, row, remote[row.id]))
-
-    @routes.put(
-        PROVIDER,
-        policy="identity:create_identity_provider",
-        status=201,
-        body=Body(PutProvider, key="identity_provider"),
+def identified(record: type[IdentityProvider | FederationMapping | ServiceProvider], path: str) -> Sequence[Attribute]:
+    """What all of them have."""
+    return (
+        Attribute("id", record.id, Id, post=MISSING, put=True, filter=equals, sort=True),
+        Attribute("created_at", record.created_at, sort=True, view=None),
+        linked("OS-FEDERATION", path),
     )
-    async def create(self, call: Call, idp_id: str, body: PutProvider) -> dict[str, Any]:
-        """Describe an identity provider; nobody can log in through it"""
-        return {"identity_provider": await self.db.run(self._create, call, named(idp_id), changes(body, idp_id))}
 
-    def _create(self, conn: Connection, call: Call, idp_id: str, values: dict[str, Any]) -> dict[str, Any]:
-        remote = values.pop("remote_ids", None) or ()
-        return self._shown(conn, call, federation.create_provider(conn, {"id": idp_id, **values}, remote, call.now))
 
-    @routes.get(PROVIDER, policy="identity:get_identity_provider")
-    async def show(self, call: Call, idp_id: str) -> dict[str, Any]:
-        """Show an identity provider"""
-        return {"identity_provider": await self.db.read(self._show, call, idp_id)}
+# -- identity providers
 
-    def _show(self, conn: Connection, call: Call, idp_id: str) -> dict[str, Any]:
-        return self._shown(conn, call, records.get(conn, IdentityProvider, idp_id, "identity provider"))
 
-    def _shown(self, conn: Connection, call: Call, row: IdentityProvider) -> dict[str, Any]:
-        return provider_view(call, row, federation.remote_ids_of(conn, [row.id])[row.id])
+def create_provider(conn: Connection, call: Call, values: Json) -> IdentityProvider:
+    named(values["id"])
+    return federation.create_provider(conn, values, values.pop("remote_ids", None) or (), call.now)
 
-    @routes.patch(
-        PROVIDER, policy="identity:update_identity_provider", body=Body(UpdateProvider, key="identity_provider")
-    )
-    async def update(self, call: Call, idp_id: str, body: UpdateProvider) -> dict[str, Any]:
-        """Change an identity provider"""
-        return {"identity_provider": await self.db.run(self._update, call, idp_id, changes(body, idp_id))}
 
-    def _update(self, conn: Connection, call: Call, idp_id: str, values: dict[str, Any]) -> dict[str, Any]:
-        remote = (values.pop("remote_ids") or ()) if "remote_ids" in values else None
-        return self._shown(conn, call, federation.change_provider(conn, idp_id, values, remote))
+def change_provider(conn: Connection, call: Call, id: str, changes: Json) -> IdentityProvider:
+    remote = (changes.pop("remote_ids") or ()) if "remote_ids" in changes else None
+    return federation.change_provider(conn, id, changes, remote)
 
-    @routes.delete(PROVIDER, policy="identity:delete_identity_provider")
-    async def delete(self, call: Call, idp_id: str) -> None:
-        """Delete an identity provider with its protocols"""
-        await self.db.run(federation.remove_provider, idp_id)
+
+def remove_provider(conn: Connection, call: Call, id: str) -> None:
+    federation.remove_provider(conn, id)
+
+
+def remote_ids(conn: Connection, call: Call, found: Sequence[IdentityProvider]) -> Iterable[list[str]]:
+    of = federation.remote_ids_of(conn, [provider.id for provider in found])
+    return [of[provider.id] for provider in found]
+
+
+def provider_links(conn: Connection, call: Call, found: Sequence[IdentityProvider]) -> Iterable[dict[str, str]]:
+    for provider in found:
+        links = link(call, "OS-FEDERATION", "identity_providers", provider.id)
+        yield {**links, "protocols": f"{links['self']}/protocols"}
+
+
+IDENTITY_PROVIDERS = Declared(
+    name="identity_provider",
+    record=IdentityProvider,
+    attributes=(
+        *identified(IdentityProvider, "identity_providers")[:2],
+        Attribute("domain_id", IdentityProvider.domain_id, Id | None, post=MISSING, put=Id),
+        Attribute("description", IdentityProvider.description, Description | None, post=MISSING, put=True),
+        Attribute("enabled", IdentityProvider.enabled, bool, post=False, put=True, filter=flag),
+        Attribute("remote_ids", None, RemoteIds | None, post=MISSING, put=True, view=remote_ids),
+        Attribute("authorization_ttl", IdentityProvider.authorization_ttl, Ttl | None, post=MISSING, put=True),
+        Attribute("links", view=provider_links),
+    ),
+    create=create_provider,
+    change=change_provider,
+    remove=remove_provider,
+    extra=False,
+    named=True,
+    path=f"{ROOT}/identity_providers",
+    id="idp_id",
+    says={
+        "create": "Describe an identity provider; nobody can log in through it",
+        "delete": "Delete an identity provider with its protocols",
+    },
+)
 
 
 @frozen
@@ -231,127 +185,91 @@ class Protocols:
         await self.db.run(federation.remove_protocol, idp_id, protocol_id)
 
 
-@frozen
-class Mappings:
-    db: Database
-
-    routes = Routes("Federation mappings")
-
-    @routes.get(f"{ROOT}/mappings", policy="identity:list_mappings", query=("id",))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List mappings"""
-        return paged(call, "mappings", await self.db.scan(page, call, federation.MAPPINGS), mapping_view)
-
-    @routes.put(MAPPING, policy="identity:create_mapping", status=201, body=Body(PutMapping, key="mapping"))
-    async def create(self, call: Call, mapping_id: str, body: PutMapping) -> dict[str, Any]:
-        """Keep a mapping; nothing applies it"""
-        values = {"id": named(mapping_id), **mapping_values(body, mapping_id)}
-        row = await self.db.run(federation.create, FederationMapping, "mapping", values, call.now)
-        return {"mapping": mapping_view(call, row)}
-
-    @routes.get(MAPPING, policy="identity:get_mapping")
-    async def show(self, call: Call, mapping_id: str) -> dict[str, Any]:
-        """Show a mapping"""
-        return {
-            "mapping": mapping_view(call, await self.db.read(records.get, FederationMapping, mapping_id, "mapping"))
-        }
-
-    @routes.patch(MAPPING, policy="identity:update_mapping", body=Body(UpdateMapping, key="mapping"))
-    async def update(self, call: Call, mapping_id: str, body: UpdateMapping) -> dict[str, Any]:
-        """Change a mapping"""
-        values = mapping_values(body, mapping_id)
-        row = await self.db.run(federation.change, FederationMapping, "mapping", mapping_id, values)
-        return {"mapping": mapping_view(call, row)}
-
-    @routes.delete(MAPPING, policy="identity:delete_mapping")
-    async def delete(self, call: Call, mapping_id: str) -> None:
-        """Delete a mapping"""
-        await self.db.run(federation.remove, FederationMapping, "mapping", mapping_id)
-
-
-@frozen
-class ServiceProviders:
-    db: Database
-
-    routes = Routes("Service providers")
-
-    @routes.get(f"{ROOT}/service_providers", policy="identity:list_service_providers", query=("id", "enabled"))
-    async def list(self, call: Call) -> dict[str, Any]:
-        """List service providers"""
-        found = await self.db.scan(page, call, federation.SERVICE_PROVIDERS)
-        return paged(call, "service_providers", found, service_provider_view)
-
-    @routes.put(
-        SERVICE_PROVIDER,
-        policy="identity:create_service_provider",
-        status=201,
-        body=Body(PutServiceProvider, key="service_provider"),
-    )
-    async def create(self, call: Call, sp_id: str, body: PutServiceProvider) -> dict[str, Any]:
-        """Describe another cloud; no assertions are made for it"""
-        values = {"id": named(sp_id), **changes(body, sp_id)}
-        row = await self.db.run(federation.create, ServiceProvider, "service provider", values, call.now)
-        return {"service_provider": service_provider_view(call, row)}
-
-    @routes.get(SERVICE_PROVIDER, policy="identity:get_service_provider")
-    async def show(self, call: Call, sp_id: str) -> dict[str, Any]:
-        """Show a service provider"""
-        row = await self.db.read(records.get, ServiceProvider, sp_id, "service provider")
-        return {"service_provider": service_provider_view(call, row)}
-
-    @routes.patch(
-        SERVICE_PROVIDER,
-        policy="identity:update_service_provider",
-        body=Body(UpdateServiceProvider, key="service_provider"),
-    )
-    async def update(self, call: Call, sp_id: str, body: UpdateServiceProvider) -> dict[str, Any]:
-        """Change a service provider"""
-        values = changes(body, sp_id)
-        row = await self.db.run(federation.change, ServiceProvider, "service provider", sp_id, values)
-        return {"service_provider": service_provider_view(call, row)}
-
-    @routes.delete(SERVICE_PROVIDER, policy="identity:delete_service_provider")
-    async def delete(self, call: Call, sp_id: str) -> None:
-        """Delete a service provider"""
-        await self.db.run(federation.remove, ServiceProvider, "service provider", sp_id)
-
-
-def mapping_values(body: PutMapping | UpdateMapping, id: str) -> dict[str, Any]:
-    """As it is stored. Raises Invalid for rules that are too large."""
-    values = changes(body, id)
-    if body.rules is not MISSING:
-        values["rules"] = [{"local": rule.local, "remote": [given(one) for one in rule.remote]} for rule in body.rules]
-        records.own_attributes({"rules": values["rules"]})
-    return values
-
-
-def provider_view(call: Call, row: IdentityProvider, remote: list[str]) -> dict[str, Any]:
-    links = link(call, "OS-FEDERATION", "identity_providers", row.id)
-    return {
-        "id": row.id,
-        "domain_id": row.domain_id,
-        "description": row.description,
-        "enabled": row.enabled,
-        "remote_ids": remote,
-        "authorization_ttl": row.authorization_ttl,
-        "links": {**links, "protocols": f"{links['self']}/protocols"},
-    }
-
-
 def protocol_view(call: Call, row: FederationProtocol) -> dict[str, Any]:
     provider = link(call, "OS-FEDERATION", "identity_providers", row.provider_id)["self"]
     links = {"self": f"{provider}/protocols/{row.id}", "identity_provider": provider}
     return {"id": row.id, "mapping_id": row.mapping_id, "links": links}
 
 
-def mapping_view(call: Call, row: FederationMapping) -> dict[str, Any]:
-    shown = {"id": row.id, "rules": row.rules, "schema_version": row.schema_version}
-    return {**shown, "links": link(call, "OS-FEDERATION", "mappings", row.id)}
+# -- mappings
 
 
-def service_provider_view(call: Call, row: ServiceProvider) -> dict[str, Any]:
-    names = ("id", "auth_url", "sp_url", "description", "enabled", "relay_state_prefix")
-    return {
-        **{name: getattr(row, name) for name in names},
-        "links": link(call, "OS-FEDERATION", "service_providers", row.id),
-    }
+def create_mapping(conn: Connection, call: Call, values: Json) -> FederationMapping:
+    named(values["id"])
+    return federation.create(conn, FederationMapping, "mapping", with_rules(values), call.now)
+
+
+def change_mapping(conn: Connection, call: Call, id: str, changes: Json) -> FederationMapping:
+    return federation.change(conn, FederationMapping, "mapping", id, with_rules(changes))
+
+
+def remove_mapping(conn: Connection, call: Call, id: str) -> None:
+    federation.remove(conn, FederationMapping, "mapping", id)
+
+
+def with_rules(values: Json) -> Json:
+    """As they are stored. Raises Invalid for rules that are too large."""
+    if "rules" in values:
+        rules = values["rules"]
+        values["rules"] = [{"local": rule.local, "remote": [given(one) for one in rule.remote]} for rule in rules]
+        records.own_attributes({"rules": values["rules"]})
+    return values
+
+
+Rules = Annotated[list[MappingRule], Items(1, 200)]
+MAPPINGS = Declared(
+    name="mapping",
+    record=FederationMapping,
+    attributes=(
+        *identified(FederationMapping, "mappings"),
+        Attribute("rules", FederationMapping.rules, Rules, post=REQUIRED, put=True),
+        Attribute("schema_version", FederationMapping.schema_version, Version, post="1.0", put=True),
+    ),
+    create=create_mapping,
+    change=change_mapping,
+    remove=remove_mapping,
+    extra=False,
+    named=True,
+    path=f"{ROOT}/mappings",
+    title="Federation mappings",
+    says={"create": "Keep a mapping; nothing applies it"},
+)
+
+
+# -- service providers
+
+
+def create_service_provider(conn: Connection, call: Call, values: Json) -> ServiceProvider:
+    named(values["id"])
+    return federation.create(conn, ServiceProvider, "service provider", values, call.now)
+
+
+def change_service_provider(conn: Connection, call: Call, id: str, changes: Json) -> ServiceProvider:
+    return federation.change(conn, ServiceProvider, "service provider", id, changes)
+
+
+def remove_service_provider(conn: Connection, call: Call, id: str) -> None:
+    federation.remove(conn, ServiceProvider, "service provider", id)
+
+
+Prefix = Annotated[str, Length(0, 255)]
+SERVICE_PROVIDERS = Declared(
+    name="service_provider",
+    record=ServiceProvider,
+    attributes=(
+        *identified(ServiceProvider, "service_providers"),
+        Attribute("auth_url", ServiceProvider.auth_url, Url, post=REQUIRED, put=True),
+        Attribute("sp_url", ServiceProvider.sp_url, Url, post=REQUIRED, put=True),
+        Attribute("description", ServiceProvider.description, Description | None, post=MISSING, put=True),
+        Attribute("enabled", ServiceProvider.enabled, bool, post=False, put=True, filter=flag),
+        Attribute("relay_state_prefix", ServiceProvider.relay_state_prefix, Prefix, post=DEFAULT_PREFIX, put=True),
+    ),
+    create=create_service_provider,
+    change=change_service_provider,
+    remove=remove_service_provider,
+    extra=False,
+    named=True,
+    path=f"{ROOT}/service_providers",
+    id="sp_id",
+    says={"create": "Describe another cloud; no assertions are made for it"},
+)

@@ -55,7 +55,8 @@ def _anybody(call: Call, record: Any) -> None:
 class Declared(Generic[R]):
     """A resource. Its functions raise what the domain raises.
 
-    `extra`: clients may store attributes of their own. `visible`: which records a list shows to the caller.
+    `named`: it is created by PUT, under the id that the client chose. `extra`: clients may store attributes of their
+    own. `visible`: which records a list shows to the caller.
     `check_visible(call, record)` raises what a single one answers to whom it does not concern. `says`: what docs/api.md
     tells of the Operations that need more than their name.
     """
@@ -70,6 +71,7 @@ class Declared(Generic[R]):
     visible: Callable[[Call], Sequence[Condition]] = _all
     check_visible: Callable[[Call, R], None] = _anybody
     extra: bool = True
+    named: bool = False
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
     id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
@@ -110,7 +112,8 @@ class Declared(Generic[R]):
         query = tuple(self.listing.filters)
         add("GET", self.path, "list", f"list_{self.plural}", f"List {self.plural.replace('_', ' ')}", query=query)
         if self.create:
-            add("POST", self.path, "create", f"create_{self.name}", f"Create {noun}", status=201, body=self.body)
+            method, path = ("PUT", one) if self.named else ("POST", self.path)
+            add(method, path, "create", f"create_{self.name}", f"Create {noun}", status=201, body=self.body)
         add("GET", one, "show", f"get_{self.name}", f"Show {noun}")
         if self.change:
             body = Body(self._body(f"Update {self.name}", update=True), self.name)
@@ -126,6 +129,12 @@ class Declared(Generic[R]):
         own: Any = attrs.field(type=dict[str, Any], factory=dict, metadata={"extra": True})
         both: type = attrs.make_class(made.__name__, {"extra": own}, bases=(made,), frozen=True, kw_only=True)
         return both
+
+
+def without_id(values: Json, id: str) -> Json:
+    """A body may repeat the id of the path and have no other. Raises Invalid."""
+    check_id(values, id)
+    return {name: value for name, value in values.items() if name != "id"}
 
 
 class Resource(Generic[R]):
@@ -152,11 +161,10 @@ class Resource(Generic[R]):
         views = iter(self.views(conn, call, found.rows))
         return paged(call, self.declared.plural, found, lambda call, record: next(views))
 
-    async def create(self, call: Call, body: Any) -> Json:
-        return await self.made(call, changes(body))
-
-    async def made(self, call: Call, values: Json) -> Json:
-        """The answer to a create."""
+    async def create(self, call: Call, body: Any, **path: str) -> Json:
+        values = changes(body)
+        if path:
+            values = {**without_id(values, path[self.declared.id]), "id": path[self.declared.id]}
         return await self.db.run(self._create, call, values)
 
     def _create(self, conn: Connection, call: Call, values: Json) -> Json:
@@ -173,9 +181,10 @@ class Resource(Generic[R]):
         return self._shown(conn, call, record)
 
     async def update(self, call: Call, body: Any, **path: str) -> Json:
+        id = path[self.declared.id]
         if self.declared.extra:
-            check_id(body.extra, path[self.declared.id])
-        return await self.db.run(self._update, call, path[self.declared.id], changes(body))
+            check_id(body.extra, id)
+        return await self.db.run(self._update, call, id, without_id(changes(body), id))
 
     def _update(self, conn: Connection, call: Call, id: str, values: Json) -> Json:
         if self.declared.change is None:

@@ -10,7 +10,7 @@ from attrs import frozen
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.identity import catalog, services
-from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.resource import Declared, Resource, linked
 from cloudctl.identity.records import flag, text_filters
 from cloudctl.identity.tables import Endpoint, Region, Service
@@ -128,7 +128,7 @@ def create_region(conn: Connection, call: Call, values: Json) -> Region:
 
 
 def change_region(conn: Connection, call: Call, region_id: str, changes: Json) -> Region:
-    check_region_id(changes, region_id)
+    check_region_id(region_id)
     return services.change_region(conn, region_id, described(changes))
 
 
@@ -141,11 +141,9 @@ def described(values: Json) -> Json:
     return {**values, "description": values["description"] or ""} if "description" in values else values
 
 
-def check_region_id(values: Json, region_id: str) -> None:
+def check_region_id(region_id: str) -> None:
     if len(region_id) > 255:
         raise Invalid("A region id has at most 255 characters.")
-    if values.pop("id", region_id) != region_id:
-        raise Invalid("The id in the body does not match the one in the path.")
 
 
 REGIONS = Declared(
@@ -175,6 +173,5 @@ class NamedRegions:
     @routes.put("/regions/<region_id>", policy="identity:create_region", status=201, body=REGIONS.body)
     async def put(self, call: Call, region_id: str, body: Any) -> Json:
         """Create a region with the id in the path"""
-        values = changes(body)
-        check_region_id(values, region_id)
-        return await self.regions.made(call, {**values, "id": region_id})
+        check_region_id(region_id)
+        return await self.regions.create(call, body, region_id=region_id)
