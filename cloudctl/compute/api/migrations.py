@@ -41,7 +41,8 @@ QUERY = {
     "hidden": ALWAYS,
     "changes-since": PAGED,
     "changes-before": since(2, 66),
-    **dict.fromkeys(query.PAGING, PAGED),
+    "limit": PAGED,
+    "marker": PAGED,
 }
 LATER = Fields[[Migration]](
     "a migration",
