@@ -74,7 +74,7 @@ class TestServersPorts:
         bind(neutron, port, "h1")
         assert (seen(neutron, port)["status"], seen(neutron, port)["device_id"]) == ("DOWN", "server-1")
         for _ in range(2):
-            assert run(neutron, "test.server.plug", port, "h1") == "done"
+            assert run(neutron, PLUG.kind, port, "h1") == "done"
         found = seen(neutron, port)
         assert (found["status"], found["binding:vif_type"], found["binding:host_id"]) == ("ACTIVE", "fake", "h1")
         networks_held, ports_held, groups_held = neutron.held
@@ -87,20 +87,20 @@ class TestServersPorts:
 
     def test_a_port_is_on_two_hosts_while_its_server_moves(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         bind(neutron, port, "h2")
-        run(neutron, "test.server.plug", port, "h2")
+        run(neutron, PLUG.kind, port, "h2")
         assert neutron.held[1] == {port["id"]: ("h1", "h2")}
-        run(neutron, "test.server.unplug", port, "h1")
+        run(neutron, UNPLUG.kind, port, "h1")
         assert neutron.held[1] == {port["id"]: ("h2",)} and seen(neutron, port)["status"] == "ACTIVE"
 
     def test_an_unplugged_port_is_down_and_an_unbound_one_is_nobodys(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            assert run(neutron, "test.server.unplug", port, None) == "done"
+            assert run(neutron, UNPLUG.kind, port, None) == "done"
         assert (seen(neutron, port)["status"], neutron.held[1]) == ("DOWN", {})
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
             neutron.transact(ports.unbind, port["id"], utc(neutron.clock.seconds()))
         neutron.settle()
@@ -121,7 +121,7 @@ class TestServersPorts:
 
     def test_a_port_that_is_bound_elsewhere_meanwhile_is_not_left_behind(self, neutron, port) -> None:
         bind(neutron, port, "h2")
-        assert run(neutron, "test.server.plug", port, "h1") == "failed"
+        assert run(neutron, PLUG.kind, port, "h1") == "failed"
         assert neutron.held[1] == {}
 
     def test_a_port_deleted_while_it_is_plugged_leaves_nothing(self, neutron, port) -> None:
@@ -160,9 +160,9 @@ class TestServersPorts:
 
     def test_deleting_twice_is_once(self, neutron, port) -> None:
         bind(neutron, port, "h1")
-        run(neutron, "test.server.plug", port, "h1")
+        run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            neutron.transact(ports.delete, port["id"], utc(neutron.clock.seconds()))
+            neutron.transact(ports.delete, port["id"], utc(neutron.clock.seconds()), BY)
         neutron.settle()
         assert neutron.held[1] == {}
         with pytest.raises(NotFound):
@@ -309,7 +309,7 @@ def test_groups_that_no_driver_filters_by_are_left_alone(neutron, port) -> None:
     directlyProvides(plain, INetworkBackend)
     neutron.engine.drivers = Driving(plain)
     bind(neutron, port, "h1")
-    assert run(neutron, "test.server.plug", port, "h1") == "done"
+    assert run(neutron, PLUG.kind, port, "h1") == "done"
     neutron.create("security_group_rule", security_group_id=port["security_groups"][0], direction="ingress")
     neutron.expect(204, "DELETE", f"/ports/{port['id']}")
     neutron.expect(204, "DELETE", f"/security-groups/{port['security_groups'][0]}", user="admin")
