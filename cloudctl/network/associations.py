@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import case, select, update
+from sqlalchemy import bindparam, case, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -26,6 +26,11 @@ Way = tuple[str, str | None, str | None]
 """A floating IP, and the port and the fixed address that it leads to."""
 
 
+# Built once: building a statement costs more than running it.
+_of_port = select(FloatingIp).where(FloatingIp.port_id == bindparam("port"))
+_floating = select(FloatingIp.id).where(FloatingIp.floating_port_id == bindparam("port"))
+
+
 @frozen
 class Target:
     """A fixed address that a floating IP may lead to, and the router that it goes through."""
@@ -37,12 +42,12 @@ class Target:
 
 def of_port(conn: Connection, port_id: str) -> list[FloatingIp]:
     """The floating IPs that lead to a port."""
-    return list(conn.execute(select(FloatingIp).where(FloatingIp.port_id == port_id)))
+    return list(conn.execute(_of_port, {"port": port_id}))
 
 
 def is_floating(conn: Connection, port_id: str) -> bool:
     """Whether this is the hidden port of a floating IP."""
-    return conn.scalar(select(FloatingIp.id).where(FloatingIp.floating_port_id == port_id)) is not None
+    return conn.scalar(_floating, {"port": port_id}) is not None
 
 
 def of_router(conn: Connection, router_id: str) -> list[FloatingIp]:

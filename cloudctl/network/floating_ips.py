@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, select, true
+from sqlalchemy import bindparam, delete, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -118,20 +118,19 @@ def create(
     if ":" in address["ip_address"]:
         raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
     values = standard.new(project_id, now, wanted.description)
-    conn.execute(
-        insert(FloatingIp).values(
-            **values,
-            status=DOWN,
-            floating_network_id=network.id,
-            floating_ip_address=address["ip_address"],
-            floating_port_id=port.id,
-            **_leading(to),
-        )
+    made = FloatingIp(
+        **values,
+        status=DOWN,
+        floating_network_id=network.id,
+        floating_ip_address=address["ip_address"],
+        floating_port_id=port.id,
+        **_leading(to),
     )
-    conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=values["id"]))
+    standard.insert(conn, made)
+    conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=made.id))
     if to is not None:
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
-    return get(conn, values["id"])
+    return made
 
 
 def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by: Origin, **changes: Any) -> FloatingIp:
@@ -143,16 +142,15 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
         associations.check_free(conn, to, row.floating_network_id, but=row.id)
     leading = _leading(to)
     moved = any(getattr(row, name) != value for name, value in leading.items())
-    standard.change(conn, FloatingIp.table, row.id, now, **changes, **leading, **({"status": DOWN} if moved else {}))
+    led = standard.changed(conn, row, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
-    return get(conn, row.id)
+    return led
 
 
 def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: datetime) -> FloatingIp:
     """Set columns of a locked floating IP that its router does not go by."""
-    standard.change(conn, FloatingIp.table, row.id, now, **changes)
-    return get(conn, row.id)
+    return standard.changed(conn, row, now, **changes)
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:

@@ -29,6 +29,14 @@ _of_ports = (
     .order_by(IpAllocation.port_id, IpAllocation.position)
 )
 _allocation, _range = insert(IpAllocation), insert(FreeRange)
+_drop = delete(IpAllocation).where(
+    IpAllocation.subnet_id == bindparam("of_subnet"), IpAllocation.address == bindparam("at")
+)
+_of_pool = select(FreeRange).where(
+    FreeRange.subnet_id == bindparam("of_subnet"), FreeRange.pool == bindparam("of_pool")
+)
+_range_at = _of_pool.where(FreeRange.first == bindparam("from"))
+_range_below = _of_pool.where(FreeRange.first < bindparam("from")).order_by(FreeRange.first.desc()).limit(1)
 _drop_range = delete(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"),
     FreeRange.pool == bindparam("of_pool"),
@@ -52,6 +60,15 @@ def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
     """Make the free ranges what these pools hold beside the allocations that there are."""
     conn.execute(delete(FreeRange).where(FreeRange.subnet_id == subnet_id))
     taken = [int(address) for address in conn.scalars(_addresses(subnet_id))]
+    _lay_out(conn, subnet_id, pools, taken)
+
+
+def lay_out_new(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
+    """As `lay_out`, of a subnet that has just been made."""
+    _lay_out(conn, subnet_id, pools, ())
+
+
+def _lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range], taken: Iterable[int]) -> None:
     rows = [
         {"subnet_id": subnet_id, "pool": position, "first": key(each.first), "last": key(each.last)}
         for position, pool in enumerate(pools)
@@ -87,8 +104,7 @@ def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position:
 
 def give_back(conn: Connection, subnet: Subnet, address: int) -> None:
     """The address is free again, and at once. One that was free already stays so."""
-    gone = delete(IpAllocation).where(IpAllocation.subnet_id == subnet.id, IpAllocation.address == key(address))
-    if conn.execute(gone).rowcount == 0:
+    if conn.execute(_drop, {"of_subnet": subnet.id, "at": key(address)}).rowcount == 0:
         return
     for position, pool in enumerate(pools_of(subnet)):
         if address in pool:
@@ -153,14 +169,12 @@ def _cut(conn: Connection, found: FreeRange, address: int) -> None:
 
 def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
     """Add one address to the free ranges of a pool, one range with its neighbours."""
-    mine = (FreeRange.subnet_id == subnet_id) & (FreeRange.pool == pool)
-    above = conn.execute(select(FreeRange).where(mine, FreeRange.first == key(address + 1))).first()
-    below = conn.execute(
-        select(FreeRange).where(mine, FreeRange.first < key(address)).order_by(FreeRange.first.desc()).limit(1)
-    ).first()
+    mine = {"of_subnet": subnet_id, "of_pool": pool}
+    above = conn.execute(_range_at, {**mine, "from": key(address + 1)}).first()
+    below = conn.execute(_range_below, {**mine, "from": key(address)}).first()
     last = key(address) if above is None else above.last
     if above is not None:
-        conn.execute(delete(FreeRange).where(_this(above)))
+        conn.execute(_drop_range, {**mine, "from": above.first})
     if below is not None and int(below.last) == address - 1:
         conn.execute(update(FreeRange).where(_this(below)).values(last=last))
     else:

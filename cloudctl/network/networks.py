@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import and_, bindparam, delete, insert, or_, select, true
+from sqlalchemy import and_, bindparam, delete, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -67,6 +67,11 @@ _subnet_ids = (
     .where(Subnet.network_id.in_(bindparam("networks", expanding=True)))
     .order_by(Subnet.network_id, Subnet.created_at, Subnet.id)
 )
+
+
+_ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
+_delete = delete(Network).where(Network.id == bindparam("wanted"))
+_delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
@@ -159,26 +164,25 @@ def create(
         _check_default(conn, wanted.external)
     values = standard.new(project_id, now, wanted.description)
     segment = segments.take(conn, segment, options, values["id"])
-    conn.execute(
-        insert(Network).values(
-            **values,
-            name=wanted.name,
-            status="ACTIVE",
-            admin_state_up=wanted.admin_state_up,
-            shared=wanted.shared,
-            external=wanted.external,
-            is_default=wanted.is_default,
-            port_security_enabled=wanted.port_security_enabled,
-            mtu=mtu,
-            availability_zone_hints=list(wanted.availability_zone_hints),
-            network_type=segment.network_type,
-            physical_network=segment.physical_network,
-            segmentation_id=segment.segmentation_id,
-            qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
-        )
+    made = Network(
+        **values,
+        name=wanted.name,
+        status="ACTIVE",
+        admin_state_up=wanted.admin_state_up,
+        shared=wanted.shared,
+        external=wanted.external,
+        is_default=wanted.is_default,
+        port_security_enabled=wanted.port_security_enabled,
+        mtu=mtu,
+        availability_zone_hints=list(wanted.availability_zone_hints),
+        network_type=segment.network_type,
+        physical_network=segment.physical_network,
+        segmentation_id=segment.segmentation_id,
+        qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
-    tasks.submit_once(conn, kinds.ENSURE_NETWORK, values["id"], by)
-    return get(conn, values["id"])
+    standard.insert(conn, made)
+    tasks.submit_once(conn, kinds.ENSURE_NETWORK, made.id, by)
+    return made
 
 
 def change(
@@ -210,7 +214,7 @@ def change(
 
 def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
     """Delete a locked network with its subnets. Raises Conflict while it has ports."""
-    in_use = list(conn.scalars(select(Port.id).where(Port.network_id == row.id).limit(SHOWN_IDS)))
+    in_use = list(conn.scalars(_ports, {"network": row.id}))
     if in_use:
         raise Conflict(
             f"Unable to complete operation on network {row.id}. There are one or more ports still in use on the "
@@ -219,10 +223,10 @@ def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
         )
     for subnet_id in subnets_of(conn, [row.id]).get(row.id, ()):
         tags.forget(conn, subnet_id)
-    conn.execute(delete(Subnet).where(Subnet.network_id == row.id))
+    conn.execute(_delete_subnets, {"network": row.id})
     segments.release(conn, row.id)
     tags.forget(conn, row.id)
-    conn.execute(delete(Network).where(Network.id == row.id))
+    conn.execute(_delete, {"wanted": row.id})
     tasks.supersede(conn, kinds.DELETE_NETWORK, row.id, by)
 
 

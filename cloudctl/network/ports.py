@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import bindparam, case, insert, or_, select, true, update
+from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
@@ -56,8 +57,9 @@ _leaving = (
     .where(Port.id.in_(bindparam("ports", expanding=True)))
     .values(realised=False, status="DOWN", vif_type=UNBOUND, vif_details={})
 )
-_new = insert(Port)
 _join = insert(PortSecurityGroup)
+_leave = delete_from(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam("port"))
+_delete = delete_from(Port).where(Port.id == bindparam("wanted"))
 _plugged = (
     update(Port)
     .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
@@ -194,10 +196,8 @@ def create(
     pairs = port_security.address_pairs(wanted.address_pairs, mac)
     groups = _groups_of_new(conn, project_id, wanted, secure, now, everybodys_groups)
     port_security.check(secure, groups, pairs, True)
-    values = standard.new(project_id, now, wanted.description)
-    _insert(
-        conn,
-        **values,
+    made = Port(
+        **standard.new(project_id, now, wanted.description),
         network_id=network.id,
         network_project_id="" if network.project_id == project_id else network.project_id,
         name=wanted.name,
@@ -214,11 +214,12 @@ def create(
         vif_details={},
         qos_policy_id=wanted.qos_policy_id,
     )
-    fixed_ips.assign(conn, network.id, values["id"], mac, wanted.device_owner, wanted.fixed_ips)
-    _join_groups(conn, values["id"], groups)
+    _insert(conn, made)
+    fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips)
+    _join_groups(conn, made.id, groups)
     if wanted.host:
-        tasks.submit_once(conn, kinds.ENSURE_PORT, values["id"], by)
-    return get(conn, values["id"])
+        tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
+    return made
 
 
 def _groups_of_new(
@@ -231,14 +232,14 @@ def _groups_of_new(
     return [security_groups.ensure_default(conn, project_id, now)]
 
 
-def _insert(conn: Connection, **values: Any) -> None:
+def _insert(conn: Connection, port: Port) -> None:
     try:
         with conn.begin_nested():
-            conn.execute(_new, values)
+            standard.insert(conn, port)
     except IntegrityError:
-        if not macs.is_taken(conn, values["network_id"], values["mac_address"]):
+        if not macs.is_taken(conn, port.network_id, port.mac_address):
             raise
-        raise macs.in_use(values["network_id"], values["mac_address"]) from None
+        raise macs.in_use(port.network_id, port.mac_address) from None
 
 
 def _join_groups(conn: Connection, port_id: str, groups: Iterable[str]) -> None:
@@ -343,8 +344,8 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
     associations.forget_port(conn, port_id, now, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
-    conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == port_id))
-    conn.execute(Port.table.delete().where(Port.id == port_id))
+    conn.execute(_leave, {"port": port_id})
+    conn.execute(_delete, {"wanted": port_id})
     if row.realised or (row.host and not has_left):
         tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
 

@@ -55,6 +55,7 @@ _addresses = (
     .where(RouterPort.router_id == bindparam("router"))
     .order_by(RouterPort.port_id, IpAllocation.position)
 )
+_router_of = select(RouterPort.router_id).where(RouterPort.port_id == bindparam("port"))
 _ports = (
     select(Port, RouterPort.is_gateway)
     .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
@@ -65,7 +66,7 @@ _ports = (
 
 def router_of(conn: Connection, port_id: str) -> str | None:
     """The id of the router whose own port this is."""
-    return conn.scalar(select(RouterPort.router_id).where(RouterPort.port_id == port_id))
+    return conn.scalar(_router_of, {"port": port_id})
 
 
 def of_router(conn: Connection, router_id: str) -> Sequence[tuple[Port, bool]]:

@@ -82,6 +82,22 @@ _rules = (
 )
 
 
+_new_rule = insert(SecurityGroupRuleRecord)
+_delete_rule = delete(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == bindparam("wanted"))
+_same = (
+    select(SecurityGroupRuleRecord.id)
+    .where(SecurityGroupRuleRecord.security_group_id == bindparam("group"))
+    .where(SecurityGroupRuleRecord.meaning.in_(bindparam("meanings", expanding=True)))
+    .limit(1)
+)
+_realised = (
+    select(Port.id)
+    .join_from(PortSecurityGroup, Port, Port.id == PortSecurityGroup.port_id)
+    .where(PortSecurityGroup.security_group_id == bindparam("group"), Port.realised.is_(True))
+    .limit(1)
+)
+
+
 def default_of(conn: Connection, project_id: str) -> str | None:
     """The id of a project's `default` group, None before it is made."""
     return conn.scalar(_default, {"project": project_id})
@@ -241,31 +257,31 @@ def add_rules(
     if len(set(meanings)) < len(meanings):
         message = "Duplicate Security Group Rule in POST."
         raise Conflict(message, type="DuplicateSecurityGroupRuleInPost")
-    rules = SecurityGroupRuleRecord.table
-    same = select(rules.c.id).where(rules.c.security_group_id == group.id, rules.c.meaning.in_(meanings))
-    existing = conn.scalar(same.limit(1))
+    existing = conn.scalar(_same, {"group": group.id, "meanings": meanings})
     if existing is not None:
         message = f"Security group rule already exists. Rule id is {existing}."
         raise Conflict(message, type="SecurityGroupRuleExists")
     quota.take(conn, quotas.QUOTAS, group.project_id, {"security_group_rule": len(found)})
-    ids = _insert_rules(conn, group.project_id, group.id, found, now)
+    made = _insert_rules(conn, group.project_id, group.id, found, now)
     _rules_changed(conn, group.id, now, by)
-    rows = {row.id: row for row in conn.execute(select(rules).where(rules.c.id.in_(ids)))}
-    return [rows[id] for id in ids]
+    return made
 
 
 def remove_rule(conn: Connection, row: SecurityGroupRuleRecord, now: datetime, by: Origin) -> None:
     tags.forget(conn, row.id)
-    conn.execute(delete(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == row.id))
+    conn.execute(_delete_rule, {"wanted": row.id})
     _rules_changed(conn, row.security_group_id, now, by)
 
 
 def _insert_rules(
     conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: datetime
-) -> list[str]:
-    rows = [{**standard.new(project_id, now), "security_group_id": group_id, **rule} for rule in found]
-    conn.execute(insert(SecurityGroupRuleRecord), rows)
-    return [str(row["id"]) for row in rows]
+) -> list[SecurityGroupRuleRecord]:
+    rules = [
+        SecurityGroupRuleRecord(**{**standard.new(project_id, now), "security_group_id": group_id, **rule})
+        for rule in found
+    ]
+    conn.execute(_new_rule, [rule._asdict() for rule in rules])
+    return rules
 
 
 def _rules_changed(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
@@ -278,12 +294,7 @@ def _rules_changed(conn: Connection, group_id: str, now: datetime, by: Origin) -
 
 def _realise(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
     """A driver holds the groups of the ports that it holds."""
-    query = (
-        select(Port.id)
-        .join_from(PortSecurityGroup, Port, Port.id == PortSecurityGroup.port_id)
-        .where(PortSecurityGroup.security_group_id == group_id, Port.realised.is_(True))
-    )
-    if conn.execute(query.limit(1)).first() is not None:
+    if conn.execute(_realised, {"group": group_id}).first() is not None:
         tasks.submit_once(conn, kinds.ENSURE_SECURITY_GROUP, group_id, by)
 
 

@@ -25,6 +25,7 @@ _on = select(SegmentRecord.network_id).where(
     SegmentRecord.segmentation_id == bindparam("segmentation_id"),
 )
 _new = insert(SegmentRecord)
+_release = delete(SegmentRecord).where(SegmentRecord.network_id == bindparam("network"))
 
 
 @frozen
@@ -101,7 +102,7 @@ def take(conn: Connection, wanted: Segment, options: NetworkOptions, network_id:
 
 def release(conn: Connection, network_id: str) -> None:
     """The network is on no segment any more."""
-    conn.execute(delete(SegmentRecord).where(SegmentRecord.network_id == network_id))
+    conn.execute(_release, {"network": network_id})
 
 
 def _hold(conn: Connection, segment: Segment, network_id: str) -> bool:

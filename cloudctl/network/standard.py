@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Table, Update, bindparam, update
+from sqlalchemy import Insert, Table, Update, bindparam, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
@@ -16,6 +16,7 @@ from cloudctl.network.tables import Standard
 from cloudctl.rest.caller import Caller
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Standard)
 
 # SQLite takes 32,766 variables in a statement.
 BATCH = 500
@@ -33,14 +34,31 @@ def new(project_id: str, now: datetime, description: str = "") -> dict[str, Any]
     }
 
 
+def insert(conn: Connection, record: R) -> R:
+    """Write a new record, and give it back: nobody has to read it again."""
+    conn.execute(_insert(record.table), record._asdict())
+    return record
+
+
 def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any) -> None:
     """Set columns of a record (none: something that belongs to it has changed) and raise its revision."""
     conn.execute(_change(table), {"wanted": id, "updated_at": now, **values})
 
 
+def changed(conn: Connection, record: R, now: datetime, **values: Any) -> R:
+    """As `change` of a locked record, which is what is given back as it is now."""
+    change(conn, record.table, record.id, now, **values)
+    return record._replace(**values, updated_at=now, revision=record.revision + 1)
+
+
+@cache
+def _insert(table: Table) -> Insert:
+    # Built once a table, here and below: building a statement costs more than running it.
+    return table.insert()
+
+
 @cache
 def _change(table: Table) -> Update:
-    # Built once a table: building a statement costs more than running it.
     return update(table).where(table.c.id == bindparam("wanted")).values(revision=table.c.revision + 1)
 
 

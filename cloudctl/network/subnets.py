@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, or_, select, true
+from sqlalchemy import bindparam, delete, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -49,6 +49,9 @@ class NewSubnet:
 # Built once: building a statement costs more than running it.
 _by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
+_cidrs = select(Subnet.cidr).where(Subnet.network_id == bindparam("network"))
+_allocations = select(IpAllocation.port_id).where(IpAllocation.subnet_id == bindparam("subnet")).limit(1)
+_delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
 
 # -- who sees what
 
@@ -102,24 +105,22 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
         addresses.check_gateway_outside(pools, gateway)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
     values = standard.new(project_id, now, wanted.description)
-    conn.execute(
-        insert(Subnet).values(
-            **values,
-            network_id=network.id,
-            name=wanted.name,
-            ip_version=cidr.version,
-            cidr=str(cidr),
-            gateway_ip=None if gateway is None else str(gateway),
-            enable_dhcp=wanted.enable_dhcp,
-            allocation_pools=shown_pools(pools, cidr.version),
-            dns_nameservers=checked_nameservers(wanted.dns_nameservers, cidr),
-            host_routes=checked_routes(wanted.host_routes, cidr),
-            ipv6_ra_mode=wanted.ipv6_ra_mode,
-            ipv6_address_mode=wanted.ipv6_address_mode,
-        )
+    row = Subnet(
+        **values,
+        network_id=network.id,
+        name=wanted.name,
+        ip_version=cidr.version,
+        cidr=str(cidr),
+        gateway_ip=None if gateway is None else str(gateway),
+        enable_dhcp=wanted.enable_dhcp,
+        allocation_pools=shown_pools(pools, cidr.version),
+        dns_nameservers=checked_nameservers(wanted.dns_nameservers, cidr),
+        host_routes=checked_routes(wanted.host_routes, cidr),
+        ipv6_ra_mode=wanted.ipv6_ra_mode,
+        ipv6_address_mode=wanted.ipv6_address_mode,
     )
-    ipam.lay_out(conn, values["id"], pools)
-    row = get(conn, values["id"])
+    standard.insert(conn, row)
+    ipam.lay_out_new(conn, row.id, pools)
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.give_everybody(conn, row, now)
     _network_changed(conn, network.id, now, by)
@@ -166,14 +167,14 @@ def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
     """
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.take_from_everybody(conn, row, now)
-    if conn.execute(select(IpAllocation.port_id).where(IpAllocation.subnet_id == row.id).limit(1)).first():
+    if conn.execute(_allocations, {"subnet": row.id}).first():
         raise Conflict(
             f"Unable to complete operation on subnet {row.id}: "
             "One or more ports have an IP allocation from this subnet.",
             type="SubnetInUse",
         )
     tags.forget(conn, row.id)
-    conn.execute(delete(Subnet).where(Subnet.id == row.id))
+    conn.execute(_delete, {"wanted": row.id})
     _network_changed(conn, row.network_id, now, by)
 
 
@@ -192,7 +193,7 @@ def _checked_cidr(conn: Connection, network: Network, wanted: NewSubnet) -> Cidr
             f"Invalid input for operation: cidr '{wanted.cidr}' does not match the ip_version '{wanted.ip_version}'."
         )
     addresses.check_cidr(cidr, wanted.enable_dhcp)
-    for other in conn.scalars(select(Subnet.cidr).where(Subnet.network_id == network.id)):
+    for other in conn.scalars(_cidrs, {"network": network.id}):
         if cidr.overlaps(ip_network(other)):
             raise Invalid(
                 f"Invalid input for operation: Requested subnet with cidr: {cidr} for network: {network.id} "

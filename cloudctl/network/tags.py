@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Column, and_, delete, exists, insert, not_, select
+from sqlalchemy import Column, and_, bindparam, delete, exists, insert, not_, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
@@ -17,15 +17,20 @@ from cloudctl.rest.listing import Condition, Filter
 LENGTH = 255
 MOST = 50
 
+# Built once: building a statement costs more than running it.
+_of = (
+    select(NetworkTag)
+    .where(NetworkTag.resource_id.in_(bindparam("ids", expanding=True)))
+    .order_by(NetworkTag.resource_id, NetworkTag.tag)
+)
+_forget = delete(NetworkTag).where(NetworkTag.resource_id == bindparam("of"))
+
 
 def of(conn: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     """Record id → its tags, sorted. Ids without tags are missing."""
     found: dict[str, list[str]] = defaultdict(list)
     for some in batches(ids):
-        query = (
-            select(NetworkTag).where(NetworkTag.resource_id.in_(some)).order_by(NetworkTag.resource_id, NetworkTag.tag)
-        )
-        for row in conn.execute(query):
+        for row in conn.execute(_of, {"ids": some}):
             found[row.resource_id].append(row.tag)
     return dict(found)
 
@@ -53,7 +58,7 @@ def remove(conn: Connection, id: str, tag: str) -> None:
 
 def forget(conn: Connection, id: str) -> None:
     """The record has no tags any more."""
-    conn.execute(delete(NetworkTag).where(NetworkTag.resource_id == id))
+    conn.execute(_forget, {"of": id})
 
 
 def not_found(tag: str) -> NotFound:

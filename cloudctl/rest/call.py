@@ -158,7 +158,7 @@ class Download:
 class Reply:
     """An answer with a status, headers or a body of its own.
 
-    `body`: bytes are sent as they are, a Download from its file, anything else but None as JSON.
+    `body`: bytes are sent as they are, a Download from its file, Pages one by one, anything else but None as JSON.
     """
 
     body: Any = None

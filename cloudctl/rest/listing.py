@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import Column, ColumnElement, Select, Table, and_, false, func, or_, select, tuple_
 
 from cloudctl.db import Connection
@@ -86,6 +86,7 @@ class Paging:
     order: tuple[tuple[str, str], ...] = ()
     reverse: bool = False
     offset: int = 0  # rows to leave out behind the marker
+    after: tuple[Any, ...] | None = None  # in place of a marker: see `following`
 
 
 @frozen
@@ -152,7 +153,9 @@ def page(
     order = _order(listing, paging)
     query = select(*(listing.columns or (listing.table,))).where(*where)
     if paging.marker is not None:
-        query = query.where(_behind(conn, listing, order, paging.marker, where, unknown_marker))
+        query = query.where(_behind(order, _place(conn, listing, order, paging.marker, where, unknown_marker)))
+    if paging.after is not None:
+        query = query.where(_behind(order, paging.after))
     query = query.order_by(*(column.asc() if up else column.desc() for column, up in order))
     if paging.offset:
         query = query.offset(paging.offset)
@@ -166,6 +169,13 @@ def page(
         more = len(rows) > paging.limit
         rows = rows[: paging.limit]
     return Page(rows[::-1] if paging.reverse else rows, more)
+
+
+def following(conn: Connection, listing: Listing, paging: Paging, last_id: str) -> Paging:
+    """How the page behind a row is asked for, whatever becomes of that row. In the transaction that has read it."""
+    order = _order(listing, paging)
+    place = conn.execute(select(*(column for column, _ in order)).where(listing.id == last_id)).one()
+    return evolve(paging, marker=None, after=tuple(place))
 
 
 def total(conn: Connection, listing: Listing, *where: Condition) -> int:
@@ -188,23 +198,28 @@ def _order(listing: Listing, paging: Paging) -> list[tuple[ColumnElement[Any], b
     return found
 
 
-def _behind(
+def _place(
     conn: Connection,
     listing: Listing,
     order: list[tuple[ColumnElement[Any], bool]],
     marker: str,
     where: Sequence[Condition],
     unknown: CloudError | None,
-) -> Condition:
+) -> tuple[Any, ...]:
+    """The sort values of the marker."""
     row = conn.execute(select(*(column for column, _ in order)).where(listing.id == marker, *where)).first()
     if row is None:
         raise unknown or Invalid(f"The marker {marker[:64]!r} could not be found.")
+    return tuple(row)
+
+
+def _behind(order: list[tuple[ColumnElement[Any], bool]], row: tuple[Any, ...]) -> Condition:
     columns = [column for column, _ in order]
     directions = {up for _, up in order}
     if len(directions) == 1:
         # A row comparison is one range of an index.
         pair = tuple_(*columns)
-        return pair > tuple(row) if directions.pop() else pair < tuple(row)
+        return pair > row if directions.pop() else pair < row
     steps = []
     for position, (column, up) in enumerate(order):
         equal = [columns[before] == row[before] for before in range(position)]

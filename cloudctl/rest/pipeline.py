@@ -24,6 +24,7 @@ from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
 from cloudctl.rest import body as bodies
+from cloudctl.rest import pages
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply
@@ -32,6 +33,7 @@ from cloudctl.rest.download import FileProducer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
 from cloudctl.rest.metrics import Metrics
+from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Operation
 from cloudctl.rest.versions import Microversions, Version
@@ -299,6 +301,12 @@ class Pipeline:
         body = reply.body
         if isinstance(body, Download):
             await self._stream(request, body, status)
+            return None
+        if isinstance(body, Pages):
+            request.setResponseCode(status)
+            request.setHeader("Content-Type", "application/json")
+            if request.method != b"HEAD":
+                await pages.send(body, request)
             return None
         if isinstance(body, bytes):
             request.setResponseCode(status)

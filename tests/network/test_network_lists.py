@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cloudctl.network.api import networks, routers
+from cloudctl.network.api import lists, networks, routers
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
@@ -43,6 +43,15 @@ def test_without_a_limit_everything_comes_without_links(neutron, five) -> None:
     for query in ("", "?limit=0"):
         answer = neutron.get(f"/networks{query}")
         assert ids(answer) == five and "networks_links" not in answer
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+def test_a_whole_list_comes_in_pieces(neutron, five, monkeypatch, size: int) -> None:
+    monkeypatch.setattr(lists, "PAGE", size)
+    assert ids(neutron.get("/networks")) == five
+    assert ids(neutron.get(f"/networks?marker={five[1]}&fields=id")) == five[2:]
+    by_name = neutron.get("/networks?sort_key=name&sort_dir=desc")["networks"]
+    assert [network["name"] for network in by_name] == [*"edcba"]
 
 
 def test_pages_lead_through_the_list_and_back(neutron, five) -> None:

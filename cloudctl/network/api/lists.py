@@ -15,12 +15,14 @@ from cloudctl.rest import listing
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import parse_time
-from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page
+from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page, Paging
 
 Json = dict[str, Any]
 
 # limit=0 is no limit, and none is the default.
 LIMITS = Limits(most=None, default=None, zero="most")
+# Without a limit everything comes, in pieces of so many.
+PAGE = 500
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
 
 
@@ -75,8 +77,8 @@ def _times(test: Callable[[datetime], Condition]) -> Filter:
 # -- one list
 
 
-def fetch(conn: Connection, call: Call, collection: Collection, *visible: Condition) -> Page:
-    """The page that the query asks for, of the rows that meet `visible`. Raises Invalid, NotFound (the marker)."""
+def asked(call: Call, collection: Collection) -> Paging:
+    """The page that the query asks for. Raises Invalid."""
     described = collection.listing
     unknown = [name for name in call.query if name not in described.filters and name not in RESERVED]
     if unknown:
@@ -84,10 +86,20 @@ def fetch(conn: Connection, call: Call, collection: Collection, *visible: Condit
     _check_owner(call)
     wanted = listing.paging(call, LIMITS, _order(call, described))
     reverse = call.query.flag("page_reverse")
-    paging = listing.Paging(wanted.limit, wanted.marker, wanted.order, reverse)
-    conditions = listing.conditions(described, call)
+    return Paging(wanted.limit, wanted.marker, wanted.order, reverse)
+
+
+def fetch(
+    conn: Connection, call: Call, collection: Collection, *visible: Condition, paging: Paging | None = None
+) -> Page:
+    """A page (by default the one that is asked for) of the rows that meet `visible`.
+
+    Raises Invalid, NotFound (the marker).
+    """
+    wanted = paging or asked(call, collection)
+    conditions = listing.conditions(collection.listing, call)
     gone = collection.not_found(wanted.marker or "")
-    return listing.page(conn, described, paging, *visible, *conditions, unknown_marker=gone)
+    return listing.page(conn, collection.listing, wanted, *visible, *conditions, unknown_marker=gone)
 
 
 def _check_owner(call: Call) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
@@ -26,12 +26,13 @@ from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json, Project, Tags, Text, enveloped, listed, owner_named
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.tables import Standard
-from cloudctl.rest import resource
+from cloudctl.rest import listing, resource
 from cloudctl.rest.body import MISSING, Body, given
-from cloudctl.rest.call import Call
+from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.formats import zulu
-from cloudctl.rest.listing import Condition, Filter, Listing, any_of, number
+from cloudctl.rest.listing import Condition, Filter, Listing, Page, Paging, any_of, number
+from cloudctl.rest.pages import Pages
 from cloudctl.rest.resource import Attribute, of_each
 from cloudctl.rest.route import Operation, Routes
 
@@ -163,15 +164,41 @@ class Resource(Generic[R]):
         self.declared = declared
         self.routes = declared.routes
 
-    async def list(self, call: Call) -> Json:
+    async def list(self, call: Call) -> Json | Reply:
         resource.require_filters(call, self.declared.attributes)
         if self.declared.before_list is not None:
             await self.declared.before_list(self.db, call)
-        return await self.db.scan(self._list, call)
+        wanted = lists.asked(call, self.declared.collection)
+        if wanted.limit is not None or wanted.reverse:
+            return await self.db.scan(self._list, call, wanted)
+        first, rest = await self.db.scan(self._piece, call, evolve(wanted, limit=lists.PAGE))
+        if rest is None:
+            return {self.declared.plural: first}
 
-    def _list(self, conn: Connection, call: Call) -> Json:
-        page = lists.fetch(conn, call, self.declared.collection, self.declared.visible_to(conn, call.caller))
+        async def following() -> Sequence[Json]:
+            nonlocal rest
+            if rest is None:
+                return ()
+            views, rest = await self.db.scan(self._piece, call, rest)
+            return views
+
+        return Reply(Pages(self.declared.plural, first, following))
+
+    def _list(self, conn: Connection, call: Call, wanted: Paging) -> Json:
+        page = self._page(conn, call, wanted)
         return lists.answer(call, self.declared.collection, page, self.views(conn, call, page.rows))
+
+    def _piece(self, conn: Connection, call: Call, wanted: Paging) -> tuple[Sequence[Json], Paging | None]:
+        """A piece of a whole list, and how to ask for the next one, if there is one."""
+        page = self._page(conn, call, wanted)
+        views = [lists.narrowed(call, view) for view in self.views(conn, call, page.rows)]
+        if not page.more:
+            return views, None
+        return views, listing.following(conn, self.declared.collection.listing, wanted, page.rows[-1].id)
+
+    def _page(self, conn: Connection, call: Call, wanted: Paging) -> Page:
+        visible = self.declared.visible_to(conn, call.caller)
+        return lists.fetch(conn, call, self.declared.collection, visible, paging=wanted)
 
     async def create(self, call: Call, body: Any) -> Json:
         views = await self.db.run(self._create, call, [_wanted(each) for each in listed(body)])
