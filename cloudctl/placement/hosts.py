@@ -16,7 +16,8 @@ from sqlalchemy.exc import IntegrityError
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
+from cloudctl.placement.tables import HostAllocation
 
 # Built once: building costs more than running it.
 _all = select(Host).order_by(Host.number)

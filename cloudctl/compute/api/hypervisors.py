@@ -17,7 +17,7 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement import claims, hosts
-from cloudctl.placement.tables import Host
+from cloudctl.placement.hosts import Host
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.route import Routes

@@ -15,7 +15,6 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image import listing as image_listing
 from cloudctl.image.images import Image
-from cloudctl.image.tables import Image as ImageRow
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
@@ -35,20 +34,20 @@ STATUSES = {
 }
 
 
-def brief(call: Call, row: ImageRow) -> dict[str, Any]:
+def brief(call: Call, id: str, name: str | None) -> dict[str, Any]:
     alternate = {
         "rel": "alternate",
         "type": "application/vnd.openstack.image",
-        "href": f"{call.host_url}/image/v2/images/{row.id}",
+        "href": f"{call.host_url}/image/v2/images/{id}",
     }
-    return {"id": row.id, "name": row.name, "links": [*query.resource_links(call, "images", row.id), alternate]}
+    return {"id": id, "name": name, "links": [*query.resource_links(call, "images", id), alternate]}
 
 
 def view(call: Call, image: Image) -> dict[str, Any]:
     row = image.row
     status, progress = STATUSES.get(row.status, ("UNKNOWN", 0))
     shown = {
-        **brief(call, row),
+        **brief(call, row.id, row.name),
         "status": status,
         "progress": progress,
         "minDisk": row.min_disk,
@@ -75,7 +74,8 @@ class ImagesProxy:
     async def list(self, call: Call) -> dict[str, Any]:
         """List images."""
         page = await self.db.scan(self._page, call)
-        return {"images": [brief(call, row) for row in page.rows], **query.links(call, page, "images_links")}
+        shown = [brief(call, row.id, row.name) for row in page.rows]
+        return {"images": shown, **query.links(call, page, "images_links")}
 
     @routes.get("/images/detail", policy="compute:images:list", until=LAST, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cloudctl.compute.api import gates, query
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import hosts
-from cloudctl.placement.tables import Host
+from cloudctl.placement.hosts import Host
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
