@@ -117,14 +117,13 @@ def create(
     (address,) = ports.fixed_ips_of(conn, [port.id])[port.id]
     if ":" in address["ip_address"]:
         raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
-    values = standard.new(project_id, now, wanted.description)
+    values: dict[str, Any] = {**standard.new(project_id, now, wanted.description), **_leading(to)}
     made = FloatingIp(
         **values,
         status=DOWN,
         floating_network_id=network.id,
         floating_ip_address=address["ip_address"],
         floating_port_id=port.id,
-        **_leading(to),
     )
     standard.insert(conn, made)
     conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=made.id))

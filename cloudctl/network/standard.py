@@ -36,7 +36,7 @@ def new(project_id: str, now: datetime, description: str = "") -> dict[str, Any]
 
 def insert(conn: Connection, record: R) -> R:
     """Write a new record, and give it back: nobody has to read it again."""
-    conn.execute(_insert(record.table), record._asdict())
+    conn.execute(_insert(type(record).table), record._asdict())
     return record
 
 
@@ -47,7 +47,7 @@ def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any
 
 def changed(conn: Connection, record: R, now: datetime, **values: Any) -> R:
     """As `change` of a locked record, which is what is given back as it is now."""
-    change(conn, record.table, record.id, now, **values)
+    change(conn, type(record).table, record.id, now, **values)
     return record._replace(**values, updated_at=now, revision=record.revision + 1)
 
 
