@@ -16,12 +16,11 @@ from attrs import frozen
 from sqlalchemy import Connection, Integer, Table, create_engine, delete, insert, select, update
 
 import cloudctl.app  # noqa: F401  # so that every table is declared
-from cloudctl.compute.tables import servers
+from cloudctl.compute.tables import Server
 from cloudctl.db.columns import metadata
 from cloudctl.network.addresses import key, number
-from cloudctl.network.tables import allocations as addresses
-from cloudctl.network.tables import free_ranges, ports
-from cloudctl.placement.tables import allocations, hosts
+from cloudctl.network.tables import FreeRange, IpAllocation, Port
+from cloudctl.placement.tables import Host, HostAllocation
 
 AT_ONCE = 2000  # copies between two looks at memory
 # Not the prefix that the cloud itself gives, so that no later port meets one of these.
@@ -42,9 +41,9 @@ class Template:
     @classmethod
     def of(cls, conn: Connection, server: str) -> Template:
         """Raises ValueError if it has not one port with one address."""
-        port = conn.execute(select(ports.c.id, ports.c.mac_address).where(ports.c.device_id == server)).one()
-        where = addresses.c.port_id == port.id
-        subnet, address = conn.execute(select(addresses.c.subnet_id, addresses.c.ip_address).where(where)).one()
+        port = conn.execute(select(Port.id, Port.mac_address).where(Port.device_id == server)).one()
+        where = IpAllocation.port_id == port.id
+        subnet, address = conn.execute(select(IpAllocation.subnet_id, IpAllocation.ip_address).where(where)).one()
         rows = {}
         for table in metadata.sorted_tables:
             every = (dict(row) for row in conn.execute(select(table)).mappings())
@@ -131,23 +130,24 @@ def _write(conn: Connection, waiting: dict[str, list[dict[str, Any]]]) -> None:
 
 def _take(conn: Connection, subnet: str, count: int) -> Iterator[str]:
     """The next addresses of the subnet, which are then no longer free. Its largest range must hold them."""
-    ranges = conn.execute(select(free_ranges).where(free_ranges.c.subnet_id == subnet)).all()
+    ranges = conn.execute(select(FreeRange).where(FreeRange.subnet_id == subnet)).all()
     widest = max(ranges, key=lambda row: int(row.last) - int(row.first))
     first = int(widest.first)
     assert first + count <= int(widest.last)
-    same = (free_ranges.c.subnet_id == subnet) & (free_ranges.c.first == widest.first)
-    conn.execute(delete(free_ranges).where(same))
-    conn.execute(insert(free_ranges), {**widest._mapping, "first": key(first + count)})
+    same = (FreeRange.subnet_id == subnet) & (FreeRange.first == widest.first)
+    conn.execute(delete(FreeRange).where(same))
+    conn.execute(insert(FreeRange), {**widest._mapping, "first": key(first + count)})
     return (str(ip_address(first + position)) for position in range(count))
 
 
 def _promise(conn: Connection, server: str, count: int) -> None:
     """What is summed up elsewhere than in the rows themselves: of the hosts, what is promised."""
-    held = conn.execute(select(allocations).where(allocations.c.consumer_id == server)).one()
+    held = conn.execute(select(HostAllocation).where(HostAllocation.consumer_id == server)).one()
     more = {
-        hosts.c.used_vcpus: hosts.c.used_vcpus + count * held.vcpus,
-        hosts.c.used_memory_mib: hosts.c.used_memory_mib + count * held.memory_mib,
-        hosts.c.used_disk_gib: hosts.c.used_disk_gib + count * held.disk_gib,
+        Host.used_vcpus: Host.used_vcpus + count * held.vcpus,
+        Host.used_memory_mib: Host.used_memory_mib + count * held.memory_mib,
+        Host.used_disk_gib: Host.used_disk_gib + count * held.disk_gib,
+        Host.shares: Host.shares + count,
     }
-    conn.execute(update(hosts).where(hosts.c.name == held.host).values({k.name: v for k, v in more.items()}))
-    assert conn.execute(select(servers.c.id).where(servers.c.host == held.host).limit(1)).one()
+    conn.execute(update(Host).where(Host.name == held.host).values({k.name: v for k, v in more.items()}))
+    assert conn.execute(select(Server.id).where(Server.host == held.host).limit(1)).one()
