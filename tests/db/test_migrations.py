@@ -229,3 +229,36 @@ def test_the_command_says_what_it_wrote(directory: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 0, result.output
     (made,) = (directory / "versions").glob("0*.py")
     assert made.name == "0001_the_first.py" and f"{made}: read it" in result.output
+
+
+def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -> None:
+    """A cloud of the first release, with a server on a host: its shares are counted, its servers have a revision."""
+    from alembic import command
+
+    db = Database.open(f"sqlite:///{tmp_path / 'cloud.sqlite'}", reactor)
+    db.transact(
+        False, lambda conn: command.upgrade(schema.alembic_config(conn, columns.metadata, schema.MIGRATIONS), "0001")
+    )
+
+    def put(conn: Connection, table: str, row: dict[str, Any]) -> None:
+        values = ", ".join(f":{key}" for key in row)
+        conn.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"), row)
+
+    def fill(conn: Connection) -> None:
+        host = {"vcpus": 1, "memory_mib": 1, "disk_gib": 1}
+        names = [c["name"] for c in inspect(conn.alchemy).get_columns("hosts")]
+        assert "shares" not in names
+        known = {c["name"]: 0 for c in inspect(conn.alchemy).get_columns("hosts") if not c["nullable"]}
+        for name in "ab":
+            row = {**known, "name": name, "id": name, "number": ord(name)}
+            put(conn, "hosts", {key: value for key, value in row.items() if key in names})
+        for server in ("one", "two"):
+            put(conn, "allocations", {"consumer_id": server, "host": "a", "project_id": "p", **host})
+
+    db.transact(False, fill)
+    db.transact(
+        False, lambda conn: command.upgrade(schema.alembic_config(conn, columns.metadata, schema.MIGRATIONS), "head")
+    )
+    shares = db.transact(True, lambda conn: conn.execute(text("SELECT name, shares FROM hosts ORDER BY name")).all())
+    assert shares == [("a", 2), ("b", 0)]
+    db.close()

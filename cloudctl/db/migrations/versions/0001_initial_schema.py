@@ -111,7 +111,6 @@ def upgrade() -> None:
         sa.Column("used_vcpus", sa.Integer(), nullable=False),
         sa.Column("used_memory_mib", sa.Integer(), nullable=False),
         sa.Column("used_disk_gib", sa.Integer(), nullable=False),
-        sa.Column("shares", sa.Integer(), nullable=False),
         sa.Column("up", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("forced_down", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.true(), nullable=False),
@@ -966,7 +965,6 @@ def upgrade() -> None:
         sa.Column("launched_at", sa.DateTime(), nullable=True),
         sa.Column("terminated_at", sa.DateTime(), nullable=True),
         sa.Column("deleted_at", sa.DateTime(), nullable=True),
-        sa.Column("revision", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_servers")),
         sa.UniqueConstraint("id", name=op.f("uq_servers_id")),
     )
