@@ -237,7 +237,8 @@ def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -
 
     db = Database.open(f"sqlite:///{tmp_path / 'cloud.sqlite'}", reactor)
     db.transact(
-        False, lambda conn: command.upgrade(schema.alembic_config(conn, columns.metadata, schema.MIGRATIONS), "0001")
+        False,
+        lambda conn: command.upgrade(schema.alembic_config(conn.alchemy, columns.metadata, schema.MIGRATIONS), "0001"),
     )
 
     def put(conn: Connection, table: str, row: dict[str, Any]) -> None:
@@ -257,7 +258,8 @@ def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -
 
     db.transact(False, fill)
     db.transact(
-        False, lambda conn: command.upgrade(schema.alembic_config(conn, columns.metadata, schema.MIGRATIONS), "head")
+        False,
+        lambda conn: command.upgrade(schema.alembic_config(conn.alchemy, columns.metadata, schema.MIGRATIONS), "head"),
     )
     shares = db.transact(True, lambda conn: conn.execute(text("SELECT name, shares FROM hosts ORDER BY name")).all())
     assert shares == [("a", 2), ("b", 0)]
