@@ -251,7 +251,7 @@ def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -
         assert "shares" not in names
         known = {c["name"]: 0 for c in inspect(conn.alchemy).get_columns("hosts") if not c["nullable"]}
         for name in "ab":
-            row = {**known, "name": name, "id": name, "number": ord(name)}
+            row = {**known, "name": name, "id": name, "service_id": name, "number": ord(name)}
             put(conn, "hosts", {key: value for key, value in row.items() if key in names})
         for server in ("one", "two"):
             put(conn, "allocations", {"consumer_id": server, "host": "a", "project_id": "p", **host})

@@ -1,0 +1,1 @@
+Reads cost a third of what they did, and calls that wait for SQLite's writer share a commit. A list of networking without a limit is sent page by page. The schema is version 2: an older release cannot use a database that this one has opened.
