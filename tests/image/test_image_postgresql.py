@@ -117,7 +117,7 @@ def test_an_upload_of_terabytes(run: Any) -> None:
     run(uploads.begin, caller(), image_id, "one", 2**41, "saving")
     assert run(uploads.abandon, image_id, "one", utc(START))
     run(uploads.begin, caller(), image_id, "two", 2**41, "saving")
-    assert run(images.activate, image_id, "saving", MEASURED, utc(START))
+    assert run(images.activate, image_id, "saved", MEASURED, utc(START))
     assert run(images.get, image_id).size == 2**41
     run(lambda conn: images.remove(conn, images.own(conn, caller(), image_id, "image:images:update"), caller()))
     with pytest.raises(Conflict):

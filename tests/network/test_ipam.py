@@ -140,7 +140,7 @@ def shared_db(postgresql_url: str) -> Iterator[Database]:
     from cloudctl.db.database import create
 
     inline: Any = Inline()
-    db = Database(create(postgresql_url, 8), inline, inline, Clock())
+    db = Database(create(postgresql_url), inline, inline, Clock())
     metadata.create_all(db.engine)
     yield db
     db.engine.dispose()

@@ -37,7 +37,7 @@ from cloudctl.network.ports import NewPort
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import IpAllocation, Port
+from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
 from cloudctl.rest import quota
 from cloudctl.tasks import Unasked
 
@@ -49,10 +49,10 @@ AT_ONCE = 8
 @pytest.fixture
 def db(postgresql_url: str) -> Iterator[Database]:
     inline: Any = Inline()
-    db = Database(create(postgresql_url, AT_ONCE), inline, inline, Clock())
+    db = Database(create(postgresql_url), inline, inline, Clock())
     metadata.create_all(db.engine)
     yield db
-    db.engine.dispose()
+    db.close()
 
 
 def at_once(db: Database, *acts: Callable[[Connection], Any]) -> list[Any]:
@@ -80,8 +80,7 @@ def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
 
 
 def held(conn: Connection, network_id: str) -> Any:
-    query = select(networks.networks).where(networks.networks.c.id == network_id).with_for_update()
-    row = conn.execute(query).first()
+    row = conn.execute(select(Network).where(Network.id == network_id).with_for_update()).first()
     if row is None:
         raise networks.not_found(network_id)
     return row
@@ -158,8 +157,7 @@ def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
     group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
 
     def remove(conn: Connection) -> str:
-        table = security_groups.security_groups
-        row = conn.execute(select(table).where(table.c.id == group).with_for_update()).first()
+        row = conn.execute(select(SecurityGroup).where(SecurityGroup.id == group).with_for_update()).first()
         if row is None:
             raise security_groups.not_found(group)
         security_groups.remove(conn, row, NOW, BY)
@@ -179,8 +177,7 @@ def test_one_rule_is_there_once(db: Database) -> None:
     group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
 
     def add(conn: Connection) -> str:
-        table = security_groups.security_groups
-        row = conn.execute(select(table).where(table.c.id == group).with_for_update()).one()
+        row = conn.execute(select(SecurityGroup).where(SecurityGroup.id == group).with_for_update()).one()
         return str(security_groups.add_rules(conn, row, [NewRule("ingress")], NOW, BY)[0].id)
 
     assert Counter(at_once(db, *[add] * 8))["SecurityGroupRuleExists"] == 7

@@ -15,7 +15,8 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from cloudctl import context
-from cloudctl.rest import faults
+from cloudctl.compute.api import FAULTS as OF_COMPUTE
+from cloudctl.identity.api import FAULTS as OF_IDENTITY
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.call import Call
 from cloudctl.rest.metrics import Metrics
@@ -102,8 +103,8 @@ class World:
     def __init__(self) -> None:
         self.waits = Waits()
         http = Http(Nobody(), Policy({}), Clock(), Metrics())
-        api = ApiApp(Pipeline(http, "waits", faults.COMPUTE), [("", self.waits)])
-        self.site = CloudSite(Tree({"waits": api}, ApiApp(Pipeline(http, "root", faults.IDENTITY), [])), Clock(), None)
+        api = ApiApp(Pipeline(http, "waits", OF_COMPUTE), [("", self.waits)])
+        self.site = CloudSite(Tree({"waits": api}, ApiApp(Pipeline(http, "root", OF_IDENTITY), [])), Clock(), None)
 
     def send(self, method: str, path: str) -> Client:
         client = Client(self.site)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, func, select
+from twisted.internet.task import Clock
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.tasks import Unasked, submit
 from cloudctl.tasks.tables import TaskRow
 from tests.tasks.worker import FOUR, commits
@@ -46,8 +51,12 @@ def test_killed_again_and_again_all_work_is_done_once(
     folder.mkdir()
     engine = create_engine(url)
     metadata.create_all(engine)
-    with engine.begin() as conn:
-        submit_all(conn)
+    clock = Clock()
+    clock.advance(time.time())
+    inline: Any = Inline()
+    db = Database(create(url), inline, inline, clock)
+    db.transact(False, submit_all)
+    db.close()
     kills = 0
     while True:
         worker = start(url, folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from twisted.internet.task import deferLater
+
 from cloudctl.drivers.errors import Busy, Unreachable
 from cloudctl.drivers.qemu import slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
@@ -9,6 +11,8 @@ from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
 
 # What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
 AWAY = ("Failed to connect to", "Connection refused", "export not available")
+# Seconds between two looks at a disk that QEMU has yet to let go of.
+PAUSE = 0.05
 
 
 async def plugged(monitor: Monitor) -> frozenset[str]:
@@ -39,7 +43,20 @@ async def plug_disk(monitor: Monitor, disk: Disk) -> None:
 async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
     """Raises Busy while the guest has not let go of it."""
     await _release(monitor, name, timeout)
-    await _unless(monitor, "blockdev-del", {"node-name": slots.node(name)}, "Failed to find")
+    left = timeout
+    while True:
+        try:
+            await _unless(monitor, "blockdev-del", {"node-name": slots.node(name)}, "Failed to find")
+        except Refused as error:
+            # QEMU tells of the device's end a moment before it lets go of what was behind it.
+            if "in use" not in error.description:
+                raise
+            if left <= 0:
+                raise Busy(f"QEMU has not let go of {name}") from error
+        else:
+            return
+        left -= PAUSE
+        await deferLater(monitor.clock, PAUSE)
 
 
 async def plug_nic(monitor: Monitor, nic: Nic) -> None:

@@ -46,7 +46,7 @@ def boot(cloud: LiveCloud) -> str:
     status, answer = cloud.ask("POST", SERVERS, {"server": server}, **microversion)
     assert status == 202, answer
     server_id = str(answer["server"]["id"])
-    assert becomes(cloud, server_id, "ACTIVE") < 20
+    becomes(cloud, server_id, "ACTIVE")
     return server_id
 
 

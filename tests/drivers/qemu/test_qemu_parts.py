@@ -199,8 +199,8 @@ def test_it_refuses_to_work_without_root_or_a_directory(tmp_path: Path, monkeypa
     checks = [
         (config, evolve(resources, state_dir=None), 0, "needs a state directory"),
         (config, resources, 1000, "must run as root"),
-        (evolve(config, runtime_dir=Path("/proc/cloudctl")), resources, 0, "cannot be made"),
-        (evolve(config, runtime_dir=Path("/proc/" + "x" * 90)), resources, 0, "shorter one"),
+        (evolve(config, runtime_dir=Path("/proc/cloudctl")), resources, 0, "cannot create"),
+        (evolve(config, runtime_dir=Path("/proc/" + "x" * 90)), resources, 0, "shorter path"),
     ]
     for options, given, user, words in checks:
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
