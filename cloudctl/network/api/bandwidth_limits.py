@@ -164,7 +164,7 @@ def _alone(conn: Connection, do: Callable[..., Any], call: Call, limit_id: str, 
         raise bandwidth_limits.not_found(limit_id) from None
 
 
-def view(row: Any) -> Json:
+def view(row: BandwidthLimit) -> Json:
     return {
         "id": row.id,
         "max_kbps": row.max_kbps,
@@ -173,6 +173,6 @@ def view(row: Any) -> Json:
     }
 
 
-def view_in_policy(row: Any) -> Json:
+def view_in_policy(row: BandwidthLimit) -> Json:
     """As one of the rules, of whatever type, of a policy."""
     return {**view(row), "qos_policy_id": row.policy_id, "type": "bandwidth_limit"}

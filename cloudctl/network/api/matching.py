@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from cloudctl.errors import Invalid, PreconditionFailed
+from cloudctl.network.tables import Standard
 from cloudctl.rest.call import Call
 
 
-def check_match(call: Call, row: Any) -> None:
+def check_match(call: Call, row: Standard) -> None:
     """Raises PreconditionFailed if the request names another revision in `If-Match`, Invalid if it names none."""
     header = call.header("If-Match")
     if header is None:
