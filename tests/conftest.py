@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from tests.needed import POSTGRESQL, need
+from tests.plans import check_plans
 
 
 @implementer(ILogObserver)
@@ -41,6 +42,7 @@ class LoggedFailures:
 
 
 def pytest_collection_finish() -> None:
+    check_plans()
     # What was imported stays; without it the collection after each test is fast.
     gc.collect()
     gc.freeze()

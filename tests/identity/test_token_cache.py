@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cloudctl.errors import Unauthorized
 from cloudctl.identity import epoch, subject
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.tokens import Tokens
+from tests.plans import unchecked
 
 from .conftest import CHEAP, START, make_keystone
 
@@ -27,6 +29,12 @@ def authenticate(tokens: Tokens, token: str) -> Any:
         result.trap(Unauthorized)
         return None
     return result
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_asked() -> Iterator[None]:
+    with unchecked():
+        yield
 
 
 def statements(db: Database) -> list[str]:
