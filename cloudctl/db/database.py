@@ -88,13 +88,13 @@ class Database(Service):
         super().startService()
         self.threads.start()
         if self.group is not None:
-            self.group.threads.start()
+            self.group.start()
 
     def stopService(self) -> None:
         super().stopService()
         self.threads.stop()
         if self.group is not None:
-            self.group.threads.stop()
+            self.group.stop()
         self.close()
 
     def close(self) -> None:

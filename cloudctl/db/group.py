@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from contextvars import Context, copy_context
+from queue import SimpleQueue
 from typing import Any
 
 from attrs import define, field
@@ -65,27 +66,30 @@ class Group:
         self._changed = changed
         self._tell = tell
         self._queue: deque[Call] = deque()
-        self._draining = False
+        # One for each call, so that the writer sleeps while there is none; False: it ends.
+        self._bell: SimpleQueue[bool] = SimpleQueue()
+
+    def start(self) -> None:
+        self.threads.start()
+        self.threads.callInThread(self._write)
+
+    def stop(self) -> None:
+        """What was submitted is done first."""
+        self._bell.put(False)
+        self.threads.stop()
 
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Deferred[Any]:
         """The result of `fn(conn, …)`, once it is on the disk."""
         call = Call(fn, args, kwargs)
         self._queue.append(call)
-        if not self._draining:
-            self._draining = True
-            self.threads.callInThread(self._drain)
+        self._bell.put(True)
         return call.answer
 
-    def _drain(self) -> None:
-        while calls := self._next():
-            ended = self._transaction(calls)
-            self.reactor.callFromThread(self._deliver, ended)
-        self.reactor.callFromThread(self._drained)
-
-    def _drained(self) -> None:
-        self._draining = bool(self._queue)
-        if self._draining:
-            self.threads.callInThread(self._drain)
+    def _write(self) -> None:
+        """One thread does nothing else: to hand each transaction to a thread costs as much as a small one."""
+        while self._bell.get():
+            while calls := self._next():
+                self.reactor.callFromThread(self._deliver, self._transaction(calls))
 
     def _next(self) -> list[Call]:
         calls: list[Call] = []
