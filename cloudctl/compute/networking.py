@@ -36,6 +36,7 @@ _of_server = (
     .order_by(ServerInterface.position, ServerInterface.port_id)
 )
 
+_gone = delete(ServerInterface).where(ServerInterface.port_id == bindparam("of"))
 _ports = (
     select(ServerInterface.server_id, ServerInterface.port_id)
     .where(ServerInterface.server_id.in_(bindparam("of", expanding=True)))
@@ -230,7 +231,7 @@ def let_go(conn: Connection, row: ServerInterface, now: float, by: Origin, *, ha
         ports.delete(conn, row.port_id, utc(now), by, has_left=has_left)
     else:
         ports.unbind(conn, row.port_id, utc(now))
-    conn.execute(delete(ServerInterface).where(ServerInterface.port_id == row.port_id))
+    conn.execute(_gone, {"of": row.port_id})
 
 
 def let_all_go(conn: Connection, server_id: str, now: float, by: Origin, *, have_left: bool = False) -> None:

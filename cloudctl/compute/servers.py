@@ -23,6 +23,19 @@ OVER_LOCK = "compute:servers:over_lock"
 # Built once: building costs more than running it.
 _by_id = select(Server).where(Server.id == bindparam("wanted"))
 _live_by_id = _by_id.where(Server.deleted_at.is_(None))
+_remove = (
+    update(Server)
+    .where(Server.id == bindparam("wanted"), Server.deleted_at.is_(None))
+    .values(
+        vm_state=DELETED,
+        task_state=None,
+        power_state=0,
+        host=None,
+        admin_password=None,
+        user_data=None,
+        group_id=None,
+    )
+)
 _locked_by_id = _live_by_id.with_for_update()
 
 
@@ -116,22 +129,7 @@ def fail(conn: Connection, server_id: str, now: datetime, message: str, **values
 
 def remove(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
-    conn.execute(
-        update(Server)
-        .where(Server.id == server_id, Server.deleted_at.is_(None))
-        .values(
-            vm_state=DELETED,
-            task_state=None,
-            power_state=0,
-            host=None,
-            admin_password=None,
-            user_data=None,
-            group_id=None,
-            deleted_at=now,
-            terminated_at=now,
-            updated_at=now,
-        )
-    )
+    conn.execute(_remove, {"wanted": server_id, "deleted_at": now, "terminated_at": now, "updated_at": now})
 
 
 def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -29,6 +29,44 @@ Way = tuple[str, str | None, str | None]
 # Built once: building a statement costs more than running it.
 _of_port = select(FloatingIp).where(FloatingIp.port_id == bindparam("port"))
 _floating = select(FloatingIp.id).where(FloatingIp.floating_port_id == bindparam("port"))
+_of_router = (
+    select(FloatingIp).where(FloatingIp.router_id == bindparam("router")).order_by(FloatingIp.created_at, FloatingIp.id)
+)
+_ipv4 = (
+    select(IpAllocation.ip_address, IpAllocation.subnet_id)
+    .join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
+    .where(IpAllocation.port_id == bindparam("port"), Subnet.ip_version == 4)
+)
+_inside, _outside = RouterPort.table.alias("inside"), RouterPort.table.alias("outside")
+_between = (
+    select(Router.id)
+    .join_from(IpAllocation, _inside, _inside.c.port_id == IpAllocation.port_id)
+    .join(_outside, _outside.c.router_id == _inside.c.router_id)
+    .join(Router, Router.id == _inside.c.router_id)
+    .join(Subnet, Subnet.id == IpAllocation.subnet_id)
+    .where(IpAllocation.subnet_id == bindparam("inside"), _inside.c.is_gateway.is_(False))
+    .where(_outside.c.network_id == bindparam("outside"), _outside.c.is_gateway.is_(True))
+    .order_by(case((IpAllocation.ip_address == Subnet.gateway_ip, 0), else_=1))
+    .order_by(Router.created_at, Router.id)
+)
+_locked_routers = (
+    select(Router.id)
+    .where(Router.id.in_(bindparam("routers", expanding=True)))
+    .order_by(Router.id)
+    .with_for_update(read=True)
+)
+_same_way = select(FloatingIp).where(
+    FloatingIp.port_id == bindparam("port"),
+    FloatingIp.fixed_ip_address == bindparam("address"),
+    FloatingIp.floating_network_id == bindparam("outside"),
+)
+_otherwise = (
+    select(FloatingIp.id, FloatingIp.port_id, FloatingIp.fixed_ip_address)
+    .where(FloatingIp.router_id == bindparam("router"), FloatingIp.status != bindparam("not_yet"))
+    .order_by(FloatingIp.id)
+    .with_for_update()
+)
+_status = update(FloatingIp).where(FloatingIp.id.in_(bindparam("ids", expanding=True)))
 
 
 @frozen
@@ -52,8 +90,7 @@ def is_floating(conn: Connection, port_id: str) -> bool:
 
 def of_router(conn: Connection, router_id: str) -> list[FloatingIp]:
     """The floating IPs that go through a router, in an order that does not change."""
-    query = select(FloatingIp).where(FloatingIp.router_id == router_id)
-    return list(conn.execute(query.order_by(FloatingIp.created_at, FloatingIp.id)))
+    return list(conn.execute(_of_router, {"router": router_id}))
 
 
 def way(row: FloatingIp) -> Way:
@@ -99,10 +136,7 @@ def target(
 
 def _fixed_address(conn: Connection, port: Port, wanted: str | None) -> tuple[str, str]:
     """(address, subnet id)."""
-    query = select(IpAllocation.ip_address, IpAllocation.subnet_id).join_from(
-        IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id
-    )
-    rows = conn.execute(query.where(IpAllocation.port_id == port.id, Subnet.ip_version == 4)).all()
+    rows = conn.execute(_ipv4, {"port": port.id}).all()
     if wanted is not None:
         parsed = parse_address(wanted, "fixed_ip_address")
         if parsed.version != 4:
@@ -123,37 +157,19 @@ def _fixed_address(conn: Connection, port: Port, wanted: str | None) -> tuple[st
 def _router(conn: Connection, subnet_id: str, floating_network_id: str) -> str | None:
     """The router that leads from the external network into the subnet; it cannot change until the commit."""
     found = _routers(conn, subnet_id, floating_network_id)
-    locked = select(Router.id).where(Router.id.in_(found)).order_by(Router.id).with_for_update(read=True)
-    conn.execute(locked)
+    conn.execute(_locked_routers, {"routers": list(found)})
     return next((each for each in _routers(conn, subnet_id, floating_network_id) if each in found), None)
 
 
 def _routers(conn: Connection, subnet_id: str, floating_network_id: str) -> Sequence[str]:
     """Those with an interface there and a gateway here: first the one that has the subnet's gateway address."""
-    inside, outside = RouterPort.table.alias("inside"), RouterPort.table.alias("outside")
-    query = (
-        select(Router.id)
-        .join_from(IpAllocation, inside, inside.c.port_id == IpAllocation.port_id)
-        .join(outside, outside.c.router_id == inside.c.router_id)
-        .join(Router, Router.id == inside.c.router_id)
-        .join(Subnet, Subnet.id == IpAllocation.subnet_id)
-        .where(IpAllocation.subnet_id == subnet_id, inside.c.is_gateway.is_(False))
-        .where(outside.c.network_id == floating_network_id, outside.c.is_gateway.is_(True))
-        .order_by(case((IpAllocation.ip_address == Subnet.gateway_ip, 0), else_=1))
-        .order_by(Router.created_at, Router.id)
-    )
-    return conn.scalars(query).all()
+    return conn.scalars(_between, {"inside": subnet_id, "outside": floating_network_id}).all()
 
 
 def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: str | None = None) -> None:
     """Raises Conflict if a floating IP (other than `but`) of that network leads there already. The port is locked."""
-    f = FloatingIp.table.c
-    query = select(FloatingIp).where(
-        f.port_id == wanted.port_id,
-        f.fixed_ip_address == wanted.fixed_ip_address,
-        f.floating_network_id == floating_network_id,
-    )
-    row = conn.execute(query).first()
+    way = {"port": wanted.port_id, "address": wanted.fixed_ip_address, "outside": floating_network_id}
+    row = conn.execute(_same_way, way).first()
     if row is not None and row.id != but:
         raise Conflict(
             f"Cannot associate floating IP {row.floating_ip_address} ({row.id}) with port {wanted.port_id} using fixed "
@@ -205,8 +221,7 @@ def bad(reason: str) -> Invalid:
 
 def found_status(conn: Connection, router_id: str, served: Sequence[Way], status: str) -> None:
     """Set the status of those of `served` that still go where they went through it."""
-    f, same = FloatingIp.table.c, {*served}
-    others = select(f.id, f.port_id, f.fixed_ip_address).where(f.router_id == router_id, f.status != status)
-    rows = conn.execute(others.order_by(f.id).with_for_update()).all()
+    same = {*served}
+    rows = conn.execute(_otherwise, {"router": router_id, "not_yet": status}).all()
     for some in standard.batches([row[0] for row in rows if row in same]):
-        conn.execute(update(FloatingIp).where(f.id.in_(some)).values(status=status))
+        conn.execute(_status, {"ids": some, "status": status})

@@ -52,16 +52,18 @@ def assign(
     mac: str,
     owner: str,
     wanted: Sequence[FixedIpRequest] | None,
+    *,
+    is_new: bool = False,
 ) -> list[str]:
     """Give a port the addresses that were asked for (None: what a port gets by itself), and no others.
 
-    Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, or none left).
+    `is_new`: it has none yet. Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, none left).
     """
     rows = _subnets_of(conn, network_id)
     choices = (
         _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, port_id, mac, owner, wanted)
     )
-    present = ipam.of_ports(conn, [port_id]).get(port_id, [])
+    present = [] if is_new else ipam.of_ports(conn, [port_id]).get(port_id, [])
     kept = _kept(choices, present)
     by_id = {row.id: row for row in rows}
     for old in present:

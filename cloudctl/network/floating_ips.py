@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, select, true
+from sqlalchemy import bindparam, delete, select, true, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -41,6 +41,10 @@ class NewFloatingIp:
 # Built once: building a statement costs more than running it.
 _by_id = select(FloatingIp).where(FloatingIp.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
+_ports = select(Port).where(Port.id.in_(bindparam("ports", expanding=True)))
+_ipv4 = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.ip_version == 4).limit(1)
+_belongs = update(Port).where(Port.id == bindparam("port"))
+_delete = delete(FloatingIp).where(FloatingIp.id == bindparam("wanted"))
 
 # -- who sees what
 
@@ -73,8 +77,7 @@ def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
     """Id → port, for the details of where floating IPs lead to."""
     found: dict[str, Port] = {}
     for some in standard.batches(port_ids):
-        query = select(Port).where(Port.id.in_(some))
-        found |= {row.id: row for row in conn.execute(query)}
+        found |= {row.id: row for row in conn.execute(_ports, {"ports": some})}
     return found
 
 
@@ -82,8 +85,7 @@ def check_network(conn: Connection, network: Network) -> None:
     """Raises Invalid for a network that no floating IP can be on."""
     if not network.external:
         raise bad(f"Network {network.id} is not a valid external network")
-    has = select(Subnet.id).where(Subnet.network_id == network.id, Subnet.ip_version == 4)
-    if conn.execute(has.limit(1)).first() is None:
+    if conn.execute(_ipv4, {"network": network.id}).first() is None:
         raise bad(f"Network {network.id} does not contain any IPv4 subnet")
 
 
@@ -126,7 +128,7 @@ def create(
         floating_port_id=port.id,
     )
     standard.insert(conn, made)
-    conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=made.id))
+    conn.execute(_belongs, {"port": port.id, "device_id": made.id})
     if to is not None:
         shown.port_changed(conn, to.port_id)
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
@@ -159,7 +161,7 @@ def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None
     """Delete a locked floating IP; its address is free at once."""
     tags.forget(conn, row.id)
     shown.port_changed(conn, row.port_id)
-    conn.execute(delete(FloatingIp).where(FloatingIp.id == row.id))
+    conn.execute(_delete, {"wanted": row.id})
     ports.delete(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)
 

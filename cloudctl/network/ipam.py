@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Select, bindparam, delete, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -38,6 +38,11 @@ _of_pool = select(FreeRange).where(
 _range_at = _of_pool.where(FreeRange.first == bindparam("from"))
 _range_below = _of_pool.where(FreeRange.first < bindparam("from")).order_by(FreeRange.first.desc()).limit(1)
 _drop_range = delete(FreeRange).where(
+    FreeRange.subnet_id == bindparam("of_subnet"),
+    FreeRange.pool == bindparam("of_pool"),
+    FreeRange.first == bindparam("from"),
+)
+_move_range = update(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"),
     FreeRange.pool == bindparam("of_pool"),
     FreeRange.first == bindparam("from"),
@@ -154,16 +159,18 @@ def _free_range(conn: Connection, subnet_id: str, address: int) -> FreeRange | N
     return conn.execute(query).first()
 
 
-def _this(row: FreeRange) -> ColumnElement[bool]:
-    c = FreeRange.table.c
-    return (c.subnet_id == row.subnet_id) & (c.pool == row.pool) & (c.first == row.first)
-
-
 def _cut(conn: Connection, found: FreeRange, address: int) -> None:
     """Take one address out of a free range."""
-    left, right = without([Range(int(found.first), address)], [address]), int(found.last)
-    rest = [*left, *([Range(address + 1, right)] if address < right else [])]
-    conn.execute(_drop_range, {"of_subnet": found.subnet_id, "of_pool": found.pool, "from": found.first})
+    first, last = int(found.first), int(found.last)
+    this = {"of_subnet": found.subnet_id, "of_pool": found.pool, "from": found.first}
+    if first == address < last:
+        conn.execute(_move_range, {**this, "first": key(address + 1)})
+        return
+    rest = [
+        *([Range(first, address - 1)] if first < address else []),
+        *([Range(address + 1, last)] if address < last else []),
+    ]
+    conn.execute(_drop_range, this)
     _add(conn, found.subnet_id, found.pool, rest)
 
 
@@ -172,11 +179,15 @@ def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
     mine = {"of_subnet": subnet_id, "of_pool": pool}
     above = conn.execute(_range_at, {**mine, "from": key(address + 1)}).first()
     below = conn.execute(_range_below, {**mine, "from": key(address)}).first()
-    last = key(address) if above is None else above.last
+    joins_below = below is not None and int(below.last) == address - 1
+    if above is not None and not joins_below:
+        conn.execute(_move_range, {**mine, "from": above.first, "first": key(address)})
+        return
     if above is not None:
         conn.execute(_drop_range, {**mine, "from": above.first})
-    if below is not None and int(below.last) == address - 1:
-        conn.execute(update(FreeRange).where(_this(below)).values(last=last))
+    last = key(address) if above is None else above.last
+    if below is not None and joins_below:
+        conn.execute(_move_range, {**mine, "from": below.first, "last": last})
     else:
         _add(conn, subnet_id, pool, [Range(address, int(last))])
 

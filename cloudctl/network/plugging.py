@@ -29,10 +29,10 @@ class Wiring:
 
 def wiring(conn: Connection, port_id: str) -> Wiring | None:
     """None if there is no such port."""
-    row = ports.find(conn, port_id)
-    if row is None:
+    found = ports.held(conn, port_id)
+    if found is None:
         return None
-    spec = ports.driver_spec(conn, port_id)
+    row, spec = found
     network = networks.driver_spec(conn, row.network_id)
     assert network is not None, "a port holds its network"
     groups = (security_groups.driver_spec(conn, group) for group in spec.security_groups)

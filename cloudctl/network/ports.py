@@ -224,7 +224,7 @@ def create(
         qos_policy_id=wanted.qos_policy_id,
     )
     _insert(conn, made)
-    fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips)
+    fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
     _join_groups(conn, made.id, groups)
     if wanted.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
@@ -378,8 +378,8 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
     if host and host != row.host:
         changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
     if any(getattr(row, name) != value for name, value in changes.items()):
-        standard.change(conn, Port.table, port_id, now, **changes)
-    return get(conn, port_id)
+        return standard.changed(conn, row, now, **changes)
+    return row
 
 
 def unbind(conn: Connection, port_id: str, now: datetime) -> None:
@@ -395,12 +395,20 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
 
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
-    found = conn.execute(_with_network, {"wanted": port_id}).first()
+    found = held(conn, port_id)
     if found is None:
         raise not_found(port_id)
+    return found[1]
+
+
+def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
+    """The port, and how a driver shall hold it. None if there is none."""
+    found = conn.execute(_with_network, {"wanted": port_id}).first()
+    if found is None:
+        return None
     row, mtu, network_policy_id = found
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
-    return PortSpec(
+    spec = PortSpec(
         id=row.id,
         network_id=row.network_id,
         mac=row.mac_address,
@@ -413,6 +421,7 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
         limits=bandwidth_limits.of_port(conn, row, network_policy_id),
     )
+    return row, spec
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:

@@ -50,6 +50,7 @@ class NewRouter:
 # Built once: building a statement costs more than running it.
 _by_id = select(Router).where(Router.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
+_status = update(Router).where(Router.id == bindparam("wanted"))
 
 # -- who sees what
 
@@ -210,4 +211,4 @@ def failed(conn: Connection, router_id: str) -> None:
 
 def _found_status(conn: Connection, router_id: str, status: str) -> None:
     """Its revision stays: the wish has not changed."""
-    conn.execute(update(Router).where(Router.id == router_id).values(status=status))
+    conn.execute(_status, {"wanted": router_id, "status": status})

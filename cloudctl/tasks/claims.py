@@ -52,6 +52,13 @@ _oldest_due = (
     .limit(1)
 )
 _next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
+_release = (
+    update(TaskRow)
+    .where(TaskRow.owner.is_not(None))
+    .values(owner=None, lease_until=None, not_before=func.coalesce(TaskRow.not_before, bindparam("now")))
+)
+_release_some = _release.where(TaskRow.owner == bindparam("by"), TaskRow.id.in_(bindparam("ids", expanding=True)))
+_release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now"))
 
 
 def claim(
@@ -109,19 +116,14 @@ def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease:
 
 def release_all(conn: Connection, now: float) -> int:
     """Give up everybody's leases: for the start of the only process that uses this database."""
-    return _release(conn, TaskRow.owner.is_not(None), now)
+    return conn.execute(_release, {"now": now}).rowcount
 
 
 def release(conn: Connection, owner: str, ids: Collection[int], now: float) -> int:
     """Give up the leases that `owner` has on these tasks."""
-    return _release(conn, (TaskRow.owner == owner) & TaskRow.id.in_(ids), now)
+    return conn.execute(_release_some, {"by": owner, "ids": list(ids), "now": now}).rowcount
 
 
 def release_expired(conn: Connection, owner: str, now: float) -> int:
     """Give up the leases of processes other than `owner` that were not renewed in time."""
-    return _release(conn, TaskRow.owner.is_not(None) & (TaskRow.owner != owner) & (TaskRow.lease_until < now), now)
-
-
-def _release(conn: Connection, which: Any, now: float) -> int:
-    values = {"owner": None, "lease_until": None, "not_before": func.coalesce(TaskRow.not_before, now)}
-    return conn.execute(update(TaskRow).where(which).values(**values)).rowcount
+    return conn.execute(_release_expired, {"by": owner, "now": now}).rowcount

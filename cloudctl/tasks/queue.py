@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, and_, bindparam, extract, func, insert, select, update
+from sqlalchemy import ColumnElement, Float, Update, and_, bindparam, extract, func, insert, select, update
 
 from cloudctl import db
 from cloudctl.db import Connection, notify
@@ -26,7 +26,25 @@ _new = insert(TaskRow)
 _new_by_its_clock = insert(TaskRow).values(
     submitted_at=_its_now, not_before=_its_now, deadline=_its_now + bindparam("within", type_=Float())
 )
+_waiting = select(TaskRow.id).where(
+    TaskRow.resource_type == bindparam("resource"),
+    TaskRow.resource_id == bindparam("of"),
+    TaskRow.ended_at.is_(None),
+    TaskRow.kind == bindparam("wanted"),
+    TaskRow.state == QUEUED,
+    TaskRow.cancel.is_(False),
+)
 _lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
+_open = and_(
+    TaskRow.resource_type == bindparam("resource"),
+    TaskRow.resource_id == bindparam("of"),
+    TaskRow.ended_at.is_(None),
+    TaskRow.state.in_(OPEN),
+)
+_cancelled = update(TaskRow).values(cancel=True)
+_cancel_all = _cancelled.where(_open)
+_cancel_others = _cancel_all.where(TaskRow.kind.not_in(bindparam("kept", expanding=True)))
+_cancel_one = _cancelled.where(TaskRow.id == bindparam("task"), TaskRow.state.in_(OPEN))
 
 
 def submit(
@@ -83,17 +101,7 @@ def submit_once(
 ) -> int | None:
     """As `submit`, unless a task of this kind waits for its first claim already: it will see the newest wish."""
     lock_resource(conn, kind.resource, resource_id)
-    waiting = conn.execute(
-        select(TaskRow.id).where(
-            TaskRow.resource_type == kind.resource,
-            TaskRow.resource_id == resource_id,
-            TaskRow.ended_at.is_(None),
-            TaskRow.kind == kind.name,
-            TaskRow.state == QUEUED,
-            TaskRow.cancel.is_(False),
-        )
-    ).first()
-    if waiting is not None:
+    if conn.execute(_waiting, {"resource": kind.resource, "of": resource_id, "wanted": kind.name}).first() is not None:
         return None
     return submit(conn, kind, resource_id, by, args=args)
 
@@ -110,16 +118,22 @@ def cancel_open(conn: Connection, resource: str, resource_id: str, keep: Sequenc
     Each is undone by the engine and ends CANCELLED, at once if it waits or never ran, after its present step if it
     runs; one whose last step ends first is DONE. What was submitted later goes after it.
     """
-    return _cancel(conn, and_(of_resource(resource, resource_id), TaskRow.kind.not_in(_names(keep))))
+    values: dict[str, Any] = {"resource": resource, "of": resource_id}
+    if keep:
+        return _cancel(conn, _cancel_others, {**values, "kept": _names(keep)})
+    return _cancel(conn, _cancel_all, values)
 
 
 def cancel(conn: Connection, task_id: int) -> bool:
     """Ask one task to stop; False if it is not open."""
-    return _cancel(conn, and_(TaskRow.id == task_id, TaskRow.state.in_(OPEN))) > 0
+    return _cancel(conn, _cancel_one, {"task": task_id}) > 0
 
 
-def _cancel(conn: Connection, which: ColumnElement[bool]) -> int:
-    result = conn.execute(update(TaskRow).where(which).values(cancel=True, not_before=_now(conn)))
+def _cancel(conn: Connection, which: Update, values: Mapping[str, Any]) -> int:
+    if conn.dialect.name == "postgresql":
+        result = conn.execute(which.values(not_before=_its_now), values)
+    else:
+        result = conn.execute(which, {**values, "not_before": db.now(conn)})
     if result.rowcount:
         notify(conn, CHANNEL)
         notify(conn, CANCELS)

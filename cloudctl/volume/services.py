@@ -7,7 +7,7 @@ volumes, a disabled `cinder-backup` no new backups.
 from __future__ import annotations
 
 from attrs import frozen
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import NotFound
@@ -23,6 +23,12 @@ class Service:
     host: str
     disabled: bool = False
     disabled_reason: str | None = None
+
+
+# Built once: building a statement costs more than running it.
+_disabled = select(VolumeService.disabled).where(
+    VolumeService.host == bindparam("on"), VolumeService.binary == bindparam("of")
+)
 
 
 def _present(options: VolumeOptions) -> tuple[tuple[str, str], ...]:
@@ -62,5 +68,4 @@ def takes_backups(conn: Connection, options: VolumeOptions) -> bool:
 
 
 def _is_enabled(conn: Connection, host: str, binary: str) -> bool:
-    key = (VolumeService.host == host, VolumeService.binary == binary)
-    return not conn.execute(select(VolumeService.disabled).where(*key)).scalar()
+    return not conn.execute(_disabled, {"on": host, "of": binary}).scalar()

@@ -72,10 +72,11 @@ def _target(
         if fixed is not None:
             raise associations.bad("fixed_ip_address cannot be specified without a port_id")
         return None
-    to = associations.target(conn, ports.visible(conn, call.caller, port_id), owner, network_id, fixed)
-    # What was read of it before the lock may be wrong by now.
+    seen = ports.visible(conn, call.caller, port_id)
+    to = associations.target(conn, seen, owner, network_id, fixed)
+    # What was read of it before the lock may be wrong by now: whatever it has, its row changes with that.
     port = ports.visible(conn, call.caller, port_id, lock=True)
-    if associations.target(conn, port, owner, network_id, fixed) != to:
+    if port != seen and associations.target(conn, port, owner, network_id, fixed) != to:
         raise Conflict(f"Port {port_id} was changed at the same time.")
     return to
 
