@@ -5,13 +5,14 @@ The root disk goes along and is never shrunk: after a revert a guest has the dis
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl import tasks
 from cloudctl.compute import flavors, kinds, migrations, networking, power, quotas, servers
 from cloudctl.compute.creation import check_size, wanted_flavor
 from cloudctl.compute.migrations import NewMigration
 from cloudctl.compute.tables import Flavor, Migration, Server
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.network import ports
@@ -89,24 +90,22 @@ def _submit(conn: Connection, caller: Caller, kind: Kind, wanted: NewMigration) 
 # -- what the workflows write
 
 
-def point(conn: Connection, migration: Migration, now: float, *, forward: bool) -> None:
+def point(conn: Connection, migration: Migration, now: datetime, *, forward: bool) -> None:
     """The server and its ports are at the new place with the new flavor, or at the old ones. May be repeated."""
     host = hosts.find(conn, migration.new_host if forward else migration.source_host)
     if host is None:
         raise Conflict("Service is unavailable at this time.")
     flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id
     flavor = migration.new_flavor if forward else migration.old_flavor
-    servers.move(
-        conn, migration.server_id, utc(now), {}, host=host.name, zone=host.zone, flavor_id=flavor_id, flavor=flavor
-    )
+    servers.move(conn, migration.server_id, now, {}, host=host.name, zone=host.zone, flavor_id=flavor_id, flavor=flavor)
     for row in networking.of_server(conn, migration.server_id):
         # One that its owner has deleted does not keep the server from going on.
         if ports.find(conn, row.port_id) is not None:
-            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), utc(now))
+            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
 
 
-def count_one(conn: Connection, server_id: str, now: float) -> None:
+def count_one(conn: Connection, server_id: str, now: datetime) -> None:
     """Only the flavor that the server has counts for the quota from now on."""
     row = servers.find(conn, server_id)
     if row is not None and row.deleted_at is None:
-        servers.move(conn, server_id, utc(now), {}, vcpus=row.flavor["vcpus"], memory_mib=row.flavor["ram"])
+        servers.move(conn, server_id, now, {}, vcpus=row.flavor["vcpus"], memory_mib=row.flavor["ram"])

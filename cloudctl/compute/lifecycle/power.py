@@ -5,9 +5,9 @@ Each is one step that ensures an end; a failure leaves the server in the state t
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from cloudctl import db
 from cloudctl.compute import kinds, servers
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import (
@@ -29,16 +29,13 @@ from cloudctl.compute.states import (
     UNPAUSING,
 )
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 
-def settle(conn: Connection, server_id: str, now: float, doing: tuple[str, ...], vm_state: str, power: int) -> None:
+def settle(conn: Connection, server_id: str, now: datetime, doing: tuple[str, ...], vm_state: str, power: int) -> None:
     """The work is done. If a delete has come meanwhile, its task state stays."""
-    servers.move(
-        conn, server_id, utc(now), {"task_state": doing}, task_state=None, vm_state=vm_state, power_state=power
-    )
+    servers.move(conn, server_id, now, {"task_state": doing}, task_state=None, vm_state=vm_state, power_state=power)
 
 
 async def start(ctx: Context) -> Memo:
@@ -78,21 +75,21 @@ async def resume(ctx: Context) -> Memo:
     return None
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Back to no task, in the state that it had."""
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None)
+    servers.fail(conn, task.resource_id, now, error, task_state=None)
 
 
-def reboot_failed(conn: Connection, task: Task, error: str) -> None:
+def reboot_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nobody knows whether it runs: after a hard reboot that is an ERROR."""
     values: dict[str, Any] = {"vm_state": ERROR} if task.args.get("hard") else {}
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None, **values)
+    servers.fail(conn, task.resource_id, now, error, task_state=None, **values)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays, or by an operator: then there is no task any more."""
     doing = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING)
-    servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": doing}, task_state=None)
+    servers.move(conn, task.resource_id, now, {"task_state": doing}, task_state=None)
 
 
 def stop(options: ComputeOptions) -> Workflow:
