@@ -21,7 +21,6 @@ from cloudctl.compute.states import (
     PAUSED,
     POWER_PAUSED,
     POWER_SUSPENDED,
-    POWERING_OFF,
     RUNNING,
     SHUTDOWN,
     STOPPED,
@@ -181,8 +180,7 @@ def _note_power(conn: Connection, server: Seen, state: int, now: datetime) -> No
 
 
 def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
-    here = {"vm_state": server.vm_state, "task_state": None}
-    if not servers.move(conn, server.id, now, here, task_state=POWERING_OFF):
+    if not servers.try_move(conn, server.id, "stop as found", now, Server.vm_state == server.vm_state):
         return False
     tasks.submit(conn, kinds.STOP, server.id, Unasked(server.project_id))
     return True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, migrations, networking, servers
-from cloudctl.compute.states import ACTIONS, DELETING, ERROR, check
+from cloudctl.compute.states import DELETING
 from cloudctl.db import Connection
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller
@@ -19,11 +18,11 @@ from cloudctl.volume.kinds import DELETE_VOLUME
 def delete(conn: Connection, caller: Caller, server_id: str) -> None:
     """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked)."""
     row = servers.visible(conn, caller, server_id, lock=True)
-    check(ACTIONS["delete"], row, over_lock=caller.may(servers.OVER_LOCK))
+    servers.check(row, "delete", over_lock=caller.may(servers.OVER_LOCK))
     # A delete that an operator must look at (held) does not keep the next one from being tried.
     if row.task_state == DELETING and tasks.has_open(conn, kinds.SERVER, row.id, [kinds.DELETE]):
         return
-    servers.move(conn, row.id, caller.now, {}, task_state=DELETING)
+    servers.move(conn, row.id, "delete", caller.now)
     tasks.supersede(conn, kinds.DELETE, row.id, caller, keep=(kinds.DELETE,))
 
 
@@ -61,5 +60,4 @@ def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:
 
 def failed(conn: Connection, server_id: str, message: str, now: datetime) -> None:
     """The delete did not come to its end: the server is in ERROR and can be deleted again."""
-    fault: dict[str, Any] = {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
-    servers.move(conn, server_id, now, {"task_state": DELETING}, vm_state=ERROR, task_state=None, **fault)
+    servers.fail(conn, server_id, "delete failed", message, now)

@@ -36,7 +36,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
     if disk_config is not None:
         counted["disk_config"] = disk_config
-    servers.move(conn, row.id, caller.now, {}, **counted)
+    servers.change(conn, row, counted, caller.now)
     _submit(conn, caller, kinds.RESIZE, NewMigration(row, migrations.RESIZE, flavor.id, new))
 
 
@@ -53,14 +53,14 @@ def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) 
 def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     """The old place is given up. Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
-    found = migrations.take(conn, row.id, caller.now, migrations.CONFIRMING)
+    found = migrations.take(conn, row.id, caller.now, "confirm")
     tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     """Back to the old place and flavor. Raises NotFound, Conflict."""
     row = servers.begin(conn, caller, server_id, "revertResize")
-    found = migrations.take(conn, row.id, caller.now, migrations.REVERTING)
+    found = migrations.take(conn, row.id, caller.now, "revert")
     tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
@@ -97,7 +97,8 @@ def point(conn: Connection, migration: Migration, now: datetime, *, forward: boo
         raise Conflict("Service is unavailable at this time.")
     flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id
     flavor = migration.new_flavor if forward else migration.old_flavor
-    servers.move(conn, migration.server_id, now, {}, host=host.name, zone=host.zone, flavor_id=flavor_id, flavor=flavor)
+    place = {"host": host.name, "zone": host.zone, "flavor_id": flavor_id, "flavor": flavor}
+    servers.change(conn, servers.get(conn, migration.server_id), place, now)
     for row in networking.of_server(conn, migration.server_id):
         # One that its owner has deleted does not keep the server from going on.
         if ports.find(conn, row.port_id) is not None:
@@ -108,4 +109,4 @@ def count_one(conn: Connection, server_id: str, now: datetime) -> None:
     """Only the flavor that the server has counts for the quota from now on."""
     row = servers.find(conn, server_id)
     if row is not None and row.deleted_at is None:
-        servers.move(conn, server_id, now, {}, vcpus=row.flavor["vcpus"], memory_mib=row.flavor["ram"])
+        servers.change(conn, row, {"vcpus": row.flavor["vcpus"], "memory_mib": row.flavor["ram"]}, now)

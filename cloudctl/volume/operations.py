@@ -20,9 +20,7 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
     """To `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, volume_id)
     name = "extend in use" if in_use else "extend"
-    sources = states.MOVES[name].sources or frozenset()
-    if volume.status not in sources:
-        raise states.refusal(conn, volume_id, name)
+    states.VOLUME.check(volume, name)
     if size <= volume.size:
         raise Invalid(
             "Invalid input received: New size for extend must be greater than current size. "

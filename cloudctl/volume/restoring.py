@@ -29,7 +29,7 @@ def restore(
             f"Invalid volume: volume size {volume.size} is too small to restore backup of size {backup.size}."
         )
     if volumes.is_held(conn, volume.id):
-        raise states.refusal(conn, volume.id, "restore")
+        raise states.refused(conn, volume.id, "restore")
     states.move(conn, volume.id, "restore", caller.now, states.not_migrating)
     args = {"backup_id": backup.id, "new": False}
     tasks.submit(conn, kinds.RESTORE_VOLUME, volume.id, caller, args=args)

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, states, types, volumes
@@ -89,7 +89,7 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
     volumes.get(conn, volume.id, lock=True)
     name = "snapshot in use" if wish.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
-        raise states.refusal(conn, volume.id, name)
+        raise states.refused(conn, volume.id, name)
     type_ = types.get(conn, volume.volume_type_id)
     quotas.take_snapshot(conn, options, volume.project_id, type_.name, volume.size)
     made = new_id()
@@ -127,7 +127,7 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
     name = "force delete" if force else "delete with its volume"
     for row in of_volume(conn, volume_id):
         if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, caller.now):
-            raise states.refusal(conn, volume_id, "delete")
+            raise states.refused(conn, volume_id, "delete")
         tasks.cancel_open(conn, kinds.SNAPSHOT, row.id)
 
 
@@ -190,7 +190,7 @@ def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -
             "the snapshot size."
         )
     if volumes.is_held(conn, volume.id):
-        raise Conflict(states.MOVES["revert"].refusal.format(id=volume.id, status=volume.status))
+        raise states.refused(conn, volume.id, "revert")
     states.move(conn, volume.id, "revert", caller.now, states.not_migrating)
     states.SNAPSHOT.move(conn, snapshot.id, "revert", caller.now)
     tasks.submit(conn, kinds.REVERT_VOLUME, volume.id, caller, args={"snapshot_id": snapshot.id})

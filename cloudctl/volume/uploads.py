@@ -46,7 +46,7 @@ def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple
         )
     in_use = volumes.get(conn, volume.id, lock=True).status == states.IN_USE
     if in_use and not wish.force:
-        raise states.refusal(conn, volume.id, "upload")
+        raise states.refused(conn, volume.id, "upload")
     states.move(conn, volume.id, "upload in use" if wish.force else "upload", caller.now, states.not_migrating)
     new = NewImage(
         owner=volume.project_id,

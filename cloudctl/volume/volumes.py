@@ -89,7 +89,7 @@ def begin_delete(
     name = "force delete" if force else "delete"
     get(conn, volume_id, lock=True)
     if is_held(conn, volume_id) or (not with_snapshots and has_snapshots(conn, volume_id)):
-        raise states.refusal(conn, volume_id, name)
+        raise states.refused(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
 
 

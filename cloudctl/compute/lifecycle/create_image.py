@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.compute import kinds, servers, snapshots
-from cloudctl.compute.states import SNAPSHOT, SNAPSHOT_PENDING, SNAPSHOTTING, UPLOAD
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.image import images
@@ -33,14 +32,14 @@ def saving(conn: Connection, server_id: str, image_id: str, now: datetime) -> No
     """Raises NotFound if the image was deleted."""
     images.get(conn, image_id)
     images.try_move(conn, image_id, "save", now)
-    servers.move(conn, server_id, now, {"task_state": SNAPSHOT_PENDING}, task_state=SNAPSHOT)
+    servers.try_move(conn, server_id, "capture", now)
 
 
 def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: datetime) -> None:
     """Raises NotFound if the image was deleted meanwhile."""
     images.get(conn, image_id)
     images.touch(conn, image_id, now, disk_format=disk_format)
-    servers.move(conn, server_id, now, {"task_state": SNAPSHOT}, task_state=UPLOAD)
+    servers.try_move(conn, server_id, "captured", now)
 
 
 async def discard(ctx: Context) -> None:
@@ -53,7 +52,7 @@ async def keep(ctx: Context) -> Memo | Wait:
         return Wait()
     if state != DONE:
         raise CloudError(f"The image could not be kept: {await ctx.child_error(CHILD) or state}")
-    await ctx.commit(settle, ctx.resource_id, ctx.now)
+    await ctx.commit(servers.try_move, ctx.resource_id, "image ended", ctx.now)
     return None
 
 
@@ -61,18 +60,14 @@ async def let_go(ctx: Context) -> Wait | None:
     return Wait(poll=1.0) if await ctx.cancel_child(CHILD) in OPEN else None
 
 
-def settle(conn: Connection, server_id: str, now: datetime) -> None:
-    servers.move(conn, server_id, now, {"task_state": SNAPSHOTTING}, task_state=None)
-
-
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server goes on as it was."""
-    servers.fail(conn, task.resource_id, now, error, task_state=None)
+    servers.fail(conn, task.resource_id, "failed", error, now)
     _drop_record(conn, task, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    settle(conn, task.resource_id, now)
+    servers.try_move(conn, task.resource_id, "image ended", now)
     _drop_record(conn, task, now)
 
 

@@ -43,7 +43,7 @@ async def detach(ctx: Context) -> Memo:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    servers.fail(conn, task.resource_id, now, error)
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 ATTACH = Workflow(

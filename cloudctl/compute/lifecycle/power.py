@@ -10,92 +10,67 @@ from typing import Any
 
 from cloudctl.compute import kinds, servers
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import (
-    ACTIVE,
-    ERROR,
-    PAUSED,
-    PAUSING,
-    POWER_PAUSED,
-    POWERING_OFF,
-    POWERING_ON,
-    REBOOTING,
-    REBOOTING_HARD,
-    RESUMING,
-    RUNNING,
-    SHUTDOWN,
-    STOPPED,
-    SUSPENDED,
-    SUSPENDING,
-    UNPAUSING,
-)
 from cloudctl.db import Connection
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 
-def settle(conn: Connection, server_id: str, now: datetime, doing: tuple[str, ...], vm_state: str, power: int) -> None:
-    """The work is done. If a delete has come meanwhile, its task state stays."""
-    servers.move(conn, server_id, now, {"task_state": doing}, task_state=None, vm_state=vm_state, power_state=power)
-
-
 async def start(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (POWERING_ON,), ACTIVE, RUNNING)
+    await ctx.commit(servers.try_move, ctx.resource_id, "started", ctx.now)
     return None
 
 
 async def reboot(ctx: Context) -> Memo:
     # The task's id: a repeat after a crash is the same reboot.
     await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), bool(ctx.args.get("hard")))
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (*REBOOTING, *REBOOTING_HARD), ACTIVE, RUNNING)
+    await ctx.commit(servers.try_move, ctx.resource_id, "rebooted", ctx.now)
     return None
 
 
 async def pause(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_paused(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (PAUSING,), PAUSED, POWER_PAUSED)
+    await ctx.commit(servers.try_move, ctx.resource_id, "paused", ctx.now)
     return None
 
 
 async def unpause(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (UNPAUSING,), ACTIVE, RUNNING)
+    await ctx.commit(servers.try_move, ctx.resource_id, "unpaused", ctx.now)
     return None
 
 
 async def suspend(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_suspended(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (SUSPENDING,), SUSPENDED, SHUTDOWN)
+    await ctx.commit(servers.try_move, ctx.resource_id, "suspended", ctx.now)
     return None
 
 
 async def resume(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, (RESUMING,), ACTIVE, RUNNING)
+    await ctx.commit(servers.try_move, ctx.resource_id, "resumed", ctx.now)
     return None
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Back to no task, in the state that it had."""
-    servers.fail(conn, task.resource_id, now, error, task_state=None)
+    servers.fail(conn, task.resource_id, "failed", error, now)
 
 
 def reboot_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nobody knows whether it runs: after a hard reboot that is an ERROR."""
-    values: dict[str, Any] = {"vm_state": ERROR} if task.args.get("hard") else {}
-    servers.fail(conn, task.resource_id, now, error, task_state=None, **values)
+    servers.fail(conn, task.resource_id, "broken" if task.args.get("hard") else "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays, or by an operator: then there is no task any more."""
-    doing = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING)
-    servers.move(conn, task.resource_id, now, {"task_state": doing}, task_state=None)
+    servers.try_move(conn, task.resource_id, "power cancelled", now)
 
 
 def stop(options: ComputeOptions) -> Workflow:
     async def stop_guest(ctx: Context) -> Memo:
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
-        await ctx.commit(settle, ctx.resource_id, ctx.now, (POWERING_OFF,), STOPPED, SHUTDOWN)
+        await ctx.commit(servers.try_move, ctx.resource_id, "stopped", ctx.now)
         return None
 
     return _workflow(kinds.STOP, stop_guest, failed)

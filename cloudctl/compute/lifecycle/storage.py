@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from cloudctl.compute import block_devices, servers
-from cloudctl.compute.states import BLOCK_DEVICES, BUILDING, SPAWNING
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
@@ -18,11 +17,10 @@ from cloudctl.volume import attachments
 from cloudctl.volume.kinds import CREATE_VOLUME
 
 
-def step_to(conn: Connection, server_id: str, now: datetime, before: str, after: str | None, **values: Any) -> None:
-    """A booting server goes from one task state to the next. Raises Cancelled if a delete has changed it."""
-    expected = {"vm_state": BUILDING, "task_state": before}
-    if not servers.move(conn, server_id, now, expected, task_state=after, **values):
-        raise Cancelled(f"server {server_id} is not {before} any more")
+def go_on(conn: Connection, server_id: str, name: str, now: datetime, **values: Any) -> None:
+    """What a booting server becomes next. Raises Cancelled if a delete has changed it."""
+    if not servers.try_move(conn, server_id, name, now, **values):
+        raise Cancelled(f"server {server_id} cannot be {name} any more")
 
 
 async def connect(ctx: Context) -> Memo | Wait:
@@ -79,7 +77,7 @@ def connected(conn: Connection, server_id: str, host: str, connections: dict[str
         info = connections[device.id]
         assert device.attachment_id is not None, "`keep` has seen to it"
         attachments.complete(conn, device.attachment_id, info, host, now, device.device_name)
-    step_to(conn, server_id, now, BLOCK_DEVICES, SPAWNING)
+    go_on(conn, server_id, "connected", now)
 
 
 async def disconnect(ctx: Context) -> Wait | None:

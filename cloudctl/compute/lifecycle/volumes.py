@@ -88,7 +88,7 @@ def detached(conn: Connection, device_id: str, attachment_id: str, now: datetime
 
 def attach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server goes on without it; what went wrong is in its actions, and in a fault for administrators."""
-    servers.fail(conn, task.resource_id, now, error)
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 # -- detach
@@ -102,7 +102,7 @@ async def detach(ctx: Context) -> Memo:
 def detach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The guest has it still: in use again."""
     roll_back(conn, task, now)
-    servers.fail(conn, task.resource_id, now, error)
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 def roll_back(conn: Connection, task: Task, now: datetime) -> None:
