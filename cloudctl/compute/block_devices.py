@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -191,8 +191,8 @@ def add(
     return made
 
 
-def change(conn: Connection, device_id: str, **values: Any) -> None:
-    conn.execute(update(BlockDevice).where(BlockDevice.id == device_id).values(**values))
+def change(conn: Connection, device_id: str, changes: Mapping[str, Any]) -> None:
+    conn.execute(update(BlockDevice).where(BlockDevice.id == device_id).values(**changes))
 
 
 def all_attached(conn: Connection, server_id: str) -> None:

@@ -271,9 +271,10 @@ def activate(
     return try_move(conn, image_id, name, now, *where, upload_id=None, staged_size=None, **_data(measured))
 
 
-def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None:
-    """Change columns that are no part of the states."""
-    conn.execute(update(ImageRecord).where(ImageRecord.id == image_id).values(updated_at=now, **values))
+def change(conn: Connection, image: ImageRecord, changes: Mapping[str, Any], now: datetime) -> ImageRecord:
+    """Change columns that are no part of the states. Raises NotFound."""
+    conn.execute(update(ImageRecord).where(ImageRecord.id == image.id).values(updated_at=now, **changes))
+    return get(conn, image.id)
 
 
 def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -> None:

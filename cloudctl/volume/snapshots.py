@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
@@ -33,7 +34,7 @@ LISTING = Listing(
 
 
 @frozen
-class Wish:
+class NewSnapshot:
     """What the caller asked for. `force`: also of a volume that is in use."""
 
     volume_id: str
@@ -83,11 +84,11 @@ def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Snapshot:
+def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
-    volume = volumes.visible(conn, caller, wish.volume_id)
+    volume = volumes.visible(conn, caller, wanted.volume_id)
     volumes.get(conn, volume.id, lock=True)
-    name = "snapshot in use" if wish.force else "snapshot"
+    name = "snapshot in use" if wanted.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
         raise states.refused(conn, volume.id, name)
     type_ = types.get(conn, volume.volume_type_id)
@@ -99,11 +100,11 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
             project_id=volume.project_id,
             user_id=caller.user_id,
             volume_id=volume.id,
-            name=wish.name,
-            description=wish.description,
+            name=wanted.name,
+            description=wanted.description,
             status=states.CREATING,
             size=volume.size,
-            metadata=dict(wish.metadata),
+            metadata=dict(wanted.metadata),
             created_at=caller.now,
         )
     )
@@ -136,11 +137,10 @@ def forget(conn: Connection, snapshot_id: str) -> None:
     conn.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
-def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Snapshot:
-    """Set columns that no state depends on. Raises NotFound."""
-    visible(conn, caller, snapshot_id)
-    conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(updated_at=caller.now, **values))
-    return get(conn, snapshot_id)
+def change(conn: Connection, snapshot: Snapshot, changes: Mapping[str, Any], now: datetime) -> Snapshot:
+    """Raises NotFound."""
+    conn.execute(update(Snapshot).where(Snapshot.id == snapshot.id).values(updated_at=now, **changes))
+    return get(conn, snapshot.id)
 
 
 def change_metadata(
@@ -159,7 +159,7 @@ def no_metadata(snapshot_id: str, key: str) -> NotFound:
 
 def reset(conn: Connection, caller: Caller, snapshot_id: str, status: str) -> None:
     """What an administrator says it is; nothing is done to the snapshot itself. Raises NotFound."""
-    change(conn, caller, snapshot_id, status=status)
+    change(conn, visible(conn, caller, snapshot_id), {"status": status}, caller.now)
 
 
 def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, progress: str | None) -> None:

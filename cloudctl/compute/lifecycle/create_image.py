@@ -37,8 +37,7 @@ def saving(conn: Connection, server_id: str, image_id: str, now: datetime) -> No
 
 def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: datetime) -> None:
     """Raises NotFound if the image was deleted meanwhile."""
-    images.get(conn, image_id)
-    images.touch(conn, image_id, now, disk_format=disk_format)
+    images.change(conn, images.get(conn, image_id), {"disk_format": disk_format}, now)
     servers.try_move(conn, server_id, "captured", now)
 
 

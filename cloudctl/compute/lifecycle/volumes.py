@@ -66,7 +66,7 @@ def attached(
     if device is None:
         raise Cancelled("the volume is no longer the server's")
     attachments.complete(conn, attachment_id, info, host, now, device.device_name)
-    block_devices.change(conn, device_id, attached=True)
+    block_devices.change(conn, device_id, {"attached": True})
 
 
 async def let_go(ctx: Context) -> None:
