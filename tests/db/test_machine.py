@@ -16,7 +16,7 @@ from cloudctl.errors import Conflict, NotFound
 NOW = utc(1)
 
 
-class Door(Record, table="doors_of_test_machine"):
+class Door(Record, table="test_doors"):
     id: Field[str] = identifier(primary_key=True)
     status: Field[str] = text(8)
     doing: Field[str | None] = optional_text(8)
