@@ -18,6 +18,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublish
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from tests.kept import check_kept
 from tests.needed import POSTGRESQL, need
 from tests.plans import check_plans
 
@@ -43,6 +44,7 @@ class LoggedFailures:
 
 def pytest_collection_finish() -> None:
     check_plans()
+    check_kept()
     # What was imported stays; without it the collection after each test is fast.
     gc.collect()
     gc.freeze()

@@ -27,6 +27,10 @@ def unchecked() -> Iterator[None]:
         _unchecked -= 1
 
 
+def is_unchecked() -> bool:
+    return _unchecked > 0
+
+
 def check_plans() -> None:
     """From now on. A difference fails the test in which the statement ran for the first time."""
     execute = Connection.execute

@@ -195,12 +195,12 @@ def ten_idle_seconds(desk: Desk) -> Work:
 
 # (work, at most so many statements, reading transactions, writing transactions)
 AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
-    (one_server, (4, 1, 0)),
+    (one_server, (3, 1, 0)),
     (validation, (0, 0, 0)),
     (first_validation, (4, 1, 0)),
-    (servers_with_detail, (4, 1, 0)),
-    (list_of_ports, (6, 1, 0)),
-    (boot, (60, 2, 4)),
+    (servers_with_detail, (3, 1, 0)),
+    (list_of_ports, (2, 1, 0)),
+    (boot, (61, 2, 4)),
     (deletion, (34, 1, 4)),
     (network_cycle, (126, 4, 14)),
     (new_rule, (10, 0, 1)),

@@ -96,7 +96,7 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
 def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:
     """Whether the volume ends with the server. Raises NotFound."""
     _, device = attached(conn, caller, server_id, volume_id)
-    block_devices.change(conn, device.id, {"delete_on_termination": drop})
+    block_devices.change(conn, device, {"delete_on_termination": drop})
 
 
 # -- interfaces

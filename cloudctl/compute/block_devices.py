@@ -11,7 +11,7 @@ from attrs import asdict, evolve, frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.tables import BlockDevice
+from cloudctl.compute.tables import BlockDevice, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Forbidden, Invalid
@@ -143,6 +143,8 @@ def _swap(local: Iterable[NewDevice], most: int) -> int:
 
 # Built once: building costs more than running it.
 _new = insert(BlockDevice)
+# Its volumes are a part of what a server shows.
+_changed = update(Server).where(Server.id == bindparam("server")).values(revision=Server.revision + 1)
 _of_servers = (
     select(BlockDevice)
     .where(BlockDevice.server_id.in_(bindparam("servers", expanding=True)))
@@ -188,11 +190,13 @@ def add(
         **asdict(device),
     )
     conn.execute(_new, made._asdict())
+    conn.execute(_changed, {"server": server_id})
     return made
 
 
-def change(conn: Connection, device_id: str, changes: Mapping[str, Any]) -> None:
-    conn.execute(update(BlockDevice).where(BlockDevice.id == device_id).values(**changes))
+def change(conn: Connection, device: BlockDevice, changes: Mapping[str, Any]) -> None:
+    conn.execute(update(BlockDevice).where(BlockDevice.id == device.id).values(**changes))
+    conn.execute(_changed, {"server": device.server_id})
 
 
 def all_attached(conn: Connection, server_id: str) -> None:
@@ -200,8 +204,9 @@ def all_attached(conn: Connection, server_id: str) -> None:
     conn.execute(update(BlockDevice).where(BlockDevice.server_id == server_id).values(attached=True))
 
 
-def remove(conn: Connection, device_id: str) -> None:
-    conn.execute(delete(BlockDevice).where(BlockDevice.id == device_id))
+def remove(conn: Connection, device: BlockDevice) -> None:
+    conn.execute(delete(BlockDevice).where(BlockDevice.id == device.id))
+    conn.execute(_changed, {"server": device.server_id})
 
 
 def next_name(taken: Iterable[str | None]) -> str:

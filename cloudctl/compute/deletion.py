@@ -49,7 +49,7 @@ def release_devices(conn: Connection, server_id: str, now: datetime, by: Origin,
         made = device.source_type != block_devices.VOLUME
         if device.delete_on_termination and (made or not made_only):
             _delete_volume(conn, device.volume_id, by)
-        block_devices.remove(conn, device.id)
+        block_devices.remove(conn, device)
 
 
 def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:

@@ -15,7 +15,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
-from cloudctl.network import devices, networks, ports
+from cloudctl.network import networks, ports
 from cloudctl.volume import attachments
 
 
@@ -41,12 +41,12 @@ def described(conn: Connection, server: Server, image_path: Callable[[str], Path
     mine = networking.of_server(conn, server.id)
     plugs = [evolve(ports.driver_spec(conn, row.port_id), tag=row.tag) for row in mine if _is_there(conn, row)]
     found = (networks.driver_spec(conn, network_id) for network_id in dict.fromkeys(each.network_id for each in plugs))
-    groups = devices.groups(conn, [server.id]).get(server.id, [])
-    addresses = devices.addresses(conn, [server.id]).get(server.id, [])
+    groups = networking.security_groups(conn, [server.id]).get(server.id, {})
+    addresses = networking.addresses(conn, [server.id]).get(server.id, [])
     made = _spec(conn, server, image, plugs, [network for network in found if network is not None])
     return evolve(
         made,
-        security_groups=tuple(sorted({name for _, name in groups})),
+        security_groups=tuple(sorted({*groups.values()})),
         public_ipv4=next((address.ip for address in addresses if address.floating), ""),
     )
 

@@ -16,7 +16,8 @@ from sqlalchemy import bindparam, delete, func, insert, select
 from cloudctl.compute.tables import Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
-from cloudctl.network import ipam, networks, ports
+from cloudctl.network import devices, ipam, networks, ports
+from cloudctl.network.devices import PortAddress
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.rest.caller import Caller
@@ -33,6 +34,12 @@ _of_server = (
     select(ServerInterface)
     .where(ServerInterface.server_id == bindparam("of"))
     .order_by(ServerInterface.position, ServerInterface.port_id)
+)
+
+_ports = (
+    select(ServerInterface.server_id, ServerInterface.port_id)
+    .where(ServerInterface.server_id.in_(bindparam("of", expanding=True)))
+    .order_by(ServerInterface.server_id, ServerInterface.position, ServerInterface.port_id)
 )
 
 
@@ -168,6 +175,28 @@ def worded(wish: NewInterface) -> Iterator[None]:
         if error.type == "IpAddressGenerationFailure":
             raise Invalid(error.message) from None
         raise
+
+
+def ports_of(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Server id → the ids of its ports, in the order of the guest's interfaces. Servers without any are missing."""
+    found: dict[str, list[str]] = {}
+    for server_id, port_id in conn.execute(_ports, {"of": list(server_ids)}):
+        found.setdefault(server_id, []).append(port_id)
+    return found
+
+
+def addresses(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[PortAddress]]:
+    """Server id → the addresses of its ports, and the floating ones that lead to them."""
+    plugged = ports_of(conn, server_ids)
+    found = devices.addresses(conn, [port_id for mine in plugged.values() for port_id in mine])
+    return {id: [each for port_id in mine for each in found.get(port_id, ())] for id, mine in plugged.items()}
+
+
+def security_groups(conn: Connection, server_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Server id → the security groups of its ports: id → name."""
+    plugged = ports_of(conn, server_ids)
+    found = ports.groups_of(conn, [port_id for mine in plugged.values() for port_id in mine])
+    return {id: dict(group for port_id in mine for group in found.get(port_id, ())) for id, mine in plugged.items()}
 
 
 def of_server(conn: Connection, server_id: str) -> Sequence[ServerInterface]:

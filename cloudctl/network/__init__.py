@@ -4,6 +4,7 @@
 `addresses` and `ipam` find and give back addresses, `segments` gives a network its VXLAN id, `standard` and `tags` are
 what all records share. `routers` have `router_interfaces`, `router_gateways` and `extra_routes`; `router_ports` is what
 others may ask of their ports. `qos_policies` and their `bandwidth_limits` are for networks and ports. `floating_ips`
-lead somewhere by `associations`. `devices` tells of many servers at once what their ports have. `plugging` puts a port
+lead somewhere by `associations`. `devices` tells of many ports at once what their servers have of
+them, and `shown` when that changes. `plugging` puts a port
 on a host; compute's steps call it. `api/` is the wire, `lifecycle/` the durable work on the driver.
 """

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, delete, select, true
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import NotFound
-from cloudctl.network import associations, kinds, networks, ports, quotas, standard, tags
+from cloudctl.network import associations, kinds, networks, ports, quotas, shown, standard, tags
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
@@ -128,6 +128,7 @@ def create(
     standard.insert(conn, made)
     conn.execute(Port.table.update().where(Port.id == port.id).values(device_id=made.id))
     if to is not None:
+        shown.port_changed(conn, to.port_id)
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, to.router_id, by)
     return made
 
@@ -143,6 +144,8 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
     moved = any(getattr(row, name) != value for name, value in leading.items())
     led = standard.changed(conn, row, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
+        shown.port_changed(conn, row.port_id)
+        shown.port_changed(conn, led.port_id)
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
     return led
 
@@ -155,6 +158,7 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once."""
     tags.forget(conn, row.id)
+    shown.port_changed(conn, row.port_id)
     conn.execute(delete(FloatingIp).where(FloatingIp.id == row.id))
     ports.delete(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)

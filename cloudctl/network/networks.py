@@ -21,6 +21,7 @@ from cloudctl.network import (
     router_ports,
     security_groups,
     segments,
+    shown,
     standard,
     tags,
 )
@@ -206,6 +207,8 @@ def change(
     standard.change(conn, Network.table, row.id, now, **changes)
     if "mtu" in changes:
         router_ports.network_changed(conn, row.id)
+    if any(changes.get(name, getattr(row, name)) != getattr(row, name) for name in ("name", "qos_policy_id")):
+        shown.network_changed(conn, row.id)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
         bandwidth_limits.network_changed(conn, row.id, by)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)

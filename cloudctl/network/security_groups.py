@@ -13,7 +13,7 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import kinds, quotas, standard, tags
+from cloudctl.network import kinds, quotas, shown, standard, tags
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
 from cloudctl.network.tables import (
     Port,
@@ -209,6 +209,8 @@ def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: d
     if changes.get("stateful", row.stateful) != row.stateful and _is_used(conn, row.id):
         raise _in_use(row.id)
     standard.change(conn, SecurityGroup.table, row.id, now, **changes)
+    if name != row.name:
+        shown.group_changed(conn, row.id)
     _realise(conn, row.id, now, by)
     return _get(conn, row.id)
 

@@ -151,6 +151,8 @@ class Port(Standard, table="ports"):
     profile: Field[dict[str, Any]] = json(dict)
     vif_type: Field[str] = text(64)
     vif_details: Field[dict[str, Any]] = json(dict)
+    # Another one after whatever changes what is shown of the port or of its server: see `shown`.
+    edition: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("edition + 1"))
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)

@@ -159,6 +159,11 @@ def of_each(make: Callable[[Any], Any]) -> View:
     return lambda conn, call, records: map(make, records)
 
 
+def passed(call: Call, attributes: Attributes) -> frozenset[str]:
+    """The rules of attributes that the caller passes: what they are shown depends on these alone."""
+    return frozenset(rule for rule in {each.rule for each in attributes} if rule is not None and call.may(rule))
+
+
 def views(conn: Connection, call: Call, attributes: Attributes, records: Sequence[Any]) -> list[Json]:
     """Records as the caller may see them, in their order; their attributes in the order of their declaration."""
     shown = [each for each in attributes if each.view is not None and (each.rule is None or call.may(each.rule))]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import orjson
+from typing import Any
+
 import pytest
 from sqlalchemy import select, update
 
-from cloudctl.compute.api import server_pages
-from cloudctl.compute.api.server_pages import ServerPages
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.testing.cloud import MemoryCloud
@@ -69,15 +68,66 @@ def test_every_update_raises_the_revision(demo: Asking, cloud: MemoryCloud) -> N
     assert cloud.db.transact(True, revision) == before + 1
 
 
-def test_what_is_kept_has_a_bound() -> None:
-    pages, shape = ServerPages(3000), server_pages.Shape("http://here", (2, 1), False)
-    for number in range(100):
-        pages._keep(shape, {str(number): (0, orjson.dumps("x" * 100))})
-        assert pages.size <= 3000
-        assert pages.size == sum(
-            len(text) + server_pages.KEY_BYTES for kept in pages._kept.values() for _, text in kept.values()
-        )
-    pages._keep(shape, {"99": (1, b"y")})
-    assert pages.size == sum(
-        len(text) + server_pages.KEY_BYTES for kept in pages._kept.values() for _, text in kept.values()
+def test_what_others_change_is_seen_at_once(demo: Asking, admin: Asking, cloud: MemoryCloud) -> None:
+    """Names of networks and groups, floating IPs, groups of ports, volumes: none of them is in the server's row."""
+    server_id = demo.boot()
+    client = cloud.client("demo")
+    page = lambda: demo.get("/servers/detail", LATEST).json()["servers"][0]  # noqa: E731
+
+    def made(path: str, member: str, **wanted: Any) -> Any:
+        answer = client.post(f"/networking/v2.0/{path}", {member: wanted})
+        assert answer.status == 201, answer
+        return answer.json()[member]
+
+    def changed(path: str, member: str, **wanted: Any) -> None:
+        answer = client.put(f"/networking/v2.0/{path}", {member: wanted})
+        assert answer.status == 200, answer
+
+    (port,) = client.get(f"/networking/v2.0/ports?device_id={server_id}").json()["ports"]
+    assert list(page()["addresses"]) == ["private"]
+    changed(f"networks/{port['network_id']}", "network", name="inside")
+    assert list(page()["addresses"]) == ["inside"]
+
+    public = next(
+        each["id"] for each in client.get("/networking/v2.0/networks").json()["networks"] if each["router:external"]
     )
+    floating = made("floatingips", "floatingip", floating_network_id=public, port_id=port["id"])
+    assert [each["OS-EXT-IPS:type"] for each in page()["addresses"]["inside"]] == ["fixed", "floating"]
+    changed(f"floatingips/{floating['id']}", "floatingip", port_id=None)
+    assert [each["OS-EXT-IPS:type"] for each in page()["addresses"]["inside"]] == ["fixed"]
+    changed(f"floatingips/{floating['id']}", "floatingip", port_id=port["id"])
+    assert len(page()["addresses"]["inside"]) == 2
+    assert client.delete(f"/networking/v2.0/floatingips/{floating['id']}").status == 204
+    assert len(page()["addresses"]["inside"]) == 1
+
+    group = made("security-groups", "security_group", name="web")
+    changed(f"ports/{port['id']}", "port", security_groups=[group["id"]])
+    assert page()["security_groups"] == [{"name": "web"}]
+    changed(f"security-groups/{group['id']}", "security_group", name="shop")
+    assert page()["security_groups"] == [{"name": "shop"}]
+
+    volume = client.post("/volume/v3/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    cloud.settle()
+    demo.post(f"/servers/{server_id}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume}})
+    assert [each["id"] for each in page()["os-extended-volumes:volumes_attached"]] == [volume]
+    cloud.settle()
+    demo.delete(f"/servers/{server_id}/os-volume_attachments/{volume}")
+    cloud.settle()
+    assert page()["os-extended-volumes:volumes_attached"] == []
+
+
+def test_a_port_that_names_a_foreign_server_is_not_among_its_addresses(demo: Asking, cloud: MemoryCloud) -> None:
+    server_id = demo.boot()
+    before = demo.server(server_id)
+    other = cloud.client("admin")
+    network = other.post("/networking/v2.0/networks", {"network": {"name": "theirs"}}).json()["network"]["id"]
+    subnet = {"network_id": network, "ip_version": 4, "cidr": "10.66.0.0/24"}
+    assert other.post("/networking/v2.0/subnets", {"subnet": subnet}).status == 201
+    port = {"network_id": network, "device_id": server_id, "device_owner": "compute:nova"}
+    assert other.post("/networking/v2.0/ports", {"port": port}).status == 201
+    assert demo.server(server_id) == before
+    assert demo.get(f"/servers/{server_id}/ips", LATEST).json()["addresses"] == {
+        name: [{"addr": each["addr"], "version": each["version"]} for each in found]
+        for name, found in before["addresses"].items()
+    }
+    assert demo.get("/servers?ip=10.66", LATEST).json()["servers"] == []

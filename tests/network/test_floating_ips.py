@@ -332,7 +332,7 @@ def _give_away(conn: Any, id: str) -> None:
 
 def test_a_devices_addresses_are_followed_by_floating_ones(neutron, external, router, port) -> None:
     made = floating(neutron, external, port_id=port["id"])
-    found = neutron.transact(devices.addresses, ["server-1"])["server-1"]
+    found = neutron.transact(devices.addresses, [port["id"]])[port["id"]]
     assert [(each.ip, each.floating, each.version) for each in found] == [
         ("10.0.0.2", False, 4), (made["floating_ip_address"], True, 4),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
 
-from cloudctl.compute import patterns
+from cloudctl.compute import networking, patterns
 from cloudctl.compute.api import gates, server_pages
 from cloudctl.compute.servers import ALL_PROJECTS
 from cloudctl.compute.states import DELETED, SOFT_DELETED
@@ -17,7 +17,6 @@ from cloudctl.compute.status import STATUSES, showing
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.network import devices
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
@@ -230,7 +229,7 @@ def _addresses(conn: Connection, call: Call, others: list[Condition], every: boo
             continue
         pattern = patterns.compile(patterns.checked(name, text))
         candidates = list(conn.execute(select(Server.id).where(*others)).scalars())
-        found = devices.addresses(conn, candidates)
+        found = networking.addresses(conn, candidates)
         yield Server.id.in_(
             [
                 server_id

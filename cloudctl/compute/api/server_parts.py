@@ -8,13 +8,12 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from cloudctl.compute import server_metadata, servers
+from cloudctl.compute import networking, server_metadata, servers
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_bodies import Tags, tag
 from cloudctl.compute.states import BUILDING
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network import devices
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -46,7 +45,7 @@ def _addresses(conn: Connection, call: Call, server_id: str) -> Addresses:
     server = servers.visible(conn, call.caller, server_id)
     shown: Addresses = {}
     if server.vm_state != BUILDING:
-        for address in devices.addresses(conn, [server.id]).get(server.id, []):
+        for address in networking.addresses(conn, [server.id]).get(server.id, []):
             shown.setdefault(address.network_name, []).append({"addr": address.ip, "version": address.version})
     return shown
 

@@ -7,11 +7,11 @@ a row and that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field
 
-from cloudctl.compute import block_devices
+from cloudctl.compute import block_devices, networking
 from cloudctl.compute.api import gates
 from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
@@ -20,7 +20,7 @@ from cloudctl.compute.states import BUILDING
 from cloudctl.compute.status import WITH_PROGRESS, status
 from cloudctl.compute.tables import BlockDevice, Server
 from cloudctl.db import Connection
-from cloudctl.network import devices
+from cloudctl.network import devices, ports
 from cloudctl.network.devices import PortAddress
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
@@ -76,10 +76,10 @@ class Surroundings:
 
     call: Call
     admin: bool
-    addresses: Mapping[str, Sequence[PortAddress]]
+    ports: Mapping[str, Sequence[str]]  # server id → its ports' ids
+    addresses: Mapping[str, Sequence[PortAddress]]  # of each port
+    groups: Mapping[str, Sequence[tuple[str, str]]]  # of each port: (id, name)
     volumes: Mapping[str, Sequence[BlockDevice]]
-    # Of servers whose ports have no address.
-    groups: Mapping[str, Sequence[tuple[str, str]]]
     host_statuses: Mapping[str, str]
     _host_ids: dict[tuple[str, str | None], str] = field(factory=dict)
 
@@ -90,35 +90,34 @@ class Surroundings:
         return self._host_ids[key]
 
 
-class Entry(Protocol):
-    """What must be known of a server to see what surrounds it. A Server is one."""
+def gather(
+    conn: Connection, call: Call, rows: Sequence[Server], plugged: Mapping[str, Sequence[str]] | None = None
+) -> Surroundings:
+    """One query each for ports, addresses, groups, volumes and hosts, however many servers there are.
 
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def vm_state(self) -> str: ...
-
-    @property
-    def host(self) -> str | None: ...
-
-
-def gather(conn: Connection, call: Call, rows: Sequence[Entry]) -> Surroundings:
-    """One query each for addresses, volumes and hosts, however many servers there are."""
+    `plugged`: the ports of these servers, if they have been read already.
+    """
     ids = [row.id for row in rows]
-    admin = call.may(ADMIN_FIELDS)
-    addresses = devices.addresses(conn, ids)
-    bare = [row.id for row in rows if row.id not in addresses and row.vm_state != BUILDING]
+    if plugged is None:
+        plugged = networking.ports_of(conn, ids)
+    # The others are being built: their ports do not count yet.
+    port_ids = [port_id for row in rows if row.vm_state != BUILDING for port_id in plugged.get(row.id, ())]
     return Surroundings(
         call=call,
-        admin=admin,
-        addresses=addresses,
+        admin=call.may(ADMIN_FIELDS),
+        ports=plugged,
+        addresses=devices.addresses(conn, port_ids),
+        groups=ports.groups_of(conn, port_ids),
         volumes=block_devices.of_servers(conn, ids),
-        groups=devices.groups(conn, bare) if bare else {},
-        host_statuses={row.name: hosts.status(row) for row in hosts.every(conn)}
-        if admin and call.version in gates.HOST_STATUS
-        else {},
+        host_statuses=host_statuses(conn, call),
     )
+
+
+def host_statuses(conn: Connection, call: Call) -> dict[str, str]:
+    """Host → its status, as the caller may see it; nothing if they may not."""
+    if call.version in gates.HOST_STATUS and call.may(ADMIN_FIELDS):
+        return {row.name: hosts.status(row) for row in hosts.every(conn)}
+    return {}
 
 
 def brief(call: Call, id: str, name: str) -> View:
@@ -127,39 +126,21 @@ def brief(call: Call, id: str, name: str) -> View:
 
 def detail(around: Surroundings, row: Server) -> View:
     """The record of `GET /servers/detail`."""
-    return own(around, row) | surrounding(around, row)
-
-
-def own(around: Surroundings, row: Server) -> View:
-    """What the row alone says, and the call."""
     call = around.call
     shown = _identity(around, row)
     shown |= _places(around, row)
     if row.fault_message is not None and shown["status"] in ("ERROR", "DELETED"):
         shown["fault"] = {"code": row.fault_code, "created": zulu(row.fault_at), "message": row.fault_message}
-    if row.vm_state == BUILDING:
-        # Ports do not count yet.
-        shown["addresses"] = {}
-        shown |= _named(row.security_groups)
+    shown["addresses"] = _addresses(around, row)
+    shown |= _named(row.security_groups if row.vm_state == BUILDING else _security_groups(around, row))
     shown |= LATER.of(call.version, row)
     if around.admin:
         shown |= _for_admins(around, row)
     shown["links"] = resource_links(call, "servers", row.id)
-    return shown
-
-
-def surrounding(around: Surroundings, row: Entry) -> View:
-    """What others say of the server: its ports, its volumes, its host."""
-    version = around.call.version
-    shown: View = {
-        "os-extended-volumes:volumes_attached": [
-            {"id": device.volume_id, **VOLUME.of(version, device)} for device in around.volumes.get(row.id, ())
-        ]
-    }
-    if row.vm_state != BUILDING:
-        shown["addresses"] = _addresses(around, row)
-        shown |= _named(_security_groups(around, row))
-    if around.admin and version in gates.HOST_STATUS:
+    shown["os-extended-volumes:volumes_attached"] = [
+        {"id": device.volume_id, **VOLUME.of(call.version, device)} for device in around.volumes.get(row.id, ())
+    ]
+    if around.admin and call.version in gates.HOST_STATUS:
         shown["host_status"] = around.host_statuses.get(row.host, "UNKNOWN") if row.host else ""
     return shown
 
@@ -212,9 +193,9 @@ def _flavor(call: Call, row: Server) -> View:
     return {"id": row.flavor_id, "links": bookmark(call, "flavors", row.flavor_id)}
 
 
-def _addresses(around: Surroundings, row: Entry) -> dict[str, list[View]]:
+def _addresses(around: Surroundings, row: Server) -> dict[str, list[View]]:
     shown: dict[str, list[View]] = {}
-    for address in around.addresses.get(row.id, ()):
+    for address in (each for port_id in around.ports.get(row.id, ()) for each in around.addresses.get(port_id, ())):
         shown.setdefault(address.network_name, []).append(
             {
                 "addr": address.ip,
@@ -230,11 +211,10 @@ def _named(groups: Sequence[str]) -> View:
     return {"security_groups": [{"name": name} for name in groups]} if groups else {}
 
 
-def _security_groups(around: Surroundings, row: Entry) -> list[str]:
-    """Of the ports."""
-    found = {group: name for address in around.addresses.get(row.id, ()) for group, name in address.security_groups}
-    found |= dict(around.groups.get(row.id, ()))
-    return list(found.values())
+def _security_groups(around: Surroundings, row: Server) -> list[str]:
+    """Of the ports, each once."""
+    mine = (around.groups.get(port_id, ()) for port_id in around.ports.get(row.id, ()))
+    return [*{id: name for groups in mine for id, name in groups}.values()]
 
 
 def _for_admins(around: Surroundings, row: Server) -> View:

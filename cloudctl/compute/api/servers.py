@@ -47,8 +47,7 @@ class Servers:
 
     def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
         page = self._page(conn, call, DETAIL)
-        entries = [Entry(*row) for row in page.rows]
-        shown = self.pages.shown(conn, server_views.gather(conn, call, entries), entries)
+        shown = self.pages.page(conn, call, [Entry(*row) for row in page.rows])
         return {"servers": shown, **_links(call, page)}
 
     def _page(self, conn: Connection, call: Call, what: Listing) -> Page:
@@ -83,7 +82,10 @@ class Servers:
     @routes.get("/servers/<server_id>", policy="compute:servers:show", pure=True)
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:
         """Show one server."""
-        return {"server": await self.db.read(_full, call, server_id)}
+        return {"server": await self.db.read(self._alone, call, server_id)}
+
+    def _alone(self, conn: Connection, call: Call, server_id: str) -> Any:
+        return self.pages.alone(conn, call, servers.visible(conn, call.caller, server_id))
 
     @routes.put("/servers/<server_id>", policy="compute:servers:update", body=UPDATE)
     async def update(self, call: Call, server_id: str, body: UpdateServer) -> dict[str, Any]:
@@ -100,11 +102,6 @@ class Servers:
 
 def _links(call: Call, page: Page) -> dict[str, Any]:
     return query.links(call, page, "servers_links", page.rows[-1][0] if page.rows else None)
-
-
-def _full(conn: Connection, call: Call, server_id: str) -> server_views.View:
-    row = servers.visible(conn, call.caller, server_id)
-    return server_views.full(server_views.gather(conn, call, [row]), row)
 
 
 COLUMNS = {"accessIPv4": "access_ip_v4", "accessIPv6": "access_ip_v6"}

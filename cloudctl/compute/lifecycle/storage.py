@@ -68,7 +68,7 @@ def keep(conn: Connection, server_id: str, host: str, now: datetime) -> None:
         )
         attachments.connect(conn, attachment_id, host, now, device.device_name)
         if device.attachment_id is None:
-            block_devices.change(conn, device.id, {"attachment_id": attachment_id})
+            block_devices.change(conn, device, {"attachment_id": attachment_id})
 
 
 def connected(conn: Connection, server_id: str, host: str, connections: dict[str, Any], now: datetime) -> None:

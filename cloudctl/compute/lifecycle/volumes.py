@@ -66,7 +66,7 @@ def attached(
     if device is None:
         raise Cancelled("the volume is no longer the server's")
     attachments.complete(conn, attachment_id, info, host, now, device.device_name)
-    block_devices.change(conn, device_id, {"attached": True})
+    block_devices.change(conn, device, {"attached": True})
 
 
 async def let_go(ctx: Context) -> None:
@@ -81,9 +81,10 @@ async def let_go(ctx: Context) -> None:
 
 
 def detached(conn: Connection, device_id: str, attachment_id: str, now: datetime) -> None:
-    if find(conn, device_id) is not None:
+    device = find(conn, device_id)
+    if device is not None:
         attachments.finish_detach(conn, attachment_id, now)
-        block_devices.remove(conn, device_id)
+        block_devices.remove(conn, device)
 
 
 def attach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:

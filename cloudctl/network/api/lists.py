@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import orjson
 from attrs import frozen
 from sqlalchemy import Column, or_
 
@@ -18,6 +19,7 @@ from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page, Paging
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 # limit=0 is no limit, and none is the default.
 LIMITS = Limits(most=None, default=None, zero="most")
@@ -121,17 +123,19 @@ def _order(call: Call, described: Listing) -> list[tuple[str, str]]:
     return list(zip(keys, directions, strict=True))
 
 
-def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json]) -> Json:
+def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json | orjson.Fragment]) -> Json:
     """The body of a list: the records with the fields asked for, and the links of its page."""
     made: Json = {collection.key: [narrowed(call, view) for view in views]}
     links = _links(call, [row.id for row in page.rows])
     return {**made, f"{collection.key}_links": links} if links else made
 
 
-def narrowed(call: Call, view: Json) -> Json:
-    """Only the `fields` that the query names, if it names any."""
+def narrowed(call: Call, view: T) -> T:
+    """Only the `fields` that the query names, if it names any. What is JSON already is as it is."""
     wanted = call.query.all("fields")
-    return {name: value for name, value in view.items() if name in wanted} if wanted else view
+    if not wanted or not isinstance(view, dict):
+        return view
+    return cast(T, {name: value for name, value in view.items() if name in wanted})
 
 
 def _links(call: Call, ids: Sequence[str]) -> list[dict[str, str]]:

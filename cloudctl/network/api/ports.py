@@ -257,6 +257,7 @@ PORTS = Declared(
         Attribute("binding:vif_details", c.vif_details, rule=BINDING),
     ),
     filters={"fixed_ips": _with_fixed_ips, "security_groups": _with_groups},
+    edition=Port.edition,
     visible=ports.visible,
     visible_to=ports.visible_to,
     not_found=ports.not_found,

@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import orjson
 from attrs import Factory, evolve, field, frozen
+from sqlalchemy import Column, Select, bindparam, select
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
@@ -25,6 +27,7 @@ from cloudctl.network import tags
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json, Project, Tags, Text, enveloped, listed, owner_named
 from cloudctl.network.api.matching import check_match
+from cloudctl.network.standard import batches
 from cloudctl.network.tables import Standard
 from cloudctl.rest import listing, resource
 from cloudctl.rest.body import MISSING, Body, given
@@ -33,10 +36,12 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Condition, Filter, Listing, Page, Paging, any_of, number
 from cloudctl.rest.pages import Pages
+from cloudctl.rest.rendered import Rendered
 from cloudctl.rest.resource import Attribute, of_each
 from cloudctl.rest.route import Operation, Routes
 
 R = TypeVar("R", bound=Standard)
+Item = Json | orjson.Fragment
 
 
 @frozen
@@ -87,6 +92,8 @@ class Declared(Generic[R]):
     noun: str = field(default=Factory(lambda self: f"a {self.name.replace('_', ' ')}", takes_self=True))
     says: Mapping[str, str] = field(factory=dict)
     pure: bool = True
+    # Of the record, if it is another one after whatever changes what is shown of it: then pages are kept as JSON.
+    edition: Column[int] | None = None
 
     @cached_property
     def collection(self) -> lists.Collection:
@@ -94,6 +101,7 @@ class Declared(Generic[R]):
         table = self.record.table
         described = Listing(
             table,
+            columns=() if self.edition is None else (table.c.id, self.edition),
             sort_keys=resource.sort_keys(self.attributes),
             order=(("id", "asc"),),
             filters={
@@ -104,6 +112,11 @@ class Declared(Generic[R]):
             },
         )
         return lists.Collection(self.plural, described, self.not_found)
+
+    @cached_property
+    def by_ids(self) -> Select[R]:
+        # Built once: building a statement costs more than running it.
+        return select(self.record).where(self.record.id.in_(bindparam("wanted", expanding=True)))
 
     @cached_property
     def routes(self) -> Routes:
@@ -162,6 +175,7 @@ class Resource(Generic[R]):
 
     db: Database
     declared: Declared[R]
+    rendered: Rendered = field(factory=Rendered, init=False)
 
     @property
     def routes(self) -> Routes:
@@ -178,7 +192,7 @@ class Resource(Generic[R]):
         if rest is None:
             return {self.declared.plural: first}
 
-        async def following() -> Sequence[Json]:
+        async def following() -> Sequence[Item]:
             nonlocal rest
             if rest is None:
                 return ()
@@ -189,12 +203,12 @@ class Resource(Generic[R]):
 
     def _list(self, conn: Connection, call: Call, wanted: Paging) -> Json:
         page = self._page(conn, call, wanted)
-        return lists.answer(call, self.declared.collection, page, self.views(conn, call, page.rows))
+        return lists.answer(call, self.declared.collection, page, self._shown(conn, call, page.rows))
 
-    def _piece(self, conn: Connection, call: Call, wanted: Paging) -> tuple[Sequence[Json], Paging | None]:
+    def _piece(self, conn: Connection, call: Call, wanted: Paging) -> tuple[Sequence[Item], Paging | None]:
         """A piece of a whole list, and how to ask for the next one, if there is one."""
         page = self._page(conn, call, wanted)
-        views = [lists.narrowed(call, view) for view in self.views(conn, call, page.rows)]
+        views = [lists.narrowed(call, view) for view in self._shown(conn, call, page.rows)]
         if not page.more:
             return views, None
         return views, listing.following(conn, self.declared.collection.listing, wanted, page.rows[-1].id)
@@ -202,6 +216,25 @@ class Resource(Generic[R]):
     def _page(self, conn: Connection, call: Call, wanted: Paging) -> Page:
         visible = self.declared.visible_to(conn, call.caller)
         return lists.fetch(conn, call, self.declared.collection, visible, paging=wanted)
+
+    def _shown(self, conn: Connection, call: Call, rows: Sequence[Any]) -> Sequence[Item]:
+        """What a page shows: of its records, or of their ids and editions."""
+        declared = self.declared
+        if declared.edition is None:
+            return self.views(conn, call, rows)
+
+        def render(ids: Sequence[str]) -> dict[str, Json]:
+            records = [
+                record for some in batches(ids) for record in conn.execute(declared.by_ids, {"wanted": list(some)})
+            ]
+            shown = self.views(conn, call, records)
+            return {record.id: view for record, view in zip(records, shown, strict=True)}
+
+        editions = dict(rows)
+        if "fields" in call.query:
+            views = render(list(editions))
+            return [views[id] for id in editions]
+        return self.rendered.shown(conn, resource.passed(call, declared.attributes), editions, render)
 
     async def create(self, call: Call, body: Any) -> Json:
         views = await self.db.run(self._create, call, [_wanted(each) for each in listed(body)])

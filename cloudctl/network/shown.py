@@ -1,0 +1,39 @@
+"""What ports, and servers through them, show beside a port's own row: whoever changes that says so here.
+
+An UPDATE of a port raises its edition by itself, and each change of its addresses and groups comes with one.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Update, bindparam, select, update
+
+from cloudctl.db import Connection
+from cloudctl.network.tables import Port, PortSecurityGroup
+
+# Built once: building a statement costs more than running it. `edition` is raised by every UPDATE.
+_again = update(Port).values(edition=Port.edition + 1)
+_port = _again.where(Port.id == bindparam("of"))
+_network = _again.where(Port.network_id == bindparam("of"))
+_group = _again.where(
+    Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == bindparam("of")))
+)
+
+
+def port_changed(conn: Connection, port_id: str | None) -> None:
+    """Other floating IPs lead to the port. None: to none."""
+    if port_id is not None:
+        _say(conn, _port, port_id)
+
+
+def network_changed(conn: Connection, network_id: str) -> None:
+    """The network has another name or QoS policy."""
+    _say(conn, _network, network_id)
+
+
+def group_changed(conn: Connection, group_id: str) -> None:
+    """The security group has another name."""
+    _say(conn, _group, group_id)
+
+
+def _say(conn: Connection, statement: Update, of: str) -> None:
+    conn.execute(statement, {"of": of})

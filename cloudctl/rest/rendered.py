@@ -1,0 +1,69 @@
+"""Records as JSON, kept while they are as they were: most of a page was shown before, and is not read again.
+
+    texts = rendered.shown(conn, shape, {port.id: port.edition, …}, lambda ids: {id: {"name": …}, …})
+
+A record's edition is read from the database with the page, and is another one after whatever changes what is shown of
+it; so what is kept is right where other processes write, too. Only what was committed is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import orjson
+
+from cloudctl.db import Connection
+
+MOST_BYTES = 16 * 2**20
+# Of what holds a text: the key, the tuple, the edition, their places.
+KEY_BYTES = 600
+
+Render = Callable[[Sequence[str]], Mapping[str, Mapping[str, Any]]]
+"""The records with these ids as they are shown, by their ids."""
+
+
+class Rendered:
+    """The records of one resource of one cloud. Once they are too many, all are dropped."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self.size = 0
+        self._kept: dict[Hashable, dict[str, tuple[Hashable, bytes]]] = {}
+        self._lock = Lock()  # pages are made in several threads
+
+    def shown(
+        self, conn: Connection, shape: Hashable, editions: Mapping[str, Hashable], render: Render
+    ) -> list[orjson.Fragment]:
+        """The records of a page, in the order of `editions`. For a transaction that writes nothing.
+
+        `shape`: all that the JSON of a record depends on beside it.
+        """
+        assert conn.read_only, "what is not committed must not be kept"
+        kept = self._kept.get(shape, {})
+        found: dict[str, bytes] = {}
+        for id, edition in editions.items():
+            known = kept.get(id)
+            if known is not None and known[0] == edition:
+                found[id] = known[1]
+        missing = [id for id in editions if id not in found]
+        if missing:
+            made = {id: orjson.dumps(view) for id, view in render(missing).items()}
+            found |= made
+            self._keep(shape, {id: (editions[id], text) for id, text in made.items()})
+        return [orjson.Fragment(found[id]) for id in editions]
+
+    def _keep(self, shape: Hashable, made: Mapping[str, tuple[Hashable, bytes]]) -> None:
+        with self._lock:
+            mine = self._kept.setdefault(shape, {})
+            for id, entry in made.items():
+                self.size += _size(entry) - (_size(mine[id]) if id in mine else 0)
+                mine[id] = entry
+            if self.size > self.most_bytes:
+                self._kept, self.size = {}, 0
+
+
+def _size(entry: tuple[Hashable, bytes]) -> int:
+    edition, text = entry
+    return KEY_BYTES + len(text) + (200 * len(edition) if isinstance(edition, tuple) else 0)
