@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, networking, power, servers
 from cloudctl.compute.block_devices import VOLUME, NewDevice
 from cloudctl.compute.networking import NewInterface
@@ -15,7 +15,6 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
 from cloudctl.rest.caller import Caller
@@ -97,7 +96,7 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
 def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:
     """Whether the volume ends with the server. Raises NotFound."""
     _, device = attached(conn, caller, server_id, volume_id)
-    block_devices.change(conn, device, delete_on_termination=drop)
+    block_devices.change(conn, device, {"delete_on_termination": drop})
 
 
 # -- interfaces
@@ -116,8 +115,8 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: New
     server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
     (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
     position = networking.next_position(conn, server.id)
-    port_id = networking.add(conn, server, checked, position, db.now(conn), caller, None)
-    ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), utc(db.now(conn)))
+    port_id = networking.add(conn, server, checked, position, caller.now, caller, None)
+    ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), caller.now)
     tasks.submit(conn, kinds.ATTACH_INTERFACE, server.id, caller, args={"port_id": port_id})
     return interface(conn, caller, server_id, port_id)
 

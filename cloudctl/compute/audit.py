@@ -21,7 +21,6 @@ from cloudctl.compute.states import (
     PAUSED,
     POWER_PAUSED,
     POWER_SUSPENDED,
-    POWERING_OFF,
     RUNNING,
     SHUTDOWN,
     STOPPED,
@@ -106,7 +105,7 @@ def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable
 
 
 def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding]:
-    now = db.now(conn)
+    now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
     up = {host.name for host in hosts.every(conn) if hosts.is_alive(host)}
     findings = []
@@ -131,7 +130,7 @@ def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[
 
     A guest that nobody knows is left to `check`.
     """
-    now = db.now(conn)
+    now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
     findings, undecided = [], set()
     for server in _seen(conn, Server.id.in_(list(present)) & Server.deleted_at.is_(None)).values():
@@ -148,7 +147,7 @@ def _seen(conn: Connection, which: ColumnElement[bool]) -> dict[str, Seen]:
     return {server.id: server for server in found}
 
 
-def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: float) -> Finding | None:
+def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: datetime) -> Finding | None:
     if server.deleted_at is not None:
         return _left_behind(conn, server, guest, now)
     if server.task_state is not None or server.launched_at is None or (guest is None and server.host not in up):
@@ -162,7 +161,7 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
     # Asked last: nearly all servers are as they were.
     if as_it_was or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
-    _note_power(conn, server, state, utc(now))
+    _note_power(conn, server, state, now)
     if guest is None:
         return _finding("guest-missing", server.id, f"host {server.host} does not have the guest", False)
     if difference is None:
@@ -180,15 +179,14 @@ def _note_power(conn: Connection, server: Seen, state: int, now: datetime) -> No
         conn.execute(update(Server).where(Server.id == server.id).values(power_state=state))
 
 
-def _stop(conn: Connection, server: Seen, now: float) -> bool:
-    here = {"vm_state": server.vm_state, "task_state": None}
-    if not servers.move(conn, server.id, utc(now), here, task_state=POWERING_OFF):
+def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
+    if not servers.try_move(conn, server.id, "stop as found", now, Server.vm_state == server.vm_state):
         return False
     tasks.submit(conn, kinds.STOP, server.id, Unasked(server.project_id))
     return True
 
 
-def _left_behind(conn: Connection, server: Seen, guest: GuestState | None, now: float) -> Finding | None:
+def _left_behind(conn: Connection, server: Seen, guest: GuestState | None, now: datetime) -> Finding | None:
     if guest is None or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
     tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))

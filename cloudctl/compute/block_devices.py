@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -194,8 +194,8 @@ def add(
     return made
 
 
-def change(conn: Connection, device: BlockDevice, **values: Any) -> None:
-    conn.execute(update(BlockDevice).where(BlockDevice.id == device.id).values(**values))
+def change(conn: Connection, device: BlockDevice, changes: Mapping[str, Any]) -> None:
+    conn.execute(update(BlockDevice).where(BlockDevice.id == device.id).values(**changes))
     conn.execute(_changed, {"server": device.server_id})
 
 

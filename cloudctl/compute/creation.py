@@ -13,7 +13,7 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import insert
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
 from cloudctl.compute.block_devices import Disks, NewDevice, arrange
 from cloudctl.compute.hostnames import hostname
@@ -286,9 +286,8 @@ def _equip(
     volume_options: VolumeOptions,
 ) -> None:
     """The server's ports and volumes, and the task that boots it."""
-    now = db.now(conn)
     for position, wish in enumerate(plan.interfaces):
-        networking.add(conn, server, wish, position, now, caller, plan.group_ids)
+        networking.add(conn, server, wish, position, caller.now, caller, plan.group_ids)
     add_volumes(conn, caller, server, plan.disks, options, volume_options)
     kind = kinds.BOOT_WITH_VOLUMES if plan.disks.volumes else kinds.BOOT
     tasks.submit(conn, kind, server.id, caller, deadline=options.build_timeout)

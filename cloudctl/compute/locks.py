@@ -20,7 +20,7 @@ def lock(conn: Connection, caller: Caller, server_id: str, reason: str | None) -
     own = row.project_id == caller.project_id and not caller.may(servers.OVER_LOCK)
     if row.locked_by and own:
         return
-    servers.move(conn, row.id, caller.now, {}, locked_by=OWNER if own else ADMIN, locked_reason=reason)
+    servers.change(conn, row, {"locked_by": OWNER if own else ADMIN, "locked_reason": reason}, caller.now)
 
 
 def unlock(conn: Connection, caller: Caller, server_id: str) -> None:
@@ -28,10 +28,10 @@ def unlock(conn: Connection, caller: Caller, server_id: str) -> None:
     row = servers.visible(conn, caller, server_id, lock=True)
     if row.locked_by == ADMIN and not caller.may(UNLOCK_ANY):
         raise Forbidden(f"Policy doesn't allow {UNLOCK_ANY} to be performed.")
-    servers.move(conn, row.id, caller.now, {}, locked_by=None, locked_reason=None)
+    servers.change(conn, row, {"locked_by": None, "locked_reason": None}, caller.now)
 
 
 def reset_state(conn: Connection, caller: Caller, server_id: str, vm_state: str) -> None:
     """The server is what the administrator says, and nothing is being done to it. Raises NotFound."""
     row = servers.visible(conn, caller, server_id, lock=True)
-    servers.move(conn, row.id, caller.now, {}, vm_state=vm_state, task_state=None)
+    servers.move(conn, row.id, "reset", caller.now, vm_state=vm_state)

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Select, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, insert, or_, select
 
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.db.machine import Machine, Move, sources
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller
@@ -27,6 +28,16 @@ ACCEPTED, PRE_MIGRATING, MIGRATING, POST_MIGRATING = "accepted", "pre-migrating"
 FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
 CONFIRMED, REVERTED, ERROR = "confirmed", "reverted", "error"
 OPEN = (ACCEPTED, PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING)
+MOVES = {
+    "placed": Move(sources(*OPEN), PRE_MIGRATING),
+    "off": Move(sources(*OPEN), POST_MIGRATING),
+    "finished": Move(sources(*OPEN), FINISHED),
+    "confirm": Move(sources(FINISHED), CONFIRMING),
+    "confirmed": Move(sources(*OPEN), CONFIRMED),
+    "revert": Move(sources(FINISHED), REVERTING),
+    "reverted": Move(sources(*OPEN), REVERTED),
+    "failed": Move(sources(*OPEN), ERROR),
+}
 
 RESIZE, COLD = "resize", "migration"
 
@@ -84,26 +95,29 @@ def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
     return Migration(number=conn.execute(insert(Migration), values).key, **values)
 
 
+def not_found(migration_id: str) -> NotFound:
+    return NotFound(f"Migration {migration_id} could not be found.")
+
+
 def get(conn: Connection, migration_id: str) -> Migration:
     """Raises NotFound."""
     row = conn.execute(select(Migration).where(Migration.id == migration_id)).first()
     if row is None:
-        raise NotFound(f"Migration {migration_id} could not be found.")
+        raise not_found(migration_id)
     return row
 
 
-def move(conn: Connection, migration_id: str, now: datetime, before: tuple[str, ...], status: str, **more: Any) -> bool:
-    """Change the status if it is one of `before`; whether it was."""
-    mine = Migration.id == migration_id, Migration.status.in_(before)
-    return conn.execute(update(Migration).where(*mine).values(status=status, updated_at=now, **more)).rowcount > 0
+REFUSAL = "Instance {server_id} is being confirmed or reverted."
+MACHINE = Machine(Migration, MOVES, not_found, REFUSAL)
+try_move = MACHINE.try_move
 
 
-def take(conn: Connection, server_id: str, now: datetime, status: str) -> Migration:
-    """The finished migration of a resized server, now in this status. Raises Conflict: another request was first."""
+def take(conn: Connection, server_id: str, now: datetime, name: str) -> Migration:
+    """The finished migration of a resized server, moved. Raises Conflict: another request was first."""
     mine = Migration.server_id == server_id, Migration.status == FINISHED
     row = conn.execute(select(Migration).where(*mine).order_by(Migration.number.desc())).first()
-    if row is None or not move(conn, row.id, now, (FINISHED,), status):
-        raise Conflict(f"Instance {server_id} is being confirmed or reverted.")
+    if row is None or not try_move(conn, row.id, name, now):
+        raise Conflict(REFUSAL.format(server_id=server_id))
     return row
 
 
@@ -116,4 +130,4 @@ def close_all(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone: one that was finished counts as confirmed. May be repeated."""
     for row in conn.execute(_open_of_server, {"server": server_id}).all():
         claims.release(conn, row.id)
-        move(conn, row.id, now, OPEN, CONFIRMED if row.status in (FINISHED, CONFIRMING) else ERROR)
+        try_move(conn, row.id, "confirmed" if row.status in (FINISHED, CONFIRMING) else "failed", now)

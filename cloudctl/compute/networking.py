@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Literal
 
 from attrs import frozen
@@ -14,7 +15,6 @@ from sqlalchemy import bindparam, delete, func, insert, select
 
 from cloudctl.compute.tables import Server, ServerInterface
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from cloudctl.network import devices, ipam, networks, ports
 from cloudctl.network.devices import PortAddress
@@ -128,7 +128,7 @@ def add(
     server: Server,
     wish: NewInterface,
     position: int,
-    now: float,
+    now: datetime,
     by: Origin,
     groups: tuple[str, ...] | None,
 ) -> str:
@@ -138,7 +138,7 @@ def add(
     """
     if wish.port_id:
         with worded(wish):
-            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), utc(now))
+            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now)
         port_id, made = wish.port_id, False
     else:
         assert wish.network_id is not None, "a wish names a port or a network"
@@ -151,7 +151,7 @@ def add(
             security_groups=groups,
         )
         with worded(wish):
-            port_id = str(ports.create(conn, server.project_id, new, utc(now), by).id)
+            port_id = str(ports.create(conn, server.project_id, new, now, by).id)
         made = True
     conn.execute(
         _new, {"port_id": port_id, "server_id": server.id, "position": position, "made": made, "tag": wish.tag}
@@ -216,24 +216,24 @@ def next_position(conn: Connection, server_id: str) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def bind(conn: Connection, server: Server, host: str, zone: str, now: float) -> None:
+def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime) -> None:
     """The server's ports are on this host now."""
     for row in of_server(conn, server.id):
-        ports.bind(conn, row.port_id, server.id, host, owner(zone), utc(now))
+        ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
-def let_go(conn: Connection, row: ServerInterface, now: float, by: Origin, *, has_left: bool = False) -> None:
+def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated.
 
     `has_left`: see `ports.delete`.
     """
     if row.made:
-        ports.delete(conn, row.port_id, utc(now), by, has_left=has_left)
+        ports.delete(conn, row.port_id, now, by, has_left=has_left)
     else:
-        ports.unbind(conn, row.port_id, utc(now))
+        ports.unbind(conn, row.port_id, now)
     conn.execute(_gone, {"of": row.port_id})
 
 
-def let_all_go(conn: Connection, server_id: str, now: float, by: Origin, *, have_left: bool = False) -> None:
+def let_all_go(conn: Connection, server_id: str, now: datetime, by: Origin, *, have_left: bool = False) -> None:
     for row in of_server(conn, server_id):
         let_go(conn, row, now, by, has_left=have_left)

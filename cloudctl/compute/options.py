@@ -32,7 +32,7 @@ class ComputeOptions:
 
     # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
     require_networks: bool = True
-    # The highest microversion that is offered: «2.N», at most 2.96.
+    # The highest microversion that is offered: «2.N», at most HIGHEST.
     max_microversion: str = field(default=f"2.{HIGHEST}", validator=microversion)
     # Items on a page of a list, at most.
     max_limit: int = field(default=1000, validator=positive)

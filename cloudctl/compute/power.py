@@ -9,47 +9,24 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 
+# Action → the work that it is. Before it, see `states.ASKED`.
+KINDS = {
+    "start": kinds.START,
+    "stop": kinds.STOP,
+    "reboot": kinds.REBOOT,
+    "reboot_hard": kinds.REBOOT,
+    "pause": kinds.PAUSE,
+    "unpause": kinds.UNPAUSE,
+    "suspend": kinds.SUSPEND,
+    "resume": kinds.RESUME,
+}
 
-def start(conn: Connection, caller: Caller, server_id: str) -> None:
+
+def begin(conn: Connection, caller: Caller, server_id: str, action: str) -> None:
     """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "start"))
-    tasks.submit(conn, kinds.START, row.id, caller)
-
-
-def stop(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "stop"))
-    tasks.submit(conn, kinds.STOP, row.id, caller)
-
-
-def reboot(conn: Connection, caller: Caller, server_id: str, hard: bool) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "reboot_hard" if hard else "reboot"))
-    tasks.submit(conn, kinds.REBOOT, row.id, caller, args={"hard": hard})
-
-
-def pause(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "pause"))
-    tasks.submit(conn, kinds.PAUSE, row.id, caller)
-
-
-def unpause(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "unpause"))
-    tasks.submit(conn, kinds.UNPAUSE, row.id, caller)
-
-
-def suspend(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "suspend"))
-    tasks.submit(conn, kinds.SUSPEND, row.id, caller)
-
-
-def resume(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Raises NotFound, Conflict."""
-    row = placed(servers.begin(conn, caller, server_id, "resume"))
-    tasks.submit(conn, kinds.RESUME, row.id, caller)
+    row = placed(servers.begin(conn, caller, server_id, action))
+    args = {"hard": True} if action == "reboot_hard" else {}
+    tasks.submit(conn, KINDS[action], row.id, caller, args=args)
 
 
 def placed(row: Server) -> Server:

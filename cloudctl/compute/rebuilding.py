@@ -43,9 +43,9 @@ def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -
         changes["metadata"] = dict(wanted.metadata)
     if wanted.key_name != "":
         changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, caller, wanted.key_name)}
-    servers.move(conn, row.id, caller.now, {}, **changes)
+    changed = servers.change(conn, row, changes, caller.now)
     tasks.submit(conn, kinds.REBUILD, row.id, caller, args={"stopped": row.vm_state == STOPPED})
-    return servers.get(conn, row.id), chosen
+    return changed, chosen
 
 
 def _check_image(conn: Connection, caller: Caller, image_id: str, row: Server) -> None:

@@ -55,4 +55,4 @@ def set_password(conn: Connection, caller: Caller, server_id: str, password: str
 
 def _keep(conn: Connection, caller: Caller, row: Server, password: str) -> None:
     """In the server's row until the guest has it, not in the task's: those are kept for operators to read."""
-    servers.move(conn, row.id, caller.now, {}, admin_password=password)
+    servers.change(conn, row, {"admin_password": password}, caller.now)

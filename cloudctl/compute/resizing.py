@@ -5,13 +5,14 @@ The root disk goes along and is never shrunk: after a revert a guest has the dis
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl import tasks
 from cloudctl.compute import flavors, kinds, migrations, networking, power, quotas, servers
 from cloudctl.compute.creation import check_size, wanted_flavor
 from cloudctl.compute.migrations import NewMigration
 from cloudctl.compute.tables import Flavor, Migration, Server
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.network import ports
@@ -35,7 +36,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
     if disk_config is not None:
         counted["disk_config"] = disk_config
-    servers.move(conn, row.id, caller.now, {}, **counted)
+    servers.change(conn, row, counted, caller.now)
     _submit(conn, caller, kinds.RESIZE, NewMigration(row, migrations.RESIZE, flavor.id, new))
 
 
@@ -52,14 +53,14 @@ def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) 
 def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     """The old place is given up. Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
-    found = migrations.take(conn, row.id, caller.now, migrations.CONFIRMING)
+    found = migrations.take(conn, row.id, caller.now, "confirm")
     tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     """Back to the old place and flavor. Raises NotFound, Conflict."""
     row = servers.begin(conn, caller, server_id, "revertResize")
-    found = migrations.take(conn, row.id, caller.now, migrations.REVERTING)
+    found = migrations.take(conn, row.id, caller.now, "revert")
     tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
@@ -89,24 +90,23 @@ def _submit(conn: Connection, caller: Caller, kind: Kind, wanted: NewMigration) 
 # -- what the workflows write
 
 
-def point(conn: Connection, migration: Migration, now: float, *, forward: bool) -> None:
+def point(conn: Connection, migration: Migration, now: datetime, *, forward: bool) -> None:
     """The server and its ports are at the new place with the new flavor, or at the old ones. May be repeated."""
     host = hosts.find(conn, migration.new_host if forward else migration.source_host)
     if host is None:
         raise Conflict("Service is unavailable at this time.")
     flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id
     flavor = migration.new_flavor if forward else migration.old_flavor
-    servers.move(
-        conn, migration.server_id, utc(now), {}, host=host.name, zone=host.zone, flavor_id=flavor_id, flavor=flavor
-    )
+    place = {"host": host.name, "zone": host.zone, "flavor_id": flavor_id, "flavor": flavor}
+    servers.change(conn, servers.get(conn, migration.server_id), place, now)
     for row in networking.of_server(conn, migration.server_id):
         # One that its owner has deleted does not keep the server from going on.
         if ports.find(conn, row.port_id) is not None:
-            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), utc(now))
+            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
 
 
-def count_one(conn: Connection, server_id: str, now: float) -> None:
+def count_one(conn: Connection, server_id: str, now: datetime) -> None:
     """Only the flavor that the server has counts for the quota from now on."""
     row = servers.find(conn, server_id)
     if row is not None and row.deleted_at is None:
-        servers.move(conn, server_id, utc(now), {}, vcpus=row.flavor["vcpus"], memory_mib=row.flavor["ram"])
+        servers.change(conn, row, {"vcpus": row.flavor["vcpus"], "memory_mib": row.flavor["ram"]}, now)

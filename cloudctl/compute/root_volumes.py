@@ -86,9 +86,9 @@ def add_volumes(
         block_devices.add(conn, server.id, position, device, volume_id, caller.now, attachment_id)
 
 
-def _wish(device: NewDevice, zone: str | None) -> creation.Wish:
+def _wish(device: NewDevice, zone: str | None) -> creation.NewVolume:
     """`zone` None: the volume service's own."""
-    return creation.Wish(
+    return creation.NewVolume(
         size=device.volume_size,
         volume_type=device.volume_type,
         availability_zone=zone,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cloudctl.compute import quotas, servers
 from cloudctl.compute.creation import joined_tags, split_tags
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.caller import Caller
@@ -20,13 +21,13 @@ def no_item() -> NotFound:
 def merge(conn: Connection, caller: Caller, server_id: str, more: Mapping[str, str]) -> dict[str, str]:
     """Add these items; all of them. Raises NotFound, Conflict, OverQuota."""
     row = servers.allowed(conn, caller, server_id, "update metadata", lock=True)
-    return _put(conn, caller, row.id, row.project_id, {**row.metadata, **more})
+    return _put(conn, caller, row, {**row.metadata, **more})
 
 
 def replace(conn: Connection, caller: Caller, server_id: str, items: Mapping[str, str]) -> dict[str, str]:
     """Raises NotFound, Conflict, OverQuota."""
     row = servers.allowed(conn, caller, server_id, "update metadata", lock=True)
-    return _put(conn, caller, row.id, row.project_id, dict(items))
+    return _put(conn, caller, row, dict(items))
 
 
 def remove(conn: Connection, caller: Caller, server_id: str, key: str) -> None:
@@ -35,12 +36,12 @@ def remove(conn: Connection, caller: Caller, server_id: str, key: str) -> None:
     if key not in row.metadata:
         raise no_item()
     left = {name: value for name, value in row.metadata.items() if name != key}
-    servers.move(conn, row.id, caller.now, {}, metadata=left)
+    servers.change(conn, row, {"metadata": left}, caller.now)
 
 
-def _put(conn: Connection, caller: Caller, server_id: str, project_id: str, items: dict[str, str]) -> dict[str, str]:
-    quotas.check_metadata(conn, project_id, len(items))
-    servers.move(conn, server_id, caller.now, {}, metadata=items)
+def _put(conn: Connection, caller: Caller, server: Server, items: dict[str, str]) -> dict[str, str]:
+    quotas.check_metadata(conn, server.project_id, len(items))
+    servers.change(conn, server, {"metadata": items}, caller.now)
     return items
 
 
@@ -55,7 +56,7 @@ def tags(conn: Connection, caller: Caller, server_id: str) -> list[str]:
 def replace_tags(conn: Connection, caller: Caller, server_id: str, wanted: Sequence[str]) -> list[str]:
     """Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "update tags", lock=True)
-    servers.move(conn, row.id, caller.now, {}, tags=joined_tags(wanted))
+    servers.change(conn, row, {"tags": joined_tags(wanted)}, caller.now)
     return sorted(set(wanted))
 
 
@@ -67,7 +68,7 @@ def add_tag(conn: Connection, caller: Caller, server_id: str, tag: str) -> bool:
         return False
     if len(present) >= MOST_TAGS:
         raise Invalid(f"The number of tags exceeded the per-server limit {MOST_TAGS}")
-    servers.move(conn, row.id, caller.now, {}, tags=joined_tags([*present, tag]))
+    servers.change(conn, row, {"tags": joined_tags([*present, tag])}, caller.now)
     return True
 
 
@@ -77,13 +78,13 @@ def remove_tag(conn: Connection, caller: Caller, server_id: str, tag: str) -> No
     present = split_tags(row.tags)
     if tag not in present:
         raise no_tag(server_id, tag)
-    servers.move(conn, row.id, caller.now, {}, tags=joined_tags([other for other in present if other != tag]))
+    servers.change(conn, row, {"tags": joined_tags([other for other in present if other != tag])}, caller.now)
 
 
 def remove_tags(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "delete tags", lock=True)
-    servers.move(conn, row.id, caller.now, {}, tags="")
+    servers.change(conn, row, {"tags": ""}, caller.now)
 
 
 def no_tag(server_id: str, tag: str) -> NotFound:

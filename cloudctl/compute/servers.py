@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, bindparam, select, update
+from sqlalchemy import bindparam, select, update
 
-from cloudctl.compute.states import ACTIONS, DELETED, DELETING, Action, check, wrong_state
+from cloudctl.compute import states
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
-from cloudctl.errors import NotFound
+from cloudctl.db.machine import Machine
+from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 
 # Rules, and the task type of all work on servers.
@@ -23,20 +23,8 @@ OVER_LOCK = "compute:servers:over_lock"
 # Built once: building costs more than running it.
 _by_id = select(Server).where(Server.id == bindparam("wanted"))
 _live_by_id = _by_id.where(Server.deleted_at.is_(None))
-_remove = (
-    update(Server)
-    .where(Server.id == bindparam("wanted"), Server.deleted_at.is_(None))
-    .values(
-        vm_state=DELETED,
-        task_state=None,
-        power_state=0,
-        host=None,
-        admin_password=None,
-        user_data=None,
-        group_id=None,
-    )
-)
 _locked_by_id = _live_by_id.with_for_update()
+_change = update(Server).where(Server.id == bindparam("wanted"), Server.deleted_at.is_(None))
 
 
 def not_found(server_id: str) -> NotFound:
@@ -72,64 +60,57 @@ def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool =
     return row
 
 
-def move(conn: Connection, server_id: str, now: datetime, expected: Mapping[str, Any], **values: Any) -> bool:
-    """Change the row if it is in the expected states; False if it is not.
+# -- states
 
-    `expected`: `vm_state` and `task_state`, each a value or a tuple of values that will do; one not given may be any.
-    """
-    kinds = tuple((name, "none" if wanted is None else type(wanted).__name__) for name, wanted in expected.items())
-    here = {f"expected_{name}": wanted for name, wanted in expected.items() if wanted is not None}
-    return conn.execute(_move(kinds), {"wanted": server_id, "updated_at": now, **here, **values}).rowcount > 0
-
-
-@cache
-def _move(expected: tuple[tuple[str, str], ...]) -> Update:
-    here = [Server.id == bindparam("wanted"), Server.deleted_at.is_(None)]
-    for name, kind in expected:
-        column, key = Server.table.c[name], f"expected_{name}"
-        if kind == "tuple":
-            here.append(column.in_(bindparam(key, expanding=True)))
-        else:
-            # `== None` is written IS NULL.
-            here.append(column == (None if kind == "none" else bindparam(key)))
-    return update(Server).where(*here)
+SERVER = Machine(Server, states.MOVES, not_found, states.REFUSAL, only=Server.deleted_at.is_(None))
+move, try_move = SERVER.move, SERVER.try_move
 
 
 def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Server:
     """Accept an action: the row as it was, its task state now the action's. Raises NotFound, Conflict."""
-    row = visible(conn, caller, server_id)
-    action = ACTIONS[name]
-    check(action, row, over_lock=caller.may(OVER_LOCK))
-    accept(conn, caller, row, action)
+    row = allowed(conn, caller, server_id, name, lock=True)
+    move(conn, row.id, name, caller.now)
     return row
-
-
-def accept(conn: Connection, caller: Caller, row: Server, action: Action) -> None:
-    """Compare and set: somebody else's action in between is a Conflict."""
-    if action.task_state is None:
-        return
-    here = {"vm_state": row.vm_state, "task_state": row.task_state}
-    if not move(conn, row.id, caller.now, here, task_state=action.task_state):
-        raise wrong_state(action, row.id, "task_state", "that is changing")
 
 
 def allowed(conn: Connection, caller: Caller, server_id: str, name: str, *, lock: bool = False) -> Server:
-    """The row, if this action that sets no task state is allowed now. Raises NotFound, Conflict."""
+    """The row, if this action is allowed now. Raises NotFound, Conflict."""
     row = visible(conn, caller, server_id, lock=lock)
-    check(ACTIONS[name], row, over_lock=caller.may(OVER_LOCK))
+    check(row, name, over_lock=caller.may(OVER_LOCK))
     return row
 
 
-def fail(conn: Connection, server_id: str, now: datetime, message: str, **values: Any) -> bool:
-    """Record a fault, with these changes; not on a server that is being deleted."""
-    here = Server.id == server_id, Server.deleted_at.is_(None), Server.task_state.is_distinct_from(DELETING)
-    fault = {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
-    return conn.execute(update(Server).where(*here).values(updated_at=now, **fault, **values)).rowcount > 0
+def check(row: Server, name: str, *, over_lock: bool = False) -> None:
+    """Refuse an action that the server's state forbids. `over_lock`: the caller may ignore locks. Raises Conflict."""
+    if row.locked_by and not over_lock and name not in states.DESPITE_A_LOCK:
+        raise Conflict(f"Instance {row.id} is locked")
+    SERVER.check(row, name)
+    if row.launched_at is None and name not in states.BEFORE_THE_LAUNCH:
+        raise Conflict(f"Instance {row.id} is in an invalid state for '{states.TOLD.get(name, name)}'")
+
+
+def fail(conn: Connection, server_id: str, name: str, message: str, now: datetime, **values: Any) -> bool:
+    """Record a fault, with this move and these changes; False if the move cannot be made (any more)."""
+    return try_move(conn, server_id, name, now, **fault(message, now), **values)
+
+
+def fault(message: str, now: datetime) -> dict[str, Any]:
+    return {"fault_code": 500, "fault_message": message[:2000], "fault_at": now}
+
+
+# -- changes
+
+
+def change(conn: Connection, server: Server, changes: Mapping[str, Any], now: datetime) -> Server:
+    """Change columns that are no part of the states."""
+    conn.execute(_change, {"wanted": server.id, "updated_at": now, **changes})
+    return get(conn, server.id)
 
 
 def remove(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
-    conn.execute(_remove, {"wanted": server_id, "deleted_at": now, "terminated_at": now, "updated_at": now})
+    gone = dict.fromkeys(("host", "admin_password", "user_data", "group_id"))
+    try_move(conn, server_id, "deleted", now, deleted_at=now, terminated_at=now, **gone)
 
 
 def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from cloudctl import db, tasks
+from cloudctl import tasks
 from cloudctl.compute import kinds, power, quotas, servers
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
-from cloudctl.db.columns import new_id, utc
+from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images, patching, properties
 from cloudctl.image.images import NewImage
@@ -72,7 +73,7 @@ def _new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Map
     )
 
 
-def discard(conn: Connection, image_id: str, by: Origin) -> None:
+def discard(conn: Connection, image_id: str, now: datetime, by: Origin) -> None:
     """The image does not come about: nothing is left of it, nor of what was written for it. May be repeated."""
     try:
         image = images.get(conn, image_id, lock=True)
@@ -82,6 +83,6 @@ def discard(conn: Connection, image_id: str, by: Origin) -> None:
         return
     if image.protected:
         # By its user, in the meantime: it stays, as an image without data.
-        images.try_move(conn, image_id, "save failed", utc(db.now(conn)))
+        images.try_move(conn, image_id, "save failed", now)
         return
     images.remove(conn, image, by)

@@ -1,7 +1,7 @@
-"""The state machine of servers, as data. Reference: compute-states.md, sections 1 to 3.
+"""The state machine of servers, as data. Reference: compute-states.md, sections 1 to 4.
 
-A server has a last stable state (`vm_state`), perhaps work under way (`task_state`), and from both a `status` that
-users see. `ACTIONS` says which action is allowed when, and which task state it sets.
+A server has a last stable state (`vm_state`) and perhaps work under way (`task_state`). `MOVES` says from which of them
+something may be done to it, and what they are then.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
-
-from cloudctl.compute.tables import Server
-from cloudctl.errors import Conflict
+from cloudctl.db.machine import Move, Sources, all_but, sources
 
 BUILDING, ACTIVE, STOPPED, ERROR, DELETED = "building", "active", "stopped", "error", "deleted"
 PAUSED, SUSPENDED, RESCUED, RESIZED = "paused", "suspended", "rescued", "resized"
@@ -34,129 +31,137 @@ SNAPSHOTTING = (SNAPSHOT_PENDING, SNAPSHOT, "image_pending_upload", UPLOAD)
 
 NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
 
+# -- what users may ask for: when it is accepted, and which work is then under way
 
-def _all(status: str, *task_states: str) -> dict[str, str]:
-    return dict.fromkeys(task_states, status)
+IDLE = sources(None)
+LIVELY = all_but(DELETING)
+WRITABLE = sources(ACTIVE, PAUSED, SUSPENDED, STOPPED)
+ATTACHABLE = sources(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
+PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
+REBOOTABLE = sources(None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING)
 
-
-# vm_state → (status, task_state → status where it differs)
-STATUS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    BUILDING: ("BUILD", {}),
-    ACTIVE: (
-        "ACTIVE",
-        {
-            **_all("REBOOT", *REBOOTING),
-            **_all("HARD_REBOOT", *REBOOTING_HARD),
-            **_all("PASSWORD", UPDATING_PASSWORD),
-            **_all("REBUILD", *REBUILDING),
-            **_all("MIGRATING", "migrating"),
-            **_all("RESIZE", *RESIZING),
-        },
-    ),
-    STOPPED: ("SHUTOFF", {**_all("RESIZE", *RESIZING), **_all("REBUILD", *REBUILDING)}),
-    RESIZED: ("VERIFY_RESIZE", _all("REVERT_RESIZE", REVERTING)),
-    PAUSED: ("PAUSED", _all("MIGRATING", "migrating")),
-    SUSPENDED: ("SUSPENDED", {}),
-    RESCUED: ("RESCUE", {}),
-    SHELVED: ("SHELVED", {}),
-    SHELVED_OFFLOADED: ("SHELVED_OFFLOADED", {}),
-    SOFT_DELETED: ("SOFT_DELETED", {}),
-    ERROR: ("ERROR", _all("REBUILD", *REBUILDING)),
-    DELETED: ("DELETED", {}),
-}
-STATUSES = frozenset(word for plain, by_task in STATUS.values() for word in (plain, *by_task.values())) | {"UNKNOWN"}
-WITH_PROGRESS = frozenset({"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING"})
-
-
-def status(vm_state: str, task_state: str | None) -> str:
-    """The word that users poll."""
-    known = STATUS.get(vm_state)
-    if known is None:
-        return "UNKNOWN"
-    plain, by_task = known
-    return by_task.get(task_state, plain) if task_state else plain
-
-
-@frozen
-class Action:
-    """When an action is allowed. A set of None allows any; None in a set is «no task»."""
-
-    name: str
-    vm_states: frozenset[str] | None
-    task_states: frozenset[str | None] | None = frozenset({None})
-    task_state: str | None = None  # that it sets as it is accepted
-    refused_when_locked: bool = True
-    needs_launch: bool = True
-
-
-def _action(name: str, vm_states: tuple[str, ...], **rules: Any) -> Action:
-    return Action(name, frozenset(vm_states), **rules)
-
-
-WRITABLE = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
-ATTACHABLE = (ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
-HARD_REBOOTABLE: frozenset[str | None] = frozenset(
-    {None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING}
-)
-
-ACTIONS: Mapping[str, Action] = {
-    action.name: action
-    for action in (
-        Action("delete", None, None, DELETING, needs_launch=False),
-        _action("start", (STOPPED,), task_state=POWERING_ON),
-        _action("stop", (ACTIVE, ERROR), task_state=POWERING_OFF),
-        _action("reboot", (ACTIVE,), task_state="rebooting"),
-        _action(
-            "reboot_hard",
-            (ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
-            task_states=HARD_REBOOTABLE,
-            task_state="rebooting_hard",
-        ),
-        _action("pause", (ACTIVE,), task_state=PAUSING),
-        _action("unpause", (PAUSED,), task_state=UNPAUSING),
-        _action("suspend", (ACTIVE,), task_state=SUSPENDING),
-        _action("resume", (SUSPENDED,), task_state=RESUMING),
-        _action("rescue", (ACTIVE, STOPPED, ERROR), task_state=RESCUING),
-        _action("unrescue", (RESCUED,), task_state=UNRESCUING),
-        _action("changePassword", (ACTIVE,), task_state=UPDATING_PASSWORD),
-        _action("rebuild", (ACTIVE, STOPPED, ERROR), task_state=REBUILDING[0]),
-        _action("resize", (ACTIVE, STOPPED), task_state=RESIZE_PREP),
-        _action("migrate", (ACTIVE, STOPPED), task_state=RESIZE_PREP),
-        _action("confirmResize", (RESIZED,)),
-        _action("revertResize", (RESIZED,), task_state=REVERTING),
-        _action("createImage", WRITABLE, task_state=SNAPSHOT_PENDING, refused_when_locked=False),
-        _action("attach_volume", ATTACHABLE),
-        _action("detach_volume", ATTACHABLE),
-        _action("attach_interface", (ACTIVE, PAUSED, STOPPED)),
-        _action("detach_interface", (ACTIVE, PAUSED, STOPPED)),
-        _action("update metadata", WRITABLE, task_states=None, needs_launch=False),
-        _action("delete metadata", WRITABLE, task_states=None, needs_launch=False),
-        _action("update tag", WRITABLE, task_states=None, refused_when_locked=False, needs_launch=False),
-        _action("update tags", WRITABLE, task_states=None, refused_when_locked=False, needs_launch=False),
-        _action("delete tag", WRITABLE, task_states=None, refused_when_locked=False, needs_launch=False),
-        _action("delete tags", WRITABLE, task_states=None, refused_when_locked=False, needs_launch=False),
-    )
-}
-# What the 409 calls an action, where that is not its name here.
+# What a refusal calls an action, where that is not its name here.
 TOLD = {"reboot_hard": "reboot"}
+REFUSAL = "Cannot '{move}' instance {id} while it is in {column} {value}"
 
 
-def check(action: Action, row: Server, *, over_lock: bool = False) -> None:
-    """Refuse an action that the server's state forbids. `over_lock`: the caller may ignore locks. Raises Conflict."""
-    if action.refused_when_locked and row.locked_by and not over_lock:
-        raise Conflict(f"Instance {row.id} is locked")
-    if action.vm_states is not None and row.vm_state not in action.vm_states:
-        raise wrong_state(action, row.id, "vm_state", row.vm_state)
-    if action.task_states is not None and row.task_state not in action.task_states:
-        raise wrong_state(action, row.id, "task_state", row.task_state)
-    if action.task_states is None and action.name != "delete" and row.task_state == DELETING:
-        raise wrong_state(action, row.id, "task_state", row.task_state)
-    if action.needs_launch and row.launched_at is None:
-        raise wrong_state(action, row.id, "launched_at", None)
+def _asked(vm_states: Sources, doing: str | None = None, idle: Sources = IDLE, refusal: str | None = None) -> Move:
+    return Move({"vm_state": vm_states, "task_state": idle}, {"task_state": doing} if doing else None, refusal)
 
 
-def wrong_state(action: Action, server_id: str, attribute: str, value: str | None) -> Conflict:
-    name = TOLD.get(action.name, action.name)
-    if value is None:
-        return Conflict(f"Instance {server_id} is in an invalid state for '{name}'")
-    return Conflict(f"Cannot '{name}' instance {server_id} while it is in {attribute} {value}")
+ASKED: Mapping[str, Move] = {
+    "delete": Move(None, {"task_state": DELETING}),
+    "start": _asked(sources(STOPPED), POWERING_ON),
+    "stop": _asked(sources(ACTIVE, ERROR), POWERING_OFF),
+    "reboot": _asked(sources(ACTIVE), REBOOTING[0]),
+    "reboot_hard": _asked(
+        sources(ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
+        REBOOTING_HARD[0],
+        REBOOTABLE,
+        REFUSAL.replace("{move}", TOLD["reboot_hard"]),
+    ),
+    "pause": _asked(sources(ACTIVE), PAUSING),
+    "unpause": _asked(sources(PAUSED), UNPAUSING),
+    "suspend": _asked(sources(ACTIVE), SUSPENDING),
+    "resume": _asked(sources(SUSPENDED), RESUMING),
+    "rescue": _asked(sources(ACTIVE, STOPPED, ERROR), RESCUING),
+    "unrescue": _asked(sources(RESCUED), UNRESCUING),
+    "changePassword": _asked(sources(ACTIVE), UPDATING_PASSWORD),
+    "rebuild": _asked(sources(ACTIVE, STOPPED, ERROR), REBUILDING[0]),
+    "resize": _asked(sources(ACTIVE, STOPPED), RESIZE_PREP),
+    "migrate": _asked(sources(ACTIVE, STOPPED), RESIZE_PREP),
+    "revertResize": _asked(sources(RESIZED), REVERTING),
+    "createImage": _asked(WRITABLE, SNAPSHOT_PENDING),
+    # What these do is told by other records, or is done at once.
+    "confirmResize": _asked(sources(RESIZED)),
+    "attach_volume": _asked(ATTACHABLE),
+    "detach_volume": _asked(ATTACHABLE),
+    "attach_interface": _asked(PLUGGABLE),
+    "detach_interface": _asked(PLUGGABLE),
+    "update metadata": _asked(WRITABLE, idle=LIVELY),
+    "delete metadata": _asked(WRITABLE, idle=LIVELY),
+    "update tag": _asked(WRITABLE, idle=LIVELY),
+    "update tags": _asked(WRITABLE, idle=LIVELY),
+    "delete tag": _asked(WRITABLE, idle=LIVELY),
+    "delete tags": _asked(WRITABLE, idle=LIVELY),
+}
+DESPITE_A_LOCK = frozenset({"createImage", "update tag", "update tags", "delete tag", "delete tags"})
+BEFORE_THE_LAUNCH = DESPITE_A_LOCK - {"createImage"} | {"delete", "update metadata", "delete metadata"}
+
+# -- what the work makes of it
+
+
+def _boots(before: str | Sources, after: str | None, **more: Any) -> Move:
+    doing = before if isinstance(before, Sources) else sources(before)
+    return Move({"vm_state": sources(BUILDING), "task_state": doing}, {"task_state": after, **more})
+
+
+def _done(doing: tuple[str, ...], vm_state: str | None = None, **more: Any) -> Move:
+    """No work any more. If a delete has come meanwhile, its task state stays."""
+    if vm_state is not None:
+        more["vm_state"] = vm_state
+    return Move({"task_state": sources(*doing)}, {"task_state": None, **more})
+
+
+def _goes_on(doing: tuple[str, ...], after: str) -> Move:
+    return Move({"task_state": sources(*doing)}, {"task_state": after})
+
+
+POWERING = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING)
+OFF = {"power_state": SHUTDOWN}
+ON = {"power_state": RUNNING}
+
+DONE: Mapping[str, Move] = {
+    # boot
+    "placed": _boots(SCHEDULING, SPAWNING),
+    "placed, with volumes": _boots(SCHEDULING, BLOCK_DEVICES),
+    "connected": _boots(BLOCK_DEVICES, SPAWNING),
+    "booted": _boots(SPAWNING, None, vm_state=ACTIVE, **ON),
+    "leave the host": Move({"vm_state": sources(BUILDING)}, {"host": None}),
+    "schedule again": _boots(sources(SCHEDULING, BLOCK_DEVICES, SPAWNING), SCHEDULING),
+    # power
+    "started": _done((POWERING_ON,), ACTIVE, **ON),
+    "stopped": _done((POWERING_OFF,), STOPPED, **OFF),
+    "rebooted": _done((*REBOOTING, *REBOOTING_HARD), ACTIVE, **ON),
+    "paused": _done((PAUSING,), PAUSED, power_state=POWER_PAUSED),
+    "unpaused": _done((UNPAUSING,), ACTIVE, **ON),
+    "suspended": _done((SUSPENDING,), SUSPENDED, **OFF),
+    "resumed": _done((RESUMING,), ACTIVE, **ON),
+    "power cancelled": _done(POWERING),
+    # rescue; the guest has its password, so it is forgotten
+    "rescued": _done((RESCUING,), RESCUED, admin_password=None, **ON),
+    "unrescued": _done((UNRESCUING,), ACTIVE, admin_password=None, **ON),
+    "password set": _done((UPDATING_PASSWORD,), ACTIVE, admin_password=None, **ON),
+    "rescue cancelled": _done((RESCUING, UNRESCUING, UPDATING_PASSWORD), admin_password=None),
+    # rebuild
+    "make anew": _goes_on(REBUILDING, REBUILDING[2]),
+    "rebuilt": _done(REBUILDING, ACTIVE, admin_password=None, **ON),
+    "rebuilt, off": _done(REBUILDING, STOPPED, admin_password=None, **OFF),
+    "rebuild cancelled": _done(REBUILDING, ERROR, admin_password=None),
+    # resize and migration
+    "move": _goes_on((RESIZE_PREP,), RESIZE_MIGRATING),
+    "moved": _goes_on(RESIZING, RESIZE_FINISH),
+    "resized": _done((RESIZE_FINISH,), RESIZED, **ON),
+    "resized, off": _done((RESIZE_FINISH,), RESIZED, **OFF),
+    "resize cancelled": _done(RESIZING),
+    "confirmed": Move({"vm_state": sources(RESIZED)}, {"vm_state": ACTIVE}),
+    "confirmed, off": Move({"vm_state": sources(RESIZED)}, {"vm_state": STOPPED}),
+    "reverted": _done((REVERTING,), ACTIVE, **ON),
+    "reverted, off": _done((REVERTING,), STOPPED, **OFF),
+    "revert cancelled": _done((REVERTING,), ERROR),
+    # images of it
+    "capture": _goes_on((SNAPSHOT_PENDING,), SNAPSHOT),
+    "captured": _goes_on((SNAPSHOT,), UPLOAD),
+    "image ended": _done(SNAPSHOTTING),
+    # the end
+    "delete failed": _done((DELETING,), ERROR),
+    "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),
+    # work that failed; a delete goes on from where it is
+    "fault": Move({"task_state": LIVELY}, None),
+    "failed": Move({"task_state": LIVELY}, {"task_state": None}),
+    "broken": Move({"task_state": LIVELY}, {"task_state": None, "vm_state": ERROR}),
+    # the audit, and an administrator's word: `vm_state` comes with it
+    "stop as found": _asked(sources(ACTIVE, STOPPED, PAUSED), POWERING_OFF),
+    "reset": Move(None, {"task_state": None}),
+}
+MOVES: Mapping[str, Move] = {**ASKED, **DONE}

@@ -1,7 +1,11 @@
-"""State machines as data: named moves over the status column of one table, each one compare-and-set.
+"""State machines as data: named moves between the states of one record, each one compare-and-set.
 
-    MACHINE = Machine(Volume, {"created": Move(sources("creating"), "available")}, not_found)
+    MACHINE = Machine(Volume, {"created": Move(sources("creating"), "available")}, not_found, "It is {status}.")
     MACHINE.move(conn, volume.id, "created", now)
+
+A state is what the column `status` holds, or several columns by their names:
+
+    "start": Move({"vm_state": sources("stopped"), "task_state": sources(None)}, {"task_state": "powering-on"})
 
 Of two requests that want to move one record at once exactly one does.
 """
@@ -13,7 +17,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from attrs import field, frozen
-from sqlalchemy import ColumnElement, Table, Update, bindparam, select, update
+from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, or_, select, update
 
 from cloudctl.db.connection import Connection
 from cloudctl.db.records import Record
@@ -23,47 +27,102 @@ R = TypeVar("R", bound=Record)
 
 
 @frozen
+class Sources:
+    """The values of a column from which a move begins; `but`: those from which it does not. None is NULL."""
+
+    values: frozenset[str | None]
+    but: bool = False
+
+    def __contains__(self, value: str | None) -> bool:
+        return (value in self.values) is not self.but
+
+    def condition(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+        words = sorted(value for value in self.values if value is not None)
+        null = None in self.values
+        if self.but:
+            # In SQL, NULL is not unlike any word.
+            unlike = column.not_in(words) if words else column.is_not(None)
+            return unlike if null else or_(column.is_(None), unlike)
+        like = column.in_(words)
+        return or_(column.is_(None), like) if null and words else column.is_(None) if null else like
+
+
+def sources(*values: str | None) -> Sources:
+    return Sources(frozenset(values))
+
+
+def all_but(*values: str | None) -> Sources:
+    return Sources(frozenset(values), but=True)
+
+
+def _from(sources: Sources | Mapping[str, Sources] | None) -> Mapping[str, Sources]:
+    return {"status": sources} if isinstance(sources, Sources) else sources or {}
+
+
+def _to(target: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {"status": target} if isinstance(target, str) else target or {}
+
+
+@frozen
 class Move:
-    """`target` None: something else decides the status. `refusal` may name `{id}` and `{status}`."""
+    """From these sources to what `target` says, each of the status or by columns. None: from anywhere; to no state.
 
-    sources: frozenset[str] | None  # None: any
-    target: str | None
-    refusal: str = "Invalid volume: Volume {id} is in status {status}."
+    `refusal` may name any column, the `move`, and the first `column` whose `value` does not allow it.
+    """
 
+    sources: Mapping[str, Sources] = field(converter=_from)
+    target: Mapping[str, Any] = field(converter=_to)
+    refusal: str | None = None
 
-def sources(*names: str) -> frozenset[str]:
-    return frozenset(names)
+    def wrong(self, record: Record) -> str | None:
+        """The first column that does not allow the move."""
+        return next((name for name, wanted in self.sources.items() if getattr(record, name) not in wanted), None)
 
 
 @frozen
 class Machine(Generic[R]):
-    """The moves of one kind of record, which has an `id`, a `status` and an `updated_at`.
+    """The moves of one kind of record, which has an `id` and an `updated_at`.
 
-    `not_found` words the refusal of an id that names nothing.
+    `not_found` words the refusal of an id that names nothing, `refusal` that of a move that has no words of its own.
+    `only`: records that do not meet it are as if they were not there.
     """
 
     record: type[R]
     moves: Mapping[str, Move]
     not_found: Callable[[str], NotFound]
+    refusal: str
+    only: ColumnElement[bool] | None = None
     # Built once: what else a move sets comes with the parameters.
     _updates: Mapping[str, Update] = field(init=False, eq=False, repr=False)
 
     @_updates.default
     def _built(self) -> Mapping[str, Update]:
-        return {name: _update(self.record.table, move) for name, move in self.moves.items()}
+        return {name: self._update(move) for name, move in self.moves.items()}
+
+    def _update(self, move: Move) -> Update:
+        changed = update(self.record.table).where(self._it, *self._from(move))
+        return changed.values(**move.target) if move.target else changed
+
+    @property
+    def _it(self) -> ColumnElement[bool]:
+        it = self.record.table.c.id == bindparam("of_id")
+        return it if self.only is None else and_(it, self.only)
+
+    def _from(self, move: Move) -> list[ColumnElement[bool]]:
+        return [wanted.condition(self.record.table.c[name]) for name, wanted in move.sources.items()]
 
     def move(
-        self, conn: Connection, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
+        self, conn: Connection, /, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
     ) -> None:
-        """Make a move, and set `values` with it, if the status and `where` allow.
+        """Make a move, and set `values` with it, if the state and `where` allow.
 
         Raises Conflict in the words of the table, NotFound.
         """
         if not self.try_move(conn, id, name, now, *where, **values):
-            raise self.refusal(conn, id, name)
+            raise self.refused(conn, id, name)
 
     def try_move(
-        self, conn: Connection, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
+        self, conn: Connection, /, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
     ) -> bool:
         """As `move`; False where that raises."""
         changed = self._updates[name]
@@ -73,21 +132,22 @@ class Machine(Generic[R]):
 
     def allows(self, conn: Connection, id: str, name: str, *where: ColumnElement[bool]) -> bool:
         """Whether `try_move` would be done. Only of use while the record is locked."""
-        columns, wanted = self.record.table.c, self.moves[name].sources
-        found = select(columns.id).where(columns.id == id, *where)
-        return conn.execute(found if wanted is None else found.where(columns.status.in_(wanted))).first() is not None
+        found = select(self.record.table.c.id).where(self._it, *self._from(self.moves[name]), *where)
+        return conn.execute(found, {"of_id": id}).first() is not None
 
-    def refusal(self, conn: Connection, id: str, name: str) -> Conflict | NotFound:
+    def check(self, record: R, name: str) -> None:
+        """Raises Conflict if the record is not where the move begins."""
+        if self.moves[name].wrong(record) is not None:
+            raise self._worded(record, name)
+
+    def refused(self, conn: Connection, id: str, name: str) -> Conflict | NotFound:
         """What a move is refused with now."""
-        columns = self.record.table.c
-        status = conn.execute(select(columns.status).where(columns.id == id)).scalar()
-        if status is None:
-            return self.not_found(id)
-        return Conflict(self.moves[name].refusal.format(id=id, status=status))
+        found: Select[R] = select(self.record).where(self._it)
+        record = conn.execute(found, {"of_id": id}).first()
+        return self.not_found(id) if record is None else self._worded(record, name)
 
-
-def _update(table: Table, move: Move) -> Update:
-    changed = update(table).where(table.c.id == bindparam("of_id"))
-    if move.sources is not None:
-        changed = changed.where(table.c.status.in_(sorted(move.sources)))
-    return changed if move.target is None else changed.values(status=move.target)
+    def _worded(self, record: R, name: str) -> Conflict:
+        move, columns = self.moves[name], record._asdict()
+        column = move.wrong(record)
+        told = {"move": name, "column": column, "value": columns.get(column or "")}
+        return Conflict((move.refusal or self.refusal).format_map({**columns, **told}))

@@ -140,7 +140,7 @@ def not_found(image_id: str) -> NotFound:
     return NotFound(f"No image found with ID {image_id[:64]}")
 
 
-MACHINE = Machine(ImageRecord, MOVES, not_found)
+MACHINE = Machine(ImageRecord, MOVES, not_found, "Image {id} is {status}.")
 try_move = MACHINE.try_move
 
 
@@ -271,17 +271,18 @@ def activate(
     return try_move(conn, image_id, name, now, *where, upload_id=None, staged_size=None, **_data(measured))
 
 
-def touch(conn: Connection, image_id: str, now: datetime, **values: Any) -> None:
-    """Change columns that are no part of the states."""
-    conn.execute(update(ImageRecord).where(ImageRecord.id == image_id).values(updated_at=now, **values))
+def change(conn: Connection, image: ImageRecord, changes: Mapping[str, Any], now: datetime) -> ImageRecord:
+    """Change columns that are no part of the states. Raises NotFound."""
+    conn.execute(update(ImageRecord).where(ImageRecord.id == image.id).values(updated_at=now, **changes))
+    return get(conn, image.id)
 
 
 def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -> None:
     """Deactivate or reactivate an image; nothing happens if it is so already. Raises Forbidden without data."""
-    name, verb = ("deactivate", "deactivated") if blocked else ("reactivate", "reactivated")
-    if row.status == MOVES[name].target or try_move(conn, row.id, name, now):
+    name, done = ("deactivate", DEACTIVATED) if blocked else ("reactivate", ACTIVE)
+    if row.status == done or try_move(conn, row.id, name, now):
         return
-    raise Forbidden(f"The image {row.id} is {row.status}; only an image with data can be {verb}.")
+    raise Forbidden(f"The image {row.id} is {row.status}; only an image with data can be {name}d.")
 
 
 # -- removing

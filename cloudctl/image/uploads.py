@@ -57,7 +57,7 @@ def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now:
     """The staged data is in its place; False if the image is gone."""
     row = _mine(conn, image_id, upload_id)
     if row is not None:
-        domain.touch(conn, image_id, now, upload_id=None, staged_size=size)
+        domain.change(conn, row, {"upload_id": None, "staged_size": size}, now)
     return row is not None
 
 

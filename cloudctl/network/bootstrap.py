@@ -9,7 +9,6 @@ from attrs import evolve
 from sqlalchemy import select
 
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.network import networks, router_gateways, router_interfaces, routers, subnets
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -27,25 +26,21 @@ def bootstrap(
     conn: Connection,
     admin_project_id: str,
     demo_project_id: str,
-    now: float,
+    now: datetime,
     options: NetworkOptions,
     has_routers: bool = True,
 ) -> None:
-    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has such.
-
-    `now`: seconds since the epoch.
-    """
-    when = utc(now)
+    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has any."""
     if not _has(conn, admin_project_id, PUBLIC):
         public = NewNetwork(name=PUBLIC, external=True, is_default=True, segment=_outside(options))
         # Nobody gives out addresses by DHCP on the operator's own wire.
         subnet = NewSubnet("", options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
-        _make(conn, admin_project_id, public, subnet, when, options)
+        _make(conn, admin_project_id, public, subnet, now, options)
     if not _has(conn, demo_project_id, PRIVATE):
         subnet = NewSubnet("", options.private_cidr, 4, f"{PRIVATE}-subnet")
-        made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, when, options)
+        made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
         if has_routers:
-            _join(conn, demo_project_id, made, when, options)
+            _join(conn, demo_project_id, made, now, options)
 
 
 def _outside(options: NetworkOptions) -> Segment:

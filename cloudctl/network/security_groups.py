@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from attrs import frozen
 from sqlalchemy import bindparam, delete, insert, or_, select, true
 from sqlalchemy.exc import IntegrityError
 
@@ -15,14 +16,8 @@ from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import kinds, quotas, shown, standard, tags
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
-from cloudctl.network.tables import (
-    Port,
-    PortSecurityGroup,
-    SecurityGroup,
-)
-from cloudctl.network.tables import (
-    SecurityGroupRule as SecurityGroupRuleRecord,
-)
+from cloudctl.network.tables import Port, PortSecurityGroup, SecurityGroup
+from cloudctl.network.tables import SecurityGroupRule as SecurityGroupRuleRecord
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -30,6 +25,13 @@ from cloudctl.tasks import Origin
 
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
+
+
+@frozen
+class NewGroup:
+    name: str
+    description: str = ""
+    stateful: bool = True
 
 
 # -- who sees what
@@ -185,16 +187,14 @@ def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
     return own
 
 
-def create(
-    conn: Connection, project_id: str, name: str, description: str, stateful: bool, now: datetime
-) -> SecurityGroup:
+def create(conn: Connection, project_id: str, wanted: NewGroup, now: datetime) -> SecurityGroup:
     """Raises Conflict for the name `default`, OverQuota."""
     ensure_default(conn, project_id, now)
-    if name.lower() == DEFAULT:
+    if wanted.name.lower() == DEFAULT:
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
     quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(DEFAULT_RULES)})
-    values = standard.new(project_id, now, description)
-    conn.execute(insert(SecurityGroup).values(**values, name=name, stateful=stateful))
+    values = standard.new(project_id, now, wanted.description)
+    conn.execute(insert(SecurityGroup).values(**values, name=wanted.name, stateful=wanted.stateful))
     _insert_rules(conn, project_id, values["id"], [columns(rule) for rule in DEFAULT_RULES], now)
     return _get(conn, values["id"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cloudctl import db
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRouters
@@ -18,7 +17,7 @@ def compose(cloud: Surroundings) -> Part:
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         admin, demo = first_project(conn, "admin"), first_project(conn, "demo")
-        bootstrap(conn, admin, demo, db.now(conn), options, IRouters.providedBy(cloud.network))
+        bootstrap(conn, admin, demo, first.now, options, IRouters.providedBy(cloud.network))
 
     return Part(
         lambda http: api.build(http, cloud.db, cloud.network, cloud.config.drivers.network, options),

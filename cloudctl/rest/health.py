@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attrs import frozen
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -15,13 +16,13 @@ def reachable(conn: Connection) -> None:
     conn.execute(text("SELECT 1"))
 
 
+@frozen
 class Health:
     """Whether this cloud can work: the database answers."""
 
     routes = Routes("Health")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get("/healthcheck", policy=None)
     async def show(self, call: Call) -> Reply:
@@ -46,13 +47,13 @@ class Health:
         return []
 
 
+@frozen
 class MetricsPage:
     """For Prometheus to scrape."""
 
     routes = Routes("Metrics")
 
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
+    metrics: Metrics
 
     @routes.get("/metrics", policy=None)
     async def show(self, call: Call) -> Reply:

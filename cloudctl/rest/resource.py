@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 import attrs
 from attrs import NOTHING, frozen
@@ -28,6 +28,9 @@ from cloudctl.db import Connection
 from cloudctl.rest.body import MISSING, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Filter
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Json = dict[str, Any]
 Values = Mapping[str, Any]
@@ -75,6 +78,13 @@ class Attribute:
 
 
 Attributes = Sequence[Attribute]
+
+
+def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
+    """The function of an Operation; one that a declaration leaves out is not routed to."""
+    if fn is None:
+        raise NotImplementedError("an Operation without its function was called")
+    return fn
 
 
 # -- bodies

@@ -16,6 +16,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.db import Connection, Database, notify
+from cloudctl.db.columns import utc
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, TaskRow
 from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Workflow, reason
@@ -146,14 +147,14 @@ class Claimed:
     # -- ends
 
     def end(self, conn: Connection, place: Place, state: str) -> Place:
+        now = self.db.now(conn)
         if state == FAILED and self.workflow.on_failure is not None:
-            self.workflow.on_failure(conn, self._as_it_is(), place.error or "")
+            self.workflow.on_failure(conn, self._as_it_is(), place.error or "", utc(now))
         if state == CANCELLED and self.workflow.on_cancel is not None:
-            self.workflow.on_cancel(conn, self._as_it_is())
+            self.workflow.on_cancel(conn, self._as_it_is(), utc(now))
         values: dict[str, Any] = {"error": place.error}
         if state == DONE:
             values = {"error": None, "progress": 100}
-        now = self.db.now(conn)
         self._give_up(conn, not_before=None, state=state, ended_at=now, log=place.log, **values)
         children.wake_parent(conn, self.task, now)
         if conn.execute(_successor, {"of_type": self.task.resource_type, "of": self.task.resource_id}).first():

@@ -17,6 +17,7 @@ A task that is asked to cancel lets its present step end (a driver call is not i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from json import dumps, loads
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -24,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from attrs import field, frozen
 
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.tasks.kind import Kind
 
 P = ParamSpec("P")
@@ -98,8 +100,9 @@ class Workflow:
     kind: Kind
     steps: tuple[Step, ...] = field(converter=_in_order)
     restarts: int = 0
-    on_failure: Callable[[Connection, Task, str], None] | None = None  # in the transaction that ends the task
-    on_cancel: Callable[[Connection, Task], None] | None = None
+    # In the transaction that ends the task, and with its time; a failure also with what it says.
+    on_failure: Callable[[Connection, Task, str, datetime], None] | None = None
+    on_cancel: Callable[[Connection, Task, datetime], None] | None = None
 
     @steps.validator
     def _names_are_unique(self, _attribute: object, steps: tuple[Step, ...]) -> None:
@@ -193,9 +196,9 @@ class Context:
         return self._runner.drivers
 
     @property
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._runner.now
+    def now(self) -> datetime:
+        """The time of a change, naive UTC."""
+        return utc(self._runner.now)
 
     @property
     def step(self) -> str:

@@ -235,7 +235,7 @@ def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     attachment = _locked(conn, attachment_id)
     volume = volumes.get(conn, attachment.volume_id)
     if attachment.status != ATTACHED or volume.status not in (states.IN_USE, states.DETACHING):
-        raise Conflict(states.MOVES["begin detaching"].refusal)
+        raise states.refused(conn, volume.id, "begin detaching")
     _set(conn, attachment_id, status=DETACHING)
     follow(conn, attachment.volume_id, now)
 

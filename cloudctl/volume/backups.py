@@ -43,7 +43,7 @@ LISTING = Listing(
 
 
 @frozen
-class Wish:
+class NewBackup:
     """What the caller asked for. `force`: also of a volume that is in use. `snapshot_id`: of it, not of the volume."""
 
     volume_id: str
@@ -97,26 +97,26 @@ def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Backup:
+def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeOptions) -> Backup:
     """The backup, `creating`, and a task that makes it.
 
     Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
     """
-    volume = volumes.visible(conn, caller, wish.volume_id)
+    volume = volumes.visible(conn, caller, wanted.volume_id)
     if not services.takes_backups(conn, options):
         raise Unavailable(NO_SERVICE)
-    zone = wish.availability_zone or volume.availability_zone
+    zone = wanted.availability_zone or volume.availability_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
     taken_at, size, frozen_copy = caller.now, volume.size, False
-    if wish.snapshot_id is not None:
-        snapshot = _take_snapshot(conn, caller, wish.snapshot_id, volume.id)
+    if wanted.snapshot_id is not None:
+        snapshot = _take_snapshot(conn, caller, wanted.snapshot_id, volume.id)
         taken_at, size = snapshot.created_at, snapshot.size
     else:
-        frozen_copy = _take_volume(conn, caller, volume.id, wish.force)
+        frozen_copy = _take_volume(conn, caller, volume.id, wanted.force)
     # After the volume is locked, as others do it who need both; and for as much as is recorded.
     quotas.take_backup(conn, options, volume.project_id, size)
-    parent = _parent(conn, volume, taken_at if wish.snapshot_id else None) if wish.incremental else None
+    parent = _parent(conn, volume, taken_at if wanted.snapshot_id else None) if wanted.incremental else None
     made = new_id()
     conn.execute(
         insert(Backup).values(
@@ -124,17 +124,17 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
             project_id=volume.project_id,
             user_id=caller.user_id,
             volume_id=volume.id,
-            snapshot_id=wish.snapshot_id,
+            snapshot_id=wanted.snapshot_id,
             parent_id=parent,
-            name=wish.name,
-            description=wish.description,
-            container=wish.container or CONTAINER,
+            name=wanted.name,
+            description=wanted.description,
+            container=wanted.container or CONTAINER,
             availability_zone=zone,
             status=states.CREATING,
             size=size,
             bootable=volume.bootable,
             image_metadata=volume.image_metadata,
-            metadata=dict(wish.metadata),
+            metadata=dict(wanted.metadata),
             data_timestamp=taken_at,
             created_at=caller.now,
         )
@@ -206,8 +206,7 @@ def forget(conn: Connection, backup_id: str) -> None:
     conn.execute(delete(Backup).where(Backup.id == backup_id))
 
 
-def change(conn: Connection, caller: Caller, backup_id: str, **values: Any) -> Backup:
-    """Set columns that no state depends on. Raises NotFound."""
-    visible(conn, caller, backup_id)
-    conn.execute(update(Backup).where(Backup.id == backup_id).values(updated_at=caller.now, **values))
-    return get(conn, backup_id)
+def change(conn: Connection, backup: Backup, changes: Mapping[str, Any], now: datetime) -> Backup:
+    """Raises NotFound."""
+    conn.execute(update(Backup).where(Backup.id == backup.id).values(updated_at=now, **changes))
+    return get(conn, backup.id)

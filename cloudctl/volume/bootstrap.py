@@ -10,10 +10,11 @@ from cloudctl.db import Connection
 from cloudctl.volume import types
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import VolumeType
+from cloudctl.volume.types import NewType
 
 
 def bootstrap(conn: Connection, now: datetime, options: VolumeOptions | None = None) -> None:
     """Make the default type unless it is there. `now` is naive UTC."""
     name = (options or VolumeOptions()).default_type
     if conn.execute(select(VolumeType.id).where(VolumeType.name == name)).first() is None:
-        types.create(conn, now, name, "Default Volume Type")
+        types.create(conn, NewType(name, "Default Volume Type"), now)

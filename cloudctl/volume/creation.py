@@ -25,7 +25,7 @@ REMEMBERED = ("container_format", "disk_format", "checksum", "min_disk", "min_ra
 
 
 @frozen
-class Wish:
+class NewVolume:
     """What the caller asked for. `volume_type` is a name or an id, `size` is in GiB."""
 
     size: int | None = None
@@ -61,7 +61,7 @@ class Source:
 def create(
     conn: Connection,
     caller: Caller,
-    wish: Wish,
+    wanted: NewVolume,
     options: VolumeOptions | None = None,
     *,
     volume_id: str | None = None,
@@ -75,11 +75,11 @@ def create(
     options = options or VolumeOptions()
     if volume_id is not None and (found := volumes.find(conn, volume_id)) is not None:
         return found
-    source = _source(conn, caller, wish)
-    size = _size(wish, source)
-    type_ = _type(conn, caller, wish, source, options)
+    source = _source(conn, caller, wanted)
+    size = _size(wanted, source)
+    type_ = _type(conn, caller, wanted, source, options)
     types.demand_size(type_, size)
-    zone = _zone(wish, source, options)
+    zone = _zone(wanted, source, options)
     types.demand_zone(type_, zone)
     quotas.take(conn, options, caller.project_id, type_.name, volumes=1, gigabytes=size, size=size)
     made = conn.execute(
@@ -88,30 +88,30 @@ def create(
             id=volume_id or new_id(),
             project_id=caller.project_id,
             user_id=caller.user_id,
-            name=wish.name,
-            description=wish.description,
+            name=wanted.name,
+            description=wanted.description,
             status=states.CREATING,
             attach_status="detached",
             size=size,
             host=options.pool,
             volume_type_id=type_.id,
             availability_zone=zone,
-            snapshot_id=wish.snapshot_id,
-            source_volid=wish.source_volid,
-            backup_id=wish.backup_id,
+            snapshot_id=wanted.snapshot_id,
+            source_volid=wanted.source_volid,
+            backup_id=wanted.backup_id,
             image_id=source.image_id,
             image_format=source.image_format,
             bootable=source.bootable,
             multiattach=types.is_multiattach(type_),
-            metadata=dict(wish.metadata),
+            metadata=dict(wanted.metadata),
             image_metadata=dict(source.image_metadata),
             created_at=caller.now,
         )
         .returning(Volume)
     ).one()
-    if wish.backup_id is not None:
-        backups.begin_restore(conn, caller, wish.backup_id)
-        args = {"backup_id": wish.backup_id, "new": True}
+    if wanted.backup_id is not None:
+        backups.begin_restore(conn, caller, wanted.backup_id)
+        args = {"backup_id": wanted.backup_id, "new": True}
         tasks.submit(conn, kinds.RESTORE_VOLUME, made.id, caller, args=args)
     elif submit:
         tasks.submit(conn, kinds.CREATE_VOLUME, made.id, caller)
@@ -121,20 +121,24 @@ def create(
 # -- what it is made from
 
 
-def _source(conn: Connection, caller: Caller, wish: Wish) -> Source:
-    named = [text for text in (wish.image_id, wish.snapshot_id, wish.source_volid, wish.backup_id) if text is not None]
+def _source(conn: Connection, caller: Caller, wanted: NewVolume) -> Source:
+    named = [
+        text
+        for text in (wanted.image_id, wanted.snapshot_id, wanted.source_volid, wanted.backup_id)
+        if text is not None
+    ]
     if len(named) > 1:
         raise Invalid(
             "Invalid input received: a volume can be created from at most one image, snapshot, volume or backup."
         )
-    if wish.source_volid is not None:
-        return _volume_source(conn, caller, wish.source_volid)
-    if wish.snapshot_id is not None:
-        return _snapshot_source(conn, caller, wish.snapshot_id)
-    if wish.backup_id is not None:
-        return _backup_source(conn, caller, wish.backup_id)
-    if wish.image_id is not None:
-        return _image_source(_image(conn, caller, wish.image_id))
+    if wanted.source_volid is not None:
+        return _volume_source(conn, caller, wanted.source_volid)
+    if wanted.snapshot_id is not None:
+        return _snapshot_source(conn, caller, wanted.snapshot_id)
+    if wanted.backup_id is not None:
+        return _backup_source(conn, caller, wanted.backup_id)
+    if wanted.image_id is not None:
+        return _image_source(_image(conn, caller, wanted.image_id))
     return Source()
 
 
@@ -225,26 +229,26 @@ def remembered(found: Image) -> dict[str, str]:
 # -- what it is
 
 
-def _size(wish: Wish, source: Source) -> int:
-    if wish.size is None:
+def _size(wanted: NewVolume, source: Source) -> int:
+    if wanted.size is None:
         if source.exists:
             return source.least
         raise Invalid("Invalid input received: Volume size 'None' must be an integer and greater than 0")
-    if wish.size < source.least:
-        raise Invalid(f"Invalid input received: {source.why.format(size=wish.size, least=source.least)}")
-    return wish.size
+    if wanted.size < source.least:
+        raise Invalid(f"Invalid input received: {source.why.format(size=wanted.size, least=source.least)}")
+    return wanted.size
 
 
-def _type(conn: Connection, caller: Caller, wish: Wish, source: Source, options: VolumeOptions) -> VolumeType:
-    if wish.volume_type:
-        return types.by_name_or_id(conn, caller, wish.volume_type)
+def _type(conn: Connection, caller: Caller, wanted: NewVolume, source: Source, options: VolumeOptions) -> VolumeType:
+    if wanted.volume_type:
+        return types.by_name_or_id(conn, caller, wanted.volume_type)
     if source.type_id is not None:
         return types.get(conn, source.type_id)
     return types.default(conn, caller.project_id, options.default_type)
 
 
-def _zone(wish: Wish, source: Source, options: VolumeOptions) -> str:
-    zone = wish.availability_zone or source.availability_zone or options.default_zone
+def _zone(wanted: NewVolume, source: Source, options: VolumeOptions) -> str:
+    zone = wanted.availability_zone or source.availability_zone or options.default_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
     if source.availability_zone not in (None, zone):

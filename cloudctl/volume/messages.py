@@ -83,11 +83,15 @@ def mine(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return () if caller.may("volume:all_projects") else (Message.project_id == caller.project_id,)
 
 
+def not_found(message_id: str) -> NotFound:
+    return NotFound(f"Message {message_id[:64]} could not be found.")
+
+
 def visible(conn: Connection, caller: Caller, message_id: str) -> Message:
     """Raises NotFound."""
     found = conn.execute(select(Message).where(Message.id == message_id, *mine(caller))).first()
     if found is None:
-        raise NotFound(f"Message {message_id[:64]} could not be found.")
+        raise not_found(message_id)
     return found
 
 

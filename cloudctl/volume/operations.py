@@ -20,9 +20,7 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
     """To `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, volume_id)
     name = "extend in use" if in_use else "extend"
-    sources = states.MOVES[name].sources or frozenset()
-    if volume.status not in sources:
-        raise states.refusal(conn, volume_id, name)
+    states.VOLUME.check(volume, name)
     if size <= volume.size:
         raise Invalid(
             "Invalid input received: New size for extend must be greater than current size. "
@@ -153,25 +151,24 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
 
 def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
     """Merge `wanted` into it; all of it. Raises NotFound, Conflict."""
-    before = _image_metadata(conn, caller, volume_id)
-    volumes.change(conn, volume_id, caller.now, image_metadata={**before, **wanted})
-    return {**before, **wanted}
+    volume = _with_image_metadata(conn, caller, volume_id)
+    merged = {**volume.image_metadata, **wanted}
+    volumes.change(conn, volume, {"image_metadata": merged}, caller.now)
+    return merged
 
 
 def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: str) -> None:
     """Raises NotFound, for an absent key too, and Conflict."""
-    before = _image_metadata(conn, caller, volume_id)
-    if key not in before:
+    volume = _with_image_metadata(conn, caller, volume_id)
+    if key not in volume.image_metadata:
         raise volumes.no_metadata(volume_id, key)
-    kept = {name: value for name, value in before.items() if name != key}
-    volumes.change(conn, volume_id, caller.now, image_metadata=kept)
+    kept = {name: value for name, value in volume.image_metadata.items() if name != key}
+    volumes.change(conn, volume, {"image_metadata": kept}, caller.now)
 
 
-def _image_metadata(conn: Connection, caller: Caller, volume_id: str) -> dict[str, str]:
+def _with_image_metadata(conn: Connection, caller: Caller, volume_id: str) -> Volume:
+    """The volume, locked. Raises NotFound, Conflict by its state."""
     volumes.visible(conn, caller, volume_id)
     volume = volumes.get(conn, volume_id, lock=True)
-    if volume.status in (states.MAINTENANCE, states.UPLOADING):
-        raise Conflict(
-            f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
-        )
-    return dict(volume.image_metadata)
+    volumes.check_metadata(volume)
+    return volume

@@ -7,7 +7,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, creation, kinds, states, volumes
-from cloudctl.volume.creation import Wish
+from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
@@ -17,8 +17,8 @@ def restore(
 ) -> Volume:
     """The volume, `restoring-backup`. `volume_id` None: a new one. Raises NotFound, Conflict, OverQuota."""
     if volume_id is None:
-        wish = Wish(name=name or f"restore_backup_{backup_id}", backup_id=backup_id)
-        made = creation.create(conn, caller, wish, options)
+        wanted = NewVolume(name=name or f"restore_backup_{backup_id}", backup_id=backup_id)
+        made = creation.create(conn, caller, wanted, options)
         states.move(conn, made.id, "restore new", caller.now)
         return volumes.get(conn, made.id)
     volume = volumes.visible(conn, caller, volume_id)
@@ -29,7 +29,7 @@ def restore(
             f"Invalid volume: volume size {volume.size} is too small to restore backup of size {backup.size}."
         )
     if volumes.is_held(conn, volume.id):
-        raise states.refusal(conn, volume.id, "restore")
+        raise states.refused(conn, volume.id, "restore")
     states.move(conn, volume.id, "restore", caller.now, states.not_migrating)
     args = {"backup_id": backup.id, "new": False}
     tasks.submit(conn, kinds.RESTORE_VOLUME, volume.id, caller, args=args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
@@ -11,7 +12,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, states, types, volumes
@@ -33,7 +34,7 @@ LISTING = Listing(
 
 
 @frozen
-class Wish:
+class NewSnapshot:
     """What the caller asked for. `force`: also of a volume that is in use."""
 
     volume_id: str
@@ -83,13 +84,13 @@ def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions) -> Snapshot:
+def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
-    volume = volumes.visible(conn, caller, wish.volume_id)
+    volume = volumes.visible(conn, caller, wanted.volume_id)
     volumes.get(conn, volume.id, lock=True)
-    name = "snapshot in use" if wish.force else "snapshot"
+    name = "snapshot in use" if wanted.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
-        raise states.refusal(conn, volume.id, name)
+        raise states.refused(conn, volume.id, name)
     type_ = types.get(conn, volume.volume_type_id)
     quotas.take_snapshot(conn, options, volume.project_id, type_.name, volume.size)
     made = new_id()
@@ -99,11 +100,11 @@ def create(conn: Connection, caller: Caller, wish: Wish, options: VolumeOptions)
             project_id=volume.project_id,
             user_id=caller.user_id,
             volume_id=volume.id,
-            name=wish.name,
-            description=wish.description,
+            name=wanted.name,
+            description=wanted.description,
             status=states.CREATING,
             size=volume.size,
-            metadata=dict(wish.metadata),
+            metadata=dict(wanted.metadata),
             created_at=caller.now,
         )
     )
@@ -127,7 +128,7 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
     name = "force delete" if force else "delete with its volume"
     for row in of_volume(conn, volume_id):
         if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, caller.now):
-            raise states.refusal(conn, volume_id, "delete")
+            raise states.refused(conn, volume_id, "delete")
         tasks.cancel_open(conn, kinds.SNAPSHOT, row.id)
 
 
@@ -136,11 +137,10 @@ def forget(conn: Connection, snapshot_id: str) -> None:
     conn.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
-def change(conn: Connection, caller: Caller, snapshot_id: str, **values: Any) -> Snapshot:
-    """Set columns that no state depends on. Raises NotFound."""
-    visible(conn, caller, snapshot_id)
-    conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(updated_at=caller.now, **values))
-    return get(conn, snapshot_id)
+def change(conn: Connection, snapshot: Snapshot, changes: Mapping[str, Any], now: datetime) -> Snapshot:
+    """Raises NotFound."""
+    conn.execute(update(Snapshot).where(Snapshot.id == snapshot.id).values(updated_at=now, **changes))
+    return get(conn, snapshot.id)
 
 
 def change_metadata(
@@ -159,7 +159,7 @@ def no_metadata(snapshot_id: str, key: str) -> NotFound:
 
 def reset(conn: Connection, caller: Caller, snapshot_id: str, status: str) -> None:
     """What an administrator says it is; nothing is done to the snapshot itself. Raises NotFound."""
-    change(conn, caller, snapshot_id, status=status)
+    change(conn, visible(conn, caller, snapshot_id), {"status": status}, caller.now)
 
 
 def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, progress: str | None) -> None:
@@ -190,7 +190,7 @@ def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -
             "the snapshot size."
         )
     if volumes.is_held(conn, volume.id):
-        raise Conflict(states.MOVES["revert"].refusal.format(id=volume.id, status=volume.status))
+        raise states.refused(conn, volume.id, "revert")
     states.move(conn, volume.id, "revert", caller.now, states.not_migrating)
     states.SNAPSHOT.move(conn, snapshot.id, "revert", caller.now)
     tasks.submit(conn, kinds.REVERT_VOLUME, volume.id, caller, args={"snapshot_id": snapshot.id})

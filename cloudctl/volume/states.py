@@ -47,7 +47,6 @@ RESETTABLE = frozenset(
         "extending",
     }
 )
-DELETABLE = frozenset({AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, "error_managing"})
 FAILED = frozenset({ERROR, ERROR_DELETING, ERROR_RESTORING, ERROR_EXTENDING, "error_managing", "error_backing-up"})
 
 # Statuses that follow the attachments. In any other one, something else decides what comes next.
@@ -70,7 +69,7 @@ MOVES = {
     "created": Move(_from(CREATING, DOWNLOADING), AVAILABLE),
     "create failed": Move(_from(CREATING, DOWNLOADING), ERROR),
     "delete": Move(
-        DELETABLE,
+        _from(AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, "error_managing"),
         DELETING,
         "Invalid volume: Volume status must be available or error or error_restoring or error_extending or "
         "error_managing and must not be migrating, attached, belong to a group, have snapshots, awaiting a transfer, "
@@ -205,11 +204,11 @@ def no_backup(backup_id: str) -> NotFound:
     return NotFound(f"Backup {backup_id[:64]} could not be found.")
 
 
-VOLUME = Machine(Volume, MOVES, no_volume)
-SNAPSHOT = Machine(Snapshot, SNAPSHOT_MOVES, no_snapshot)
-BACKUP = Machine(Backup, BACKUP_MOVES, no_backup)
+VOLUME = Machine(Volume, MOVES, no_volume, "Invalid volume: Volume {id} is in status {status}.")
+SNAPSHOT = Machine(Snapshot, SNAPSHOT_MOVES, no_snapshot, "Invalid snapshot: Snapshot {id} is in status {status}.")
+BACKUP = Machine(Backup, BACKUP_MOVES, no_backup, "Invalid backup: Backup {id} is in status {status}.")
 
-move, try_move, refusal = VOLUME.move, VOLUME.try_move, VOLUME.refusal
+move, try_move, refused = VOLUME.move, VOLUME.try_move, VOLUME.refused
 
 not_migrating: ColumnElement[bool] = or_(
     Volume.migration_status.is_(None), Volume.migration_status.in_(("deleting", "error", "success"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from attrs import asdict, field, frozen
 from sqlalchemy import ColumnElement, String, and_, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -130,36 +132,35 @@ def is_used(conn: Connection, type_id: str) -> bool:
 # -- actions
 
 
-def create(
-    conn: Connection,
-    now: datetime,
-    name: str,
-    description: str | None = None,
-    extra_specs: dict[str, str | None] | None = None,
-    is_public: bool = True,
-) -> VolumeType:
+@frozen
+class NewType:
+    name: str
+    description: str | None = None
+    extra_specs: Mapping[str, str | None] = field(factory=dict)
+    is_public: bool = True
+
+
+def create(conn: Connection, wanted: NewType, now: datetime) -> VolumeType:
     """Raises Conflict if there is a type of this name."""
     type_id = new_id()
-    values = {"id": type_id, "name": name, "description": description, "is_public": is_public, "created_at": now}
     try:
         with conn.begin_nested():
-            conn.execute(insert(VolumeType).values(extra_specs=extra_specs or {}, **values))
+            conn.execute(insert(VolumeType).values(id=type_id, created_at=now, **asdict(wanted)))
     except IntegrityError:
-        raise _taken(name) from None
+        raise _taken(wanted.name) from None
     return get(conn, type_id)
 
 
-def change(conn: Connection, type_id: str, now: datetime, **values: Any) -> VolumeType:
+def change(conn: Connection, type_: VolumeType, changes: Mapping[str, Any], now: datetime) -> VolumeType:
     """Raises NotFound, Conflict if the name is another type's."""
-    before = get(conn, type_id)
     try:
         with conn.begin_nested():
-            conn.execute(update(VolumeType).where(VolumeType.id == type_id).values(updated_at=now, **values))
+            conn.execute(update(VolumeType).where(VolumeType.id == type_.id).values(updated_at=now, **changes))
     except IntegrityError:
-        raise _taken(values["name"]) from None
-    after = get(conn, type_id)
-    if after.name != before.name:
-        quotas.rename_type(conn, before.name, after.name)
+        raise _taken(changes["name"]) from None
+    after = get(conn, type_.id)
+    if after.name != type_.name:
+        quotas.rename_type(conn, type_.name, after.name)
     return after
 
 

@@ -23,7 +23,7 @@ FORMATS = ("raw",)
 
 
 @frozen
-class Wish:
+class NewUpload:
     """What the caller asked for. `force`: also of a volume that is in use."""
 
     image_name: str
@@ -34,27 +34,27 @@ class Wish:
     force: bool = False
 
 
-def start(conn: Connection, caller: Caller, volume_id: str, wish: Wish) -> tuple[Volume, str]:
+def start(conn: Connection, caller: Caller, volume_id: str, wanted: NewUpload) -> tuple[Volume, str]:
     """The volume, `uploading`, and the id of an image that is `saving`.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
     volume = volumes.visible(conn, caller, volume_id)
-    if wish.disk_format not in FORMATS:
+    if wanted.disk_format not in FORMATS:
         raise Invalid(
-            f"Invalid input received: volumes can only be uploaded as {', '.join(FORMATS)}, not {wish.disk_format}."
+            f"Invalid input received: volumes can only be uploaded as {', '.join(FORMATS)}, not {wanted.disk_format}."
         )
     in_use = volumes.get(conn, volume.id, lock=True).status == states.IN_USE
-    if in_use and not wish.force:
-        raise states.refusal(conn, volume.id, "upload")
-    states.move(conn, volume.id, "upload in use" if wish.force else "upload", caller.now, states.not_migrating)
+    if in_use and not wanted.force:
+        raise states.refused(conn, volume.id, "upload")
+    states.move(conn, volume.id, "upload in use" if wanted.force else "upload", caller.now, states.not_migrating)
     new = NewImage(
         owner=volume.project_id,
-        name=wish.image_name,
-        visibility=wish.visibility,
-        protected=wish.protected,
-        container_format=wish.container_format,
-        disk_format=wish.disk_format,
+        name=wanted.image_name,
+        visibility=wanted.visibility,
+        protected=wanted.protected,
+        container_format=wanted.container_format,
+        disk_format=wanted.disk_format,
         properties=properties(volume.image_metadata),
         min_disk=_number(volume.image_metadata.get("min_disk")),
         min_ram=_number(volume.image_metadata.get("min_ram")),
@@ -85,7 +85,7 @@ def exported(conn: Connection, image_id: str, disk_format: str, now: datetime) -
     if image.status != SAVING:
         raise Conflict(f"The image {image_id} is {image.status}, not {SAVING}.")
     if image.disk_format != disk_format:
-        images.touch(conn, image_id, now, disk_format=disk_format)
+        images.change(conn, image, {"disk_format": disk_format}, now)
 
 
 def give_up(conn: Connection, image_id: str, by: tasks.Origin) -> None:
@@ -99,6 +99,5 @@ def give_up(conn: Connection, image_id: str, by: tasks.Origin) -> None:
     if image.status == images.ACTIVE:
         return
     if image.protected:
-        images.touch(conn, image_id, image.updated_at, protected=False)
-        image = images.get(conn, image_id)
+        image = images.change(conn, image, {"protected": False}, image.updated_at)
     images.remove(conn, image, by)

@@ -89,7 +89,7 @@ def begin_delete(
     name = "force delete" if force else "delete"
     get(conn, volume_id, lock=True)
     if is_held(conn, volume_id) or (not with_snapshots and has_snapshots(conn, volume_id)):
-        raise states.refusal(conn, volume_id, name)
+        raise states.refused(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
 
 
@@ -99,12 +99,14 @@ def forget(conn: Connection, volume_id: str) -> None:
     conn.execute(delete(Volume).where(Volume.id == volume_id))
 
 
-def change(conn: Connection, volume_id: str, now: datetime, **values: Any) -> None:
+def change(conn: Connection, volume: Volume, changes: Mapping[str, Any], now: datetime) -> Volume:
     """Set columns that no state depends on. Raises NotFound; Conflict while the volume is in maintenance."""
-    changed = update(Volume).where(Volume.id == volume_id, Volume.status != states.MAINTENANCE)
-    if conn.execute(changed.values(updated_at=now, **values)).rowcount == 0:
-        get(conn, volume_id)
+    changed = update(Volume).where(Volume.id == volume.id, Volume.status != states.MAINTENANCE)
+    done = conn.execute(changed.values(updated_at=now, **changes)).rowcount
+    after = get(conn, volume.id)
+    if not done:
         raise Conflict("Invalid volume: The volume cannot be updated during maintenance.")
+    return after
 
 
 def change_metadata(
@@ -113,13 +115,18 @@ def change_metadata(
     """Replace the metadata by what `edit` makes of it. Raises Conflict by the state, NotFound."""
     visible(conn, caller, volume_id)
     volume = get(conn, volume_id, lock=True)
+    check_metadata(volume)
+    wanted = dict(edit(dict(volume.metadata)))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(metadata=wanted, updated_at=caller.now))
+    return wanted
+
+
+def check_metadata(volume: Volume) -> None:
+    """Raises Conflict in a state in which its metadata must stay."""
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
         )
-    wanted = dict(edit(dict(volume.metadata)))
-    conn.execute(update(Volume).where(Volume.id == volume_id).values(metadata=wanted, updated_at=caller.now))
-    return wanted
 
 
 def shown_metadata(volume: Volume) -> dict[str, str]:

@@ -6,11 +6,12 @@ from typing import Any
 
 from attrs import define
 
+from cloudctl.compute.options import HIGHEST
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import Response
 
 V21 = "/compute/v2.1"
-LATEST = "2.96"
+LATEST = f"2.{HIGHEST}"
 
 
 def at(version: str | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ def test_the_version_documents_need_no_token(cloud: MemoryCloud) -> None:
     version = {
         "id": "v2.1",
         "status": "CURRENT",
-        "version": "2.96",
+        "version": LATEST,
         "min_version": "2.1",
         "updated": "2013-07-23T11:33:21Z",
         "links": [{"rel": "self", "href": "http://cloud.example.com/compute/v2.1/"}],
@@ -48,7 +48,7 @@ def test_the_highest_microversion_can_be_lowered() -> None:
         ({"OpenStack-API-Version": "volume 3.1, compute 2.20"}, "2.20"),
         ({"X-OpenStack-Nova-API-Version": "2.30"}, "2.30"),
         ({"X-Platform-Compute-Microversion": "2.10", "OpenStack-API-Version": "compute 2.20"}, "2.10"),
-        ({"OpenStack-API-Version": "compute latest"}, "2.96"),
+        ({"OpenStack-API-Version": "compute latest"}, LATEST),
     ],
 )
 def test_the_microversion_is_found_and_told(demo: Asking, headers: dict[str, str], used: str) -> None:

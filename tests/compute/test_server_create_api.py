@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
-from tests.compute.asking import V21, Asking, refusal
+from tests.compute.asking import LATEST, V21, Asking, refusal
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 
@@ -88,7 +88,7 @@ def test_many_servers_have_numbered_names_and_one_reservation(demo: Asking, admi
     assert made.status == 202
     reservation = made.json()["reservation_id"]
     demo.cloud.settle()
-    servers = admin.get("/servers/detail?all_tenants=1&sort_key=display_name&sort_dir=asc", "2.96").json()["servers"]
+    servers = admin.get("/servers/detail?all_tenants=1&sort_key=display_name&sort_dir=asc", LATEST).json()["servers"]
     assert [server["name"] for server in servers] == ["vm-1", "vm-2", "vm-3"]
     assert [server["OS-EXT-SRV-ATTR:launch_index"] for server in servers] == [0, 1, 2]
     assert {server["OS-EXT-SRV-ATTR:reservation_id"] for server in servers} == {reservation}
@@ -119,7 +119,7 @@ def test_no_retry_after_is_sent_with_a_quota_refusal(demo: Asking) -> None:
     assert demo.create(min_count=11).headers["retry-after"] is None
 
 
-@pytest.mark.parametrize("version", [None, "2.36", "2.37", "2.96"])
+@pytest.mark.parametrize("version", [None, "2.36", "2.37", LATEST])
 def test_networks_are_required(demo: Asking, version: str | None) -> None:
     status, key, message = refusal(demo.create(version, networks=None))
     assert (status, key) == (400, "badRequest")

@@ -101,7 +101,7 @@ REQUIRED = {
     "CreateFloatingIp": ("floating_network_id",),
     "CreateRule": ("security_group_id", "direction"),
     "CreatePolicy": ("name",),
-    "CreateLimit": ("max_kbps",),
+    "CreateBandwidthLimitRule": ("max_kbps",),
 }
 VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress", "name": "n", "max_kbps": 1}
 

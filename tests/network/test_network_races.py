@@ -36,6 +36,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
+from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
 from cloudctl.rest import quota
@@ -154,7 +155,7 @@ def test_a_network_goes_or_gets_a_port(db: Database, round: int) -> None:
 @pytest.mark.parametrize("round", range(5))
 def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
     id = db.transact(False, network)
-    group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
 
     def remove(conn: Connection) -> str:
         row = conn.execute(select(SecurityGroup).where(SecurityGroup.id == group).with_for_update()).first()
@@ -174,7 +175,7 @@ def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
 def test_one_rule_is_there_once(db: Database) -> None:
     from cloudctl.network.rules import NewRule
 
-    group = db.transact(False, lambda conn: security_groups.create(conn, "p", "g", "", True, NOW).id)
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
 
     def add(conn: Connection) -> str:
         row = conn.execute(select(SecurityGroup).where(SecurityGroup.id == group).with_for_update()).one()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import define, field, frozen
@@ -84,10 +85,10 @@ class Scene:
         return do
 
     def workflow(self, kind: str, *steps: Step, **options: Any) -> Workflow:
-        def failed(_conn: Connection, _task: Any, why: str) -> None:
+        def failed(_conn: Connection, _task: Any, why: str, _now: datetime) -> None:
             self.did.append(f"{kind} failed: {why}")
 
-        def cancelled(_conn: Connection, _task: Any) -> None:
+        def cancelled(_conn: Connection, _task: Any, _now: datetime) -> None:
             self.did.append(f"{kind} cancelled")
 
         named = Kind(kind, options.pop("resource", "thing"), options.pop("deadline", 1800.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -99,11 +100,11 @@ async def finish(ctx: Context) -> None:
     await ctx.commit(move, ctx.resource_id, "active")
 
 
-def failed(conn: Connection, task: Any, why: str) -> None:
+def failed(conn: Connection, task: Any, why: str, now: datetime) -> None:
     move(conn, task.resource_id, f"error: {why}")
 
 
-def cancelled(conn: Connection, task: Any) -> None:
+def cancelled(conn: Connection, task: Any, now: datetime) -> None:
     move(conn, task.resource_id, "cancelled")
 
 

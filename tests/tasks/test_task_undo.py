@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_failing_hook_is_tried_again_and_what_it_wrote_is_rolled_back(
 ) -> None:
     failures = [KeyError("a bug in the hook")]
 
-    def failed(conn: Connection, task: Any, why: str) -> None:
+    def failed(conn: Connection, task: Any, why: str, now: datetime) -> None:
         queue.submit(conn, scene.kind("fault"), "two", ANYBODY)
         if failures:
             raise failures.pop()
@@ -108,7 +109,7 @@ def test_a_failing_hook_is_tried_again_and_what_it_wrote_is_rolled_back(
 
 
 def test_a_hook_that_keeps_failing_leaves_the_task_held(scene: Scene, logged_failures: LoggedFailures) -> None:
-    def failed(conn: Connection, task: Any, why: str) -> None:
+    def failed(conn: Connection, task: Any, why: str, now: datetime) -> None:
         raise Conflict("never")
 
     plain = scene.step("one", Conflict("no"))
@@ -156,7 +157,7 @@ def test_a_hook_knows_what_the_task_failed_by_and_what_its_steps_remembered(scen
 
     told: list[Any] = []
 
-    def failed(_conn: Connection, task: Task, why: str) -> None:
+    def failed(_conn: Connection, task: Task, why: str, _now: datetime) -> None:
         told.append((why, task.failed_by(Full), task.failed_by(Conflict), task.memo["one"]))
 
     async def dies(_ctx: Context) -> None:
@@ -175,7 +176,7 @@ def test_a_hook_knows_what_the_task_failed_by_and_what_its_steps_remembered(scen
 def test_a_hook_knows_that_no_exception_made_the_task_fail(scene: Scene) -> None:
     told: list[bool] = []
 
-    def failed(_conn: Connection, task: Task, _why: str) -> None:
+    def failed(_conn: Connection, task: Task, _why: str, _now: datetime) -> None:
         told.append(task.failed_by(Conflict))
 
     scene.workflow("build", scene.step("one", Wait(600.0)), deadline=60.0, on_failure=failed)

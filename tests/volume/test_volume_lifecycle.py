@@ -61,7 +61,7 @@ class Store:
         return made
 
     def first_rows(self, conn: Connection, fields: dict[str, Any]) -> None:
-        type_ = types.create(conn, NOW, "any")
+        type_ = types.create(conn, types.NewType("any"), NOW)
         row = {"id": ID, "project_id": "p", "status": "creating", "size": 1, "availability_zone": "nova"}
         row |= {"volume_type_id": type_.id, "created_at": NOW, "host": "h@b#b", "metadata": {}, "image_metadata": {}}
         conn.execute(insert(Volume).values(**{**row, **fields}))

@@ -72,8 +72,8 @@ def set_status(cloud: Any, id: str, status: str) -> None:
 def test_the_table_names_statuses_that_exist() -> None:
     known = states.RESETTABLE | {"deleting", "reverting"}
     for name, move in states.MOVES.items():
-        assert (move.sources or set()) <= known, name
-        assert move.target is None or move.target in known, name
+        assert all(wanted.values <= known for wanted in move.sources.values()), name
+        assert set(move.target.values()) <= known, name
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -92,7 +92,9 @@ def test_a_move_starts_where_the_reference_says_and_nowhere_else(make: Any, clou
 
 def test_the_moves_of_snapshots_and_backups_are_those_of_the_reference() -> None:
     for moves, expected in ((states.SNAPSHOT_MOVES, SNAPSHOTS), (states.BACKUP_MOVES, BACKUPS)):
-        found = {name: (set(move.sources), move.target) for name, move in moves.items() if move.sources is not None}
+        found = {
+            name: (move.sources["status"].values, move.target["status"]) for name, move in moves.items() if move.sources
+        }
         assert found == expected
         # From any status: what an administrator forces.
         assert {name for name in moves if name not in expected} == {"force delete"}

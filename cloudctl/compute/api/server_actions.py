@@ -94,37 +94,37 @@ class ServerActions:
     @routes.action(PATH, "os-start", policy="compute:servers:start")
     async def start(self, call: Call, server_id: str) -> None:
         """Power a server on."""
-        await self.db.run(power.start, call.caller, server_id)
+        await self.db.run(power.begin, call.caller, server_id, "start")
 
     @routes.action(PATH, "os-stop", policy="compute:servers:stop")
     async def stop(self, call: Call, server_id: str) -> None:
         """Power a server off."""
-        await self.db.run(power.stop, call.caller, server_id)
+        await self.db.run(power.begin, call.caller, server_id, "stop")
 
     @routes.action(PATH, "reboot", policy="compute:servers:reboot", body=Body(Reboot))
     async def reboot(self, call: Call, server_id: str, body: Reboot) -> None:
         """Reboot a server, gracefully or not."""
-        await self.db.run(power.reboot, call.caller, server_id, body.type == "HARD")
+        await self.db.run(power.begin, call.caller, server_id, "reboot_hard" if body.type == "HARD" else "reboot")
 
     @routes.action(PATH, "pause", policy="compute:servers:pause")
     async def pause(self, call: Call, server_id: str) -> None:
         """Freeze a server in memory."""
-        await self.db.run(able(self.hypervisor, IPause, power.pause), call.caller, server_id)
+        await self.db.run(able(self.hypervisor, IPause, power.begin), call.caller, server_id, "pause")
 
     @routes.action(PATH, "unpause", policy="compute:servers:pause")
     async def unpause(self, call: Call, server_id: str) -> None:
         """Let a paused server go on."""
-        await self.db.run(able(self.hypervisor, IPause, power.unpause), call.caller, server_id)
+        await self.db.run(able(self.hypervisor, IPause, power.begin), call.caller, server_id, "unpause")
 
     @routes.action(PATH, "suspend", policy="compute:servers:suspend")
     async def suspend(self, call: Call, server_id: str) -> None:
         """Freeze a server to disk."""
-        await self.db.run(able(self.hypervisor, ISuspend, power.suspend), call.caller, server_id)
+        await self.db.run(able(self.hypervisor, ISuspend, power.begin), call.caller, server_id, "suspend")
 
     @routes.action(PATH, "resume", policy="compute:servers:suspend")
     async def resume(self, call: Call, server_id: str) -> None:
         """Let a suspended server go on."""
-        await self.db.run(able(self.hypervisor, ISuspend, power.resume), call.caller, server_id)
+        await self.db.run(able(self.hypervisor, ISuspend, power.begin), call.caller, server_id, "resume")
 
     @routes.action(PATH, "lock", policy="compute:servers:lock", body={(2, 73): Body(Lock | None)})
     async def lock(self, call: Call, server_id: str, body: Lock | None = None) -> None:

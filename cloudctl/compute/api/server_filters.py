@@ -12,8 +12,8 @@ from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_
 from cloudctl.compute import networking, patterns
 from cloudctl.compute.api import gates, server_pages
 from cloudctl.compute.servers import ALL_PROJECTS
-from cloudctl.compute.states import DELETED, SOFT_DELETED, STATUSES
-from cloudctl.compute.status import showing
+from cloudctl.compute.states import DELETED, SOFT_DELETED
+from cloudctl.compute.status import STATUSES, showing
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid

@@ -122,4 +122,4 @@ class ServerPassword:
 
 def _forget_password(conn: Connection, call: Call, server_id: str) -> None:
     row = servers.visible(conn, call.caller, server_id)
-    servers.move(conn, row.id, call.now, {}, guest_password=None)
+    servers.change(conn, row, {"guest_password": None}, call.now)

@@ -16,7 +16,8 @@ from cloudctl.compute.api import gates
 from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
 from cloudctl.compute.servers import host_id, instance_name
-from cloudctl.compute.states import BUILDING, WITH_PROGRESS, status
+from cloudctl.compute.states import BUILDING
+from cloudctl.compute.status import WITH_PROGRESS, status
 from cloudctl.compute.tables import BlockDevice, Server
 from cloudctl.db import Connection
 from cloudctl.network import devices, ports

@@ -111,6 +111,5 @@ def _update(conn: Connection, call: Call, server_id: str, body: UpdateServer) ->
     row = servers.visible(conn, call.caller, server_id, lock=True)
     changes = {COLUMNS.get(name, name): value for name, value in given(body).items()}
     if changes:
-        servers.move(conn, row.id, call.now, {}, **changes)
-    row = servers.get(conn, row.id)
+        row = servers.change(conn, row, changes, call.now)
     return server_views.updated(server_views.gather(conn, call, [row]), row)

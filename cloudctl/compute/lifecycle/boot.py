@@ -10,16 +10,15 @@ wishes is undone in between. At the end of the attempts the server is in ERROR a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, networking, placing, servers
 from cloudctl.compute.kinds import BOOT, BOOT_WITH_VOLUMES
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import ACTIVE, BLOCK_DEVICES, BUILDING, DELETING, ERROR, RUNNING, SCHEDULING, SPAWNING
+from cloudctl.compute.states import DELETING
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
@@ -36,10 +35,10 @@ EXHAUSTED = (
 def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
     """Of servers without volumes, and of those with some."""
 
-    def schedule(after: str) -> Step:
+    def schedule(placed: str) -> Step:
         async def claim(ctx: Context) -> Memo:
             failed = [tried["schedule"]["host"] for tried in ctx.tried if "schedule" in tried]
-            await ctx.commit(place, ctx.resource_id, failed, after, options, ctx.now)
+            await ctx.commit(place, ctx.resource_id, failed, placed, options, ctx.now)
             return None
 
         return Step("schedule", claim, unschedule)
@@ -54,20 +53,20 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
         )
 
     connecting = Step("storage", storage.connect, storage.disconnect)
-    return workflow(BOOT, schedule(SPAWNING)), workflow(BOOT_WITH_VOLUMES, schedule(BLOCK_DEVICES), connecting)
+    return workflow(BOOT, schedule("placed")), workflow(BOOT_WITH_VOLUMES, schedule("placed, with volumes"), connecting)
 
 
 # -- schedule
 
 
 def place(
-    conn: Connection, server_id: str, failed: Iterable[str], after: str, options: ComputeOptions, now: float
+    conn: Connection, server_id: str, failed: Iterable[str], placed: str, options: ComputeOptions, now: datetime
 ) -> None:
     """Claim a host, and say so on the server and its ports. Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
     wish = placing.wish(conn, server, failed)
     host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
-    storage.step_to(conn, server_id, now, SCHEDULING, after, host=host.name, zone=host.zone)
+    storage.go_on(conn, server_id, placed, now, host=host.name, zone=host.zone)
     networking.bind(conn, server, host.name, host.zone, now)
 
 
@@ -79,7 +78,7 @@ async def unschedule(ctx: Context) -> None:
     await ctx.write(give_back, ctx.resource_id, ctx.reason is not Reason.CANCELLED, ctx.now)
 
 
-def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float) -> None:
+def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: datetime) -> None:
     """No host any more, and scheduling again."""
     server = servers.find(conn, server_id)
     if server is None or server.deleted_at is not None:
@@ -87,10 +86,8 @@ def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: float
     if server.host is not None and is_hosts_fault:
         hosts.build_failed(conn, server.host)
     claims.release(conn, server_id)
-    zone = server.scheduling.get("zone")
-    servers.move(conn, server_id, utc(now), {"vm_state": BUILDING}, host=None, zone=zone)
-    doing = {"vm_state": BUILDING, "task_state": (SCHEDULING, BLOCK_DEVICES, SPAWNING)}
-    servers.move(conn, server_id, utc(now), doing, task_state=SCHEDULING)
+    servers.try_move(conn, server_id, "leave the host", now, zone=server.scheduling.get("zone"))
+    servers.try_move(conn, server_id, "schedule again", now)
 
 
 # -- spawn
@@ -126,12 +123,11 @@ def running(
     host: str,
     bindings: Mapping[str, PortBinding],
     has_volumes: bool,
-    now: float,
+    now: datetime,
 ) -> None:
     """It is ACTIVE. The guest has its password, so it is forgotten. Raises Cancelled, Conflict."""
     defining.plugged(conn, bindings, host)
-    active = {"vm_state": ACTIVE, "power_state": RUNNING, "launched_at": utc(now), "admin_password": None}
-    storage.step_to(conn, server_id, now, SPAWNING, None, **active)
+    storage.go_on(conn, server_id, "booted", now, launched_at=now, admin_password=None)
     if has_volumes:
         block_devices.all_attached(conn, server_id)
     hosts.build_succeeded(conn, host)
@@ -148,19 +144,17 @@ async def unspawn(ctx: Context) -> None:
 # -- ends
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """ERROR with a fault; ports and volumes that were made for the server go, given ones are free again."""
-    now = db.now(conn)
     server = servers.find(conn, task.resource_id)
     if server is None or server.deleted_at is not None or server.task_state == DELETING:
         return
     message = EXHAUSTED.format(server_id=server.id, why=error) if task.restarts else error
     deletion.release_devices(conn, server.id, now, task, made_only=True)
     networking.let_all_go(conn, server.id, now, task)
-    gone = {"vm_state": ERROR, "task_state": None, "host": None, "admin_password": None}
-    servers.fail(conn, server.id, utc(now), message, **gone)
+    servers.fail(conn, server.id, "broken", message, now, host=None, admin_password=None)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """A delete goes on from here; if it was an operator who stopped the boot, the server must not stay in BUILD."""
-    failed(conn, task, "The build was cancelled.")
+    failed(conn, task, "The build was cancelled.", now)

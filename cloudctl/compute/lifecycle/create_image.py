@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.compute import kinds, servers, snapshots
-from cloudctl.compute.states import SNAPSHOT, SNAPSHOT_PENDING, SNAPSHOTTING, UPLOAD
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.image import images
 from cloudctl.image.kinds import ACTIVATE_IMAGE
@@ -29,22 +28,21 @@ async def capture(ctx: Context) -> Memo:
     return None
 
 
-def saving(conn: Connection, server_id: str, image_id: str, now: float) -> None:
+def saving(conn: Connection, server_id: str, image_id: str, now: datetime) -> None:
     """Raises NotFound if the image was deleted."""
     images.get(conn, image_id)
-    images.try_move(conn, image_id, "save", utc(now))
-    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOT_PENDING}, task_state=SNAPSHOT)
+    images.try_move(conn, image_id, "save", now)
+    servers.try_move(conn, server_id, "capture", now)
 
 
-def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: float) -> None:
+def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: datetime) -> None:
     """Raises NotFound if the image was deleted meanwhile."""
-    images.get(conn, image_id)
-    images.touch(conn, image_id, utc(now), disk_format=disk_format)
-    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOT}, task_state=UPLOAD)
+    images.change(conn, images.get(conn, image_id), {"disk_format": disk_format}, now)
+    servers.try_move(conn, server_id, "captured", now)
 
 
 async def discard(ctx: Context) -> None:
-    await ctx.commit(snapshots.discard, ctx.args["image_id"], ctx.task)
+    await ctx.commit(snapshots.discard, ctx.args["image_id"], ctx.now, ctx.task)
 
 
 async def keep(ctx: Context) -> Memo | Wait:
@@ -53,7 +51,7 @@ async def keep(ctx: Context) -> Memo | Wait:
         return Wait()
     if state != DONE:
         raise CloudError(f"The image could not be kept: {await ctx.child_error(CHILD) or state}")
-    await ctx.commit(settle, ctx.resource_id, ctx.now)
+    await ctx.commit(servers.try_move, ctx.resource_id, "image ended", ctx.now)
     return None
 
 
@@ -61,28 +59,24 @@ async def let_go(ctx: Context) -> Wait | None:
     return Wait(poll=1.0) if await ctx.cancel_child(CHILD) in OPEN else None
 
 
-def settle(conn: Connection, server_id: str, now: float) -> None:
-    servers.move(conn, server_id, utc(now), {"task_state": SNAPSHOTTING}, task_state=None)
-
-
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server goes on as it was."""
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None)
-    _drop_record(conn, task)
+    servers.fail(conn, task.resource_id, "failed", error, now)
+    _drop_record(conn, task, now)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
-    settle(conn, task.resource_id, db.now(conn))
-    _drop_record(conn, task)
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    servers.try_move(conn, task.resource_id, "image ended", now)
+    _drop_record(conn, task, now)
 
 
-def _drop_record(conn: Connection, task: Task) -> None:
+def _drop_record(conn: Connection, task: Task, now: datetime) -> None:
     """Of an image for which no step has run, and so none was undone."""
     try:
         images.get(conn, task.args["image_id"])
     except NotFound:
         return
-    snapshots.discard(conn, task.args["image_id"], task)
+    snapshots.discard(conn, task.args["image_id"], now, task)
 
 
 CREATE_IMAGE = Workflow(

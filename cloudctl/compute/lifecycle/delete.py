@@ -6,12 +6,11 @@ Reference: compute-states.md, section 4.2.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from cloudctl import db
 from cloudctl.compute import block_devices, deletion, guests, kinds
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown
 from cloudctl.network import ports
 from cloudctl.tasks import Context, Step, Workflow
@@ -55,8 +54,8 @@ def leaving(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str
     return port_ids, found
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    deletion.failed(conn, task.resource_id, error, utc(db.now(conn)))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    deletion.failed(conn, task.resource_id, error, now)
 
 
 DELETE = Workflow(

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.compute import kinds, networking, servers
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.network import plugging
 from cloudctl.tasks import Context, Origin, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
@@ -31,7 +31,7 @@ async def let_go(ctx: Context) -> None:
     await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
 
 
-def gone(conn: Connection, server_id: str, port_id: str, now: float, by: Origin) -> None:
+def gone(conn: Connection, server_id: str, port_id: str, now: datetime, by: Origin) -> None:
     row = networking.find(conn, server_id, port_id)
     if row is not None:
         networking.let_go(conn, row, now, by)
@@ -42,8 +42,8 @@ async def detach(ctx: Context) -> Memo:
     return None
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 ATTACH = Workflow(

@@ -5,12 +5,11 @@ Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.compute import kinds, placing, servers
 from cloudctl.compute.lifecycle import defining
-from cloudctl.compute.states import ACTIVE, ERROR, REBUILDING, RUNNING, SHUTDOWN, STOPPED
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict
 from cloudctl.placement import claims
 from cloudctl.placement.claims import NoValidHost
@@ -26,18 +25,14 @@ async def remove(ctx: Context) -> Memo:
     return None
 
 
-def begin(conn: Connection, server_id: str, now: float) -> None:
+def begin(conn: Connection, server_id: str, now: datetime) -> None:
     """Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
     wish = placing.wish(conn, server, ())
     here = [state for state in claims.host_states(conn) if state.name == server.host]
     if not passing(here, wish, (capable, suits_image)):
         raise NoValidHost("No valid host was found. The server's host cannot run the image.")
-    _step_to(conn, server_id, now, REBUILDING[2])
-
-
-def _step_to(conn: Connection, server_id: str, now: float, task_state: str) -> None:
-    if not servers.move(conn, server_id, utc(now), {"task_state": REBUILDING}, task_state=task_state):
+    if not servers.try_move(conn, server_id, "make anew", now):
         raise Cancelled(f"server {server_id} is not being rebuilt any more")
 
 
@@ -55,23 +50,21 @@ async def make(ctx: Context) -> Memo:
     return None
 
 
-def made(conn: Connection, server_id: str, host: str, bindings: defining.Bindings, stopped: bool, now: float) -> None:
+def made(
+    conn: Connection, server_id: str, host: str, bindings: defining.Bindings, stopped: bool, now: datetime
+) -> None:
     """The guest has its password, so it is forgotten. Raises Conflict."""
     defining.plugged(conn, bindings, host)
-    values = {"vm_state": STOPPED if stopped else ACTIVE, "power_state": SHUTDOWN if stopped else RUNNING}
-    told = {"task_state": None, "launched_at": utc(now), "admin_password": None}
-    servers.move(conn, server_id, utc(now), {"task_state": REBUILDING}, **told, **values)
+    servers.try_move(conn, server_id, "rebuilt, off" if stopped else "rebuilt", now, launched_at=now)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    end = {"vm_state": ERROR, "task_state": None, "admin_password": None}
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, **end)
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays; or by an operator, and nobody knows what is left of the guest."""
-    here = {"task_state": REBUILDING}
-    servers.move(conn, task.resource_id, utc(db.now(conn)), here, task_state=None, vm_state=ERROR, admin_password=None)
+    servers.try_move(conn, task.resource_id, "rebuild cancelled", now)
 
 
 REBUILD = Workflow(

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from cloudctl import db
 from cloudctl.compute import guests, kinds, servers
-from cloudctl.compute.states import ACTIVE, ERROR, RESCUED, RESCUING, RUNNING, UNRESCUING, UPDATING_PASSWORD
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
@@ -24,13 +22,13 @@ async def run_rescued(ctx: Context) -> Memo:
     image_id = ctx.args["image_id"]
     image = await ctx.read(guests.image_source, image_id, ctx.drivers.image_path) if image_id else None
     await ctx.drivers.hypervisor.ensure_rescued(ctx.resource_id, image, server.admin_password)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, RESCUING, RESCUED)
+    await ctx.commit(servers.try_move, ctx.resource_id, "rescued", ctx.now)
     return None
 
 
 async def run_again(ctx: Context) -> Memo:
     await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
-    await ctx.commit(settle, ctx.resource_id, ctx.now, UNRESCUING, ACTIVE)
+    await ctx.commit(servers.try_move, ctx.resource_id, "unrescued", ctx.now)
     return None
 
 
@@ -44,30 +42,22 @@ async def tell_password(ctx: Context) -> Memo:
         # The guest has nobody who would listen: nothing has changed in it.
         await ctx.commit(refused, ctx.resource_id, str(error), ctx.now)
         return None
-    await ctx.commit(settle, ctx.resource_id, ctx.now, UPDATING_PASSWORD, ACTIVE)
+    await ctx.commit(servers.try_move, ctx.resource_id, "password set", ctx.now)
     return None
 
 
-def settle(conn: Connection, server_id: str, now: float, doing: str, vm_state: str) -> None:
-    """The work is done, and the guest has its password. If a delete has come meanwhile, its task state stays."""
-    values: dict[str, Any] = {"vm_state": vm_state, "power_state": RUNNING, "admin_password": None}
-    servers.move(conn, server_id, utc(now), {"task_state": doing}, task_state=None, **values)
+def refused(conn: Connection, server_id: str, why: str, now: datetime) -> None:
+    servers.fail(conn, server_id, "failed", why, now, admin_password=None)
 
 
-def refused(conn: Connection, server_id: str, why: str, now: float) -> None:
-    servers.fail(conn, server_id, utc(now), why, task_state=None, admin_password=None)
-
-
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nobody knows what the guest runs, or which password it has."""
-    values: dict[str, Any] = {"vm_state": ERROR, "admin_password": None}
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error, task_state=None, **values)
+    servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays, or by an operator: then there is no task any more."""
-    doing = (RESCUING, UNRESCUING, UPDATING_PASSWORD)
-    servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": doing}, task_state=None, admin_password=None)
+    servers.try_move(conn, task.resource_id, "rescue cancelled", now)
 
 
 def _workflow(kind: Kind, step: str, do: Any) -> Workflow:

@@ -8,30 +8,17 @@ was, as it was. `args`: `migration_id`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from attrs import evolve
 
-from cloudctl import db
 from cloudctl.compute import guests, kinds, migrations, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import (
-    ACTIVE,
-    ERROR,
-    RESIZE_FINISH,
-    RESIZE_MIGRATING,
-    RESIZE_PREP,
-    RESIZED,
-    RESIZING,
-    REVERTING,
-    RUNNING,
-    SHUTDOWN,
-    STOPPED,
-)
+from cloudctl.compute.states import SHUTDOWN
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
@@ -90,7 +77,7 @@ def moves(migration: Migration) -> bool:
 # -- schedule
 
 
-def place(conn: Connection, server_id: str, migration_id: str, options: ComputeOptions, now: float) -> None:
+def place(conn: Connection, server_id: str, migration_id: str, options: ComputeOptions, now: datetime) -> None:
     """Claim the new place. Raises NoValidHost, CloudError, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     if server.image_id and 0 < migration.new_flavor["disk"] < migration.old_flavor["disk"]:
@@ -109,9 +96,9 @@ def place(conn: Connection, server_id: str, migration_id: str, options: ComputeO
         host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
     except NoValidHost:
         raise NoValidHost(NO_HOST[migration.kind]) from None
-    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.PRE_MIGRATING, dest_host=host.name)
-    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZE_PREP}, task_state=RESIZE_MIGRATING):
-        raise Cancelled(f"server {server_id} is not {RESIZE_PREP} any more")
+    migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)
+    if not servers.try_move(conn, server_id, "move", now):
+        raise Cancelled(f"server {server_id} is not being resized any more")
 
 
 async def unschedule(ctx: Context) -> None:
@@ -128,12 +115,12 @@ def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
 # -- off
 
 
-def go(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+def go(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
     """Raises Cancelled."""
     migration = migrations.get(conn, migration_id)
-    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZING}, task_state=RESIZE_FINISH):
+    if not servers.try_move(conn, server_id, "moved", now):
         raise Cancelled(f"server {server_id} is not being resized any more")
-    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.POST_MIGRATING)
+    migrations.try_move(conn, migration_id, "off", now)
     resizing.point(conn, migration, now, forward=True)
 
 
@@ -182,12 +169,11 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def resized(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: float) -> None:
+def resized(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: datetime) -> None:
     """Raises Conflict, Cancelled."""
     defining.plugged(conn, bindings, migration.new_host)
-    migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.FINISHED)
-    state = {"vm_state": RESIZED, "power_state": SHUTDOWN if migration.was_stopped else RUNNING}
-    if not servers.move(conn, server_id, utc(now), {"task_state": RESIZE_FINISH}, task_state=None, **state):
+    migrations.try_move(conn, migration.id, "finished", now)
+    if not servers.try_move(conn, server_id, "resized, off" if migration.was_stopped else "resized", now):
         raise Cancelled(f"server {server_id} is not being resized any more")
 
 
@@ -197,20 +183,18 @@ async def unfinish(ctx: Context) -> None:
     await leave(ctx, migration, migration.new_host)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server is as it was, with a fault."""
-    now = db.now(conn)
-    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
-    servers.fail(conn, task.resource_id, utc(now), error, task_state=None)
+    servers.fail(conn, task.resource_id, "failed", error, now)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays, or by an operator: then there is no task any more."""
-    now = db.now(conn)
-    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
-    servers.move(conn, task.resource_id, utc(now), {"task_state": RESIZING}, task_state=None)
+    servers.try_move(conn, task.resource_id, "resize cancelled", now)
 
 
 # -- confirm and revert
@@ -221,17 +205,16 @@ async def confirm(ctx: Context) -> Memo:
     return None
 
 
-def confirmed(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+def confirmed(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
     """The share of the old place is free; the guest itself has left it before."""
     claims.release(conn, migration_id)
-    migrations.move(conn, migration_id, utc(now), migrations.OPEN, migrations.CONFIRMED)
-    server = servers.get(conn, server_id)
-    vm_state = STOPPED if server.power_state == SHUTDOWN else ACTIVE
-    servers.move(conn, server_id, utc(now), {"vm_state": RESIZED}, vm_state=vm_state)
+    migrations.try_move(conn, migration_id, "confirmed", now)
+    is_off = servers.get(conn, server_id).power_state == SHUTDOWN
+    servers.try_move(conn, server_id, "confirmed, off" if is_off else "confirmed", now)
     resizing.count_one(conn, server_id, now)
 
 
-def go_back(conn: Connection, server_id: str, migration_id: str, now: float) -> None:
+def go_back(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
     give_back(conn, server_id, migration_id)
     resizing.point(conn, migrations.get(conn, migration_id), now, forward=False)
 
@@ -247,25 +230,24 @@ async def finish_revert(ctx: Context) -> Memo:
     return None
 
 
-def reverted(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: float) -> None:
+def reverted(
+    conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: datetime
+) -> None:
     """Raises Conflict."""
     defining.plugged(conn, bindings, migration.source_host)
-    migrations.move(conn, migration.id, utc(now), migrations.OPEN, migrations.REVERTED)
-    off = migration.was_stopped
-    state = {"vm_state": STOPPED if off else ACTIVE, "power_state": SHUTDOWN if off else RUNNING}
-    servers.move(conn, server_id, utc(now), {"task_state": REVERTING}, task_state=None, **state)
+    migrations.try_move(conn, migration.id, "reverted", now)
+    servers.try_move(conn, server_id, "reverted, off" if migration.was_stopped else "reverted", now)
     resizing.count_one(conn, server_id, now)
 
 
-def end_failed(conn: Connection, task: Task, error: str) -> None:
+def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nobody knows where the guest is: an administrator looks. What it holds of hosts it holds until it is deleted."""
-    now = db.now(conn)
     claims.release(conn, task.args["migration_id"])
-    migrations.move(conn, task.args["migration_id"], utc(now), migrations.OPEN, migrations.ERROR)
+    migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
-    servers.fail(conn, task.resource_id, utc(now), error, task_state=None, vm_state=ERROR)
+    servers.fail(conn, task.resource_id, "broken", error, now)
 
 
-def revert_cancelled(conn: Connection, task: Task) -> None:
+def revert_cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a delete, whose task state stays, or by an operator."""
-    servers.move(conn, task.resource_id, utc(db.now(conn)), {"task_state": REVERTING}, task_state=None, vm_state=ERROR)
+    servers.try_move(conn, task.resource_id, "revert cancelled", now)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from cloudctl.compute import block_devices, servers
-from cloudctl.compute.states import BLOCK_DEVICES, BUILDING, SPAWNING
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Context, Wait
 from cloudctl.tasks.tables import DONE, OPEN
@@ -18,11 +17,10 @@ from cloudctl.volume import attachments
 from cloudctl.volume.kinds import CREATE_VOLUME
 
 
-def step_to(conn: Connection, server_id: str, now: float, before: str, after: str | None, **values: Any) -> None:
-    """A booting server goes from one task state to the next. Raises Cancelled if a delete has changed it."""
-    expected = {"vm_state": BUILDING, "task_state": before}
-    if not servers.move(conn, server_id, utc(now), expected, task_state=after, **values):
-        raise Cancelled(f"server {server_id} is not {before} any more")
+def go_on(conn: Connection, server_id: str, name: str, now: datetime, **values: Any) -> None:
+    """What a booting server becomes next. Raises Cancelled if a delete has changed it."""
+    if not servers.try_move(conn, server_id, name, now, **values):
+        raise Cancelled(f"server {server_id} cannot be {name} any more")
 
 
 async def connect(ctx: Context) -> Memo | Wait:
@@ -55,7 +53,7 @@ def child_key(device: BlockDevice) -> str:
     return f"volume {device.id}"
 
 
-def keep(conn: Connection, server_id: str, host: str, now: float) -> None:
+def keep(conn: Connection, server_id: str, host: str, now: datetime) -> None:
     """Reserve what was made, and record that the host is about to use all of them. Raises Conflict."""
     for device in block_devices.of_server(conn, server_id):
         # The device's own id: a repeat finds the same attachment.
@@ -64,22 +62,22 @@ def keep(conn: Connection, server_id: str, host: str, now: float) -> None:
             device.volume_id,
             server_id,
             project_id=None,
-            now=utc(now),
+            now=now,
             device=device.device_name,
             attachment_id=device.attachment_id or device.id,
         )
-        attachments.connect(conn, attachment_id, host, utc(now), device.device_name)
+        attachments.connect(conn, attachment_id, host, now, device.device_name)
         if device.attachment_id is None:
-            block_devices.change(conn, device, attachment_id=attachment_id)
+            block_devices.change(conn, device, {"attachment_id": attachment_id})
 
 
-def connected(conn: Connection, server_id: str, host: str, connections: dict[str, Any], now: float) -> None:
+def connected(conn: Connection, server_id: str, host: str, connections: dict[str, Any], now: datetime) -> None:
     """Raises Cancelled."""
     for device in block_devices.of_server(conn, server_id):
         info = connections[device.id]
         assert device.attachment_id is not None, "`keep` has seen to it"
-        attachments.complete(conn, device.attachment_id, info, host, utc(now), device.device_name)
-    step_to(conn, server_id, now, BLOCK_DEVICES, SPAWNING)
+        attachments.complete(conn, device.attachment_id, info, host, now, device.device_name)
+    go_on(conn, server_id, "connected", now)
 
 
 async def disconnect(ctx: Context) -> Wait | None:
@@ -102,7 +100,7 @@ async def disconnect(ctx: Context) -> Wait | None:
     return None
 
 
-def keep_for_another_host(conn: Connection, server_id: str, now: float) -> None:
+def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> None:
     """The volumes are reserved again, without a moment in which somebody else could take them."""
     for device in block_devices.of_server(conn, server_id):
         if device.attachment_id is not None and attachments.find(conn, device.attachment_id) is not None:
@@ -121,17 +119,17 @@ async def join(ctx: Context, host: str) -> None:
             await ctx.write(_joined, device.attachment_id, device.device_name, info, host, ctx.now)
 
 
-def _joining(conn: Connection, server_id: str, host: str, now: float) -> None:
+def _joining(conn: Connection, server_id: str, host: str, now: datetime) -> None:
     for device in block_devices.of_server(conn, server_id):
         attachment = attachments.find(conn, device.attachment_id) if device.attachment_id else None
         if attachment is not None and attachment.status in (attachments.RESERVED, attachments.ATTACHING):
-            attachments.connect(conn, attachment.id, host, utc(now), device.device_name)
+            attachments.connect(conn, attachment.id, host, now, device.device_name)
 
 
 def _joined(
-    conn: Connection, attachment_id: str, name: str | None, info: dict[str, Any], host: str, now: float
+    conn: Connection, attachment_id: str, name: str | None, info: dict[str, Any], host: str, now: datetime
 ) -> None:
-    attachments.complete(conn, attachment_id, info, host, utc(now), name)
+    attachments.complete(conn, attachment_id, info, host, now, name)
 
 
 async def leave(ctx: Context, host: str) -> None:
@@ -147,15 +145,15 @@ async def leave(ctx: Context, host: str) -> None:
         await ctx.write(_reserve_again, ctx.resource_id, device, ctx.now)
 
 
-def _reserve_again(conn: Connection, server_id: str, device: BlockDevice, now: float) -> None:
+def _reserve_again(conn: Connection, server_id: str, device: BlockDevice, now: datetime) -> None:
     assert device.attachment_id is not None, "the callers look"
-    attachments.finish_detach(conn, device.attachment_id, utc(now))
+    attachments.finish_detach(conn, device.attachment_id, now)
     attachments.reserve(
         conn,
         device.volume_id,
         server_id,
         project_id=None,
-        now=utc(now),
+        now=now,
         device=device.device_name,
         attachment_id=device.attachment_id,
     )

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
 from sqlalchemy import select
 
-from cloudctl import db
 from cloudctl.compute import block_devices, guests, kinds, servers
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 from cloudctl.volume import attachments
@@ -53,19 +52,21 @@ async def attach(ctx: Context) -> Memo:
     if found is None or found.host is None:
         raise Cancelled("the volume is no longer the server's")
     device, host = found.device, found.host
-    await ctx.write(attachments.connect, found.attachment_id, host, utc(ctx.now), device.device_name)
+    await ctx.write(attachments.connect, found.attachment_id, host, ctx.now, device.device_name)
     info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
     await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, guests.connection(device, info))
     await ctx.commit(attached, device.id, found.attachment_id, info, host, ctx.now)
     return None
 
 
-def attached(conn: Connection, device_id: str, attachment_id: str, info: dict[str, Any], host: str, now: float) -> None:
+def attached(
+    conn: Connection, device_id: str, attachment_id: str, info: dict[str, Any], host: str, now: datetime
+) -> None:
     device = find(conn, device_id)
     if device is None:
         raise Cancelled("the volume is no longer the server's")
-    attachments.complete(conn, attachment_id, info, host, utc(now), device.device_name)
-    block_devices.change(conn, device, attached=True)
+    attachments.complete(conn, attachment_id, info, host, now, device.device_name)
+    block_devices.change(conn, device, {"attached": True})
 
 
 async def let_go(ctx: Context) -> None:
@@ -79,16 +80,16 @@ async def let_go(ctx: Context) -> None:
     await ctx.commit(detached, found.device.id, found.attachment_id, ctx.now)
 
 
-def detached(conn: Connection, device_id: str, attachment_id: str, now: float) -> None:
+def detached(conn: Connection, device_id: str, attachment_id: str, now: datetime) -> None:
     device = find(conn, device_id)
     if device is not None:
-        attachments.finish_detach(conn, attachment_id, utc(now))
+        attachments.finish_detach(conn, attachment_id, now)
         block_devices.remove(conn, device)
 
 
-def attach_failed(conn: Connection, task: Task, error: str) -> None:
+def attach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server goes on without it; what went wrong is in its actions, and in a fault for administrators."""
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 # -- detach
@@ -99,16 +100,16 @@ async def detach(ctx: Context) -> Memo:
     return None
 
 
-def detach_failed(conn: Connection, task: Task, error: str) -> None:
+def detach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The guest has it still: in use again."""
-    roll_back(conn, task)
-    servers.fail(conn, task.resource_id, utc(db.now(conn)), error)
+    roll_back(conn, task, now)
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
-def roll_back(conn: Connection, task: Task) -> None:
+def roll_back(conn: Connection, task: Task, now: datetime) -> None:
     device = find(conn, task.args["device_id"])
     if device is not None and device.attachment_id is not None:
-        attachments.roll_detach(conn, device.attachment_id, utc(db.now(conn)))
+        attachments.roll_detach(conn, device.attachment_id, now)
 
 
 ATTACH = Workflow(

@@ -168,9 +168,7 @@ class Resource(Generic[R]):
         return await self.db.run(self._create, call, values)
 
     def _create(self, conn: Connection, call: Call, values: Json) -> Json:
-        if self.declared.create is None:
-            raise NotImplementedError(f"{self.declared.name} is not created")
-        return self._shown(conn, call, self.declared.create(conn, call, values))
+        return self._shown(conn, call, resource.offered(self.declared.create)(conn, call, values))
 
     async def show(self, call: Call, **path: str) -> Json:
         return await self.db.read(self._show, call, path[self.declared.id])
@@ -187,14 +185,10 @@ class Resource(Generic[R]):
         return await self.db.run(self._update, call, id, without_id(changes(body), id))
 
     def _update(self, conn: Connection, call: Call, id: str, values: Json) -> Json:
-        if self.declared.change is None:
-            raise NotImplementedError(f"{self.declared.name} is not changed")
-        return self._shown(conn, call, self.declared.change(conn, call, id, values))
+        return self._shown(conn, call, resource.offered(self.declared.change)(conn, call, id, values))
 
     async def delete(self, call: Call, **path: str) -> None:
-        if self.declared.remove is None:
-            raise NotImplementedError(f"{self.declared.name} is not deleted")
-        await self.db.run(self.declared.remove, call, path[self.declared.id])
+        await self.db.run(resource.offered(self.declared.remove), call, path[self.declared.id])
 
     def _shown(self, conn: Connection, call: Call, record: R) -> Json:
         return {self.declared.name: self.views(conn, call, [record])[0]}

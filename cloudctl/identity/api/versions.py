@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -18,6 +20,7 @@ def document(call: Call) -> dict[str, Any]:
     }
 
 
+@frozen
 class VersionList:
     """Also served at the root of the cloud."""
 
@@ -30,6 +33,7 @@ class VersionList:
         return Reply(body, headers=(("Location", f"{call.host_url}/identity/v3/"),))
 
 
+@frozen
 class Version:
     routes = Routes("Versions")
 

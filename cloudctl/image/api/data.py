@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from attrs import frozen
+
 from cloudctl.db import Database
 from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
 from cloudctl.image import images as domain
@@ -61,13 +63,13 @@ def check_upload(call: Call) -> None:
         raise Invalid(f"There is no store {store[:64]!r}.")
 
 
+@frozen
 class Data:
     routes = Routes("Image data")
 
-    def __init__(self, db: Database, data: ImageData, intake: Intake) -> None:
-        self.db = db
-        self.data = data
-        self.intake = intake
+    db: Database
+    data: ImageData
+    intake: Intake
 
     @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204)
     async def upload(self, call: Call, image_id: str) -> Reply:

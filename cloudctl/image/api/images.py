@@ -157,8 +157,8 @@ def update(
         properties.set_tags(conn, row.id, tags)
     changed = {name: value for name, value in draft.properties.items() if image.properties.get(name) != value}
     properties.change(conn, row.id, changed, image.properties.keys() - draft.properties.keys())
-    domain.touch(conn, row.id, call.now, **{name: fields[name] for name in draft.touched - {"tags"}})
-    return domain.full(conn, [domain.get(conn, row.id)])[0]
+    changed_row = domain.change(conn, row, {name: fields[name] for name in draft.touched - {"tags"}}, call.now)
+    return domain.full(conn, [changed_row])[0]
 
 
 def remove(conn: Connection, call: Call, image_id: str) -> None:
@@ -171,12 +171,12 @@ def block(conn: Connection, call: Call, image_id: str, blocked: bool) -> None:
     domain.block(conn, domain.own(conn, call.caller, image_id, rule), call.now, blocked=blocked)
 
 
+@frozen
 class Images:
     routes = Routes("Images")
 
-    def __init__(self, db: Database, options: ImageOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: ImageOptions
 
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:

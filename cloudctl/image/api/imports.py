@@ -104,13 +104,13 @@ def listed(conn: Connection, call: Call) -> Page:
     return page(conn, domain.LISTING, paging(call, LIMITS), domain.kept(call.now), *wanted)
 
 
+@frozen
 class Imports:
     routes = Routes("Imports")
 
-    def __init__(self, db: Database, options: ImageOptions, permitted: Permitted) -> None:
-        self.db = db
-        self.options = options
-        self.permitted = permitted
+    db: Database
+    options: ImageOptions
+    permitted: Permitted
 
     @routes.post("/images/<image_id>/import", policy="image:images:import", body=Body(ImportImage), status=202)
     async def start(self, call: Call, image_id: str, body: ImportImage) -> Reply:
@@ -126,14 +126,14 @@ class Imports:
         return {"tasks": [view(row) for row in rows]}
 
 
+@frozen
 class Tasks:
     """The older way to import, for administrators."""
 
     routes = Routes("Tasks")
 
-    def __init__(self, db: Database, options: ImageOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: ImageOptions
 
     @routes.get("/tasks", policy="image:tasks:list")
     async def list(self, call: Call) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, NotFound
 from cloudctl.image import images as domain
@@ -14,11 +16,11 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 
+@frozen
 class Info:
     routes = Routes("Information")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get("/info/import", policy="image:info:show")
     async def methods(self, call: Call) -> dict[str, Any]:

@@ -37,12 +37,12 @@ def view(row: ImageMember) -> dict[str, Any]:
     }
 
 
+@frozen
 class Members:
     routes = Routes("Members")
 
-    def __init__(self, db: Database, options: ImageOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: ImageOptions
 
     @routes.get("/images/<image_id>/members", policy="image:members:list")
     async def list(self, call: Call, image_id: str) -> dict[str, Any]:

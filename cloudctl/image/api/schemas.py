@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.errors import NotFound
 from cloudctl.image.schemas import SCHEMAS
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 
+@frozen
 class Schemas:
     routes = Routes("Schemas")
 

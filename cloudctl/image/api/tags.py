@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound, OverQuota
 from cloudctl.image import images as domain
@@ -24,7 +26,7 @@ def add(conn: Connection, call: Call, image_id: str, tag: str, most: int) -> Non
     if len(tags) >= most:
         raise OverQuota(f"The limit of {most} tags of an image has been reached.")
     properties.set_tags(conn, image.id, [*tags, tag])
-    domain.touch(conn, image.id, call.now)
+    domain.change(conn, image, {}, call.now)
 
 
 def remove(conn: Connection, call: Call, image_id: str, tag: str) -> None:
@@ -34,15 +36,15 @@ def remove(conn: Connection, call: Call, image_id: str, tag: str) -> None:
     if tag not in tags:
         raise NotFound(f"The image {image.id} has no tag {tag[:64]!r}.")
     properties.set_tags(conn, image.id, [kept for kept in tags if kept != tag])
-    domain.touch(conn, image.id, call.now)
+    domain.change(conn, image, {}, call.now)
 
 
+@frozen
 class Tags:
     routes = Routes("Tags")
 
-    def __init__(self, db: Database, options: ImageOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: ImageOptions
 
     @routes.put("/images/<image_id>/tags/<tag>", policy="image:tags:add", status=204)
     async def add(self, call: Call, image_id: str, tag: str) -> None:

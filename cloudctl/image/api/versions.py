@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
@@ -21,6 +23,7 @@ def versions(call: Call) -> dict[str, Any]:
     }
 
 
+@frozen
 class Versions:
     routes = Routes("Versions")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Gone
 from cloudctl.image import images as domain
 from cloudctl.image import kinds
@@ -34,12 +35,12 @@ def activation(db: Database, data: ImageData) -> Workflow:
     async def drop(ctx: Context) -> None:
         await data.changed(ImageStore.remove_all, ctx.resource_id)
 
-    def failed(conn: Connection, task: Task, why: str) -> None:
-        domain.try_move(conn, task.resource_id, "save failed", utc(db.now(conn)))
+    def failed(conn: Connection, task: Task, why: str, now: datetime) -> None:
+        domain.try_move(conn, task.resource_id, "save failed", now)
 
     return Workflow(kinds.ACTIVATE_IMAGE, (Step("keep", keep, undo=drop),), on_failure=failed)
 
 
-def _active(conn: Connection, image: Image, measured: Measured, now: float) -> None:
-    if not domain.activate(conn, image.id, "saved", measured, utc(now)):
+def _active(conn: Connection, image: Image, measured: Measured, now: datetime) -> None:
+    if not domain.activate(conn, image.id, "saved", measured, now):
         raise Gone(f"The image {image.id} was deleted.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import utc
 from cloudctl.image import images, imports, kinds
 from cloudctl.image.data import ImageData
 from cloudctl.image.options import ImageOptions
@@ -26,7 +26,7 @@ def importing(
     store, kept = data.store, options.import_kept
 
     async def ensure_fetched(ctx: Context) -> None:
-        await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, utc(ctx.now))
+        await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, ctx.now)
         uri = ctx.args["uri"]
         if uri is None:
             return
@@ -46,17 +46,17 @@ def importing(
                 await data.changed(ImageStore.settle, staged, path)
         except OSError as error:
             raise Transient(f"the image store does not work: {error}") from error
-        now = utc(ctx.now)
+        now = ctx.now
         await ctx.commit(imports.finish, ctx.args["task_id"], image, measured, now, kept)
 
     async def drop(ctx: Context) -> None:
         await data.changed(ImageStore.remove_all, ctx.resource_id)
 
-    def ended(conn: Connection, task: Task, why: str) -> None:
-        imports.fail(conn, task.args["task_id"], task.resource_id, why, utc(db.now(conn)), kept, task)
+    def ended(conn: Connection, task: Task, why: str, now: datetime) -> None:
+        imports.fail(conn, task.args["task_id"], task.resource_id, why, now, kept, task)
 
-    def cancelled(conn: Connection, task: Task) -> None:
-        ended(conn, task, "The image was deleted.")
+    def cancelled(conn: Connection, task: Task, now: datetime) -> None:
+        ended(conn, task, "The image was deleted.", now)
 
     steps: tuple[Any, ...] = (
         Step("fetch", ensure_fetched, undo=drop, attempts=ATTEMPTS),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions, text
@@ -22,6 +24,7 @@ def document(call: Call) -> dict[str, Any]:
     }
 
 
+@frozen
 class Versions:
     routes = Routes("Versions")
 

@@ -5,6 +5,10 @@ Clients ask here before they use a feature.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from attrs import frozen
+
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
@@ -70,11 +74,15 @@ def _view(alias: str, name: str, description: str) -> Json:
     return {"alias": alias, "name": name, "description": description, "updated": UPDATED, "links": []}
 
 
+@frozen
 class Extensions:
     routes = Routes("Extensions")
 
-    def __init__(self, has_routers: bool) -> None:
-        self.offered = dict(sorted((OFFERED | WITH_ROUTERS).items())) if has_routers else OFFERED
+    has_routers: bool
+
+    @property
+    def offered(self) -> Mapping[str, tuple[str, str]]:
+        return dict(sorted((OFFERED | WITH_ROUTERS).items())) if self.has_routers else OFFERED
 
     @routes.get("/extensions", policy="network:extensions:list")
     async def list(self, call: Call) -> Json:

@@ -9,7 +9,7 @@ from cloudctl.db import Connection
 from cloudctl.network import bandwidth_limits, qos_policies
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Json
-from cloudctl.network.api.bandwidth_limits import view_in_policy
+from cloudctl.network.api.bandwidth_limits import views_in_policy
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.standard import owner_of_new
@@ -22,7 +22,7 @@ from cloudctl.rest.resource import REQUIRED, Attribute
 
 def rules(conn: Connection, call: Call, policies: Sequence[QosPolicy]) -> list[list[Json]]:
     limits = bandwidth_limits.of_policies(conn, [policy.id for policy in policies])
-    return [[view_in_policy(limit) for limit in limits.get(policy.id, ())] for policy in policies]
+    return [views_in_policy(conn, call, limits.get(policy.id, ())) for policy in policies]
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> QosPolicy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from cloudctl.errors import NotFound
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json
@@ -19,11 +21,11 @@ DIRECTIONS = {"parameter_name": "direction", "parameter_type": "choices", "param
 TYPES = {"bandwidth_limit": [_range("max_kbps"), _range("max_burst_kbps"), DIRECTIONS]}
 
 
+@frozen
 class QosRuleTypes:
     routes = Routes("QoS rules")
 
-    def __init__(self, driver_name: str) -> None:
-        self.driver_name = driver_name
+    driver_name: str
 
     @routes.get("/qos/rule-types", policy="network:qos_rule_types:list")
     async def list(self, call: Call) -> Json:

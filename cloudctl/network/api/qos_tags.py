@@ -5,6 +5,8 @@ Reference: network.md, section 17.
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from cloudctl.network.api.attributes import Json
 from cloudctl.network.api.tags import ManyTags, ResourceTags
 from cloudctl.rest.body import Body
@@ -16,11 +18,11 @@ TAGS = "/qos/policies/<policy_id>/tags"
 TAG = f"{TAGS}/<tag>"
 
 
+@frozen
 class QosPolicyTags:
     routes = Routes("Tags")
 
-    def __init__(self, tags: ResourceTags) -> None:
-        self.tags = tags
+    tags: ResourceTags
 
     @routes.get(TAGS, policy="network:tags:list")
     async def list(self, call: Call, policy_id: str) -> Json:

@@ -34,11 +34,11 @@ class UpdateQuota:
     check_limit: Flag = True  # the limit is checked against the use unless `force` is set
 
 
+@frozen
 class ProjectQuotas:
     routes = Routes("Quotas")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get("/quotas", policy="network:quotas:list")
     async def list(self, call: Call) -> Json:

@@ -169,14 +169,17 @@ def _tags(conn: Connection, call: Call, records: Sequence[Any]) -> list[list[str
     return [found.get(record.id, []) for record in records]
 
 
+@frozen
 class Resource(Generic[R]):
     """The Operations of one declared resource; `routes` says which."""
 
-    def __init__(self, db: Database, declared: Declared[R]) -> None:
-        self.db = db
-        self.declared = declared
-        self.routes = declared.routes
-        self.rendered = Rendered()
+    db: Database
+    declared: Declared[R]
+    rendered: Rendered = field(factory=Rendered, init=False)
+
+    @property
+    def routes(self) -> Routes:
+        return self.declared.routes
 
     async def list(self, call: Call) -> Json | Reply:
         resource.require_filters(call, self.declared.attributes)
@@ -238,14 +241,12 @@ class Resource(Generic[R]):
         return enveloped(body, self.declared.name, self.declared.plural, views)
 
     def _create(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[Json]:
-        one, many = self.declared.create, self.declared.create_all
-        if many is not None:
-            return self.views(conn, call, many(conn, call, wanted))
-        if one is None:
-            raise NotImplementedError(f"{self.declared.name} is not created")
+        if self.declared.create_all is not None:
+            return self.views(conn, call, self.declared.create_all(conn, call, wanted))
+        create = resource.offered(self.declared.create)
         records = []
         for each in wanted:
-            record = one(conn, call, each.owner, each.values)
+            record = create(conn, call, each.owner, each.values)
             if each.tags:
                 tags.replace(conn, record.id, each.tags)
             records.append(record)
@@ -270,8 +271,8 @@ class Resource(Generic[R]):
         if declared.locks_first:
             record = declared.visible(conn, call.caller, id, lock=True)
         check_match(call, record)
-        if changes and declared.change is not None:
-            record = declared.change(conn, call, record, changes)
+        if changes:
+            record = resource.offered(declared.change)(conn, call, record, changes)
         return self.views(conn, call, [record])[0]
 
     async def delete(self, call: Call, **path: str) -> None:
@@ -281,8 +282,7 @@ class Resource(Generic[R]):
         record = self.declared.visible(conn, call.caller, id, lock=True)
         self.declared.may_remove(call, record)
         check_match(call, record)
-        if self.declared.remove is not None:
-            self.declared.remove(conn, call, record)
+        resource.offered(self.declared.remove)(conn, call, record)
 
     def views(self, conn: Connection, call: Call, records: Sequence[R]) -> Sequence[Json]:
         return resource.views(conn, call, self.declared.attributes, records)

@@ -21,11 +21,11 @@ class InterfaceWish:
     port_id: Id | None = None
 
 
+@frozen
 class RouterInterfaces:
     routes = Routes("Routers")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.put("/routers/<router_id>/add_router_interface", policy="network:routers:update", body=Body(InterfaceWish))
     async def add(self, call: Call, router_id: str, body: InterfaceWish) -> Json:

@@ -178,14 +178,14 @@ def _parsed(wanted: Sequence[Route] | None) -> list[extra_routes.Route]:
     return extra_routes.parsed((route.destination, route.nexthop) for route in wanted or ())
 
 
+@frozen
 class RouterRoutes:
     """Some of a router's static routes, added and removed."""
 
     routes = Routes("Routers")
 
-    def __init__(self, db: Database, routers: Resource[Router]) -> None:
-        self.db = db
-        self.routers = routers
+    db: Database
+    routers: Resource[Router]
 
     @routes.put(
         "/routers/<router_id>/add_extraroutes", policy="network:routers:update", body=Body(SomeRoutes, "router")

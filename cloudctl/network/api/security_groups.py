@@ -11,6 +11,7 @@ from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Json, Text
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.api.security_group_rules import ATTRIBUTES as OF_RULES
+from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import SecurityGroup
 from cloudctl.rest import resource
@@ -39,7 +40,7 @@ ATTRIBUTES = (
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> SecurityGroup:
-    return security_groups.create(conn, owner_of_new(call.caller, owner), now=call.now, **values)
+    return security_groups.create(conn, owner_of_new(call.caller, owner), NewGroup(**values), call.now)
 
 
 def change(conn: Connection, call: Call, group: SecurityGroup, changes: dict[str, Any]) -> SecurityGroup:

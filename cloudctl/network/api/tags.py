@@ -67,11 +67,11 @@ TAGS = "/<collection>/<resource_id>/tags"
 TAG = f"{TAGS}/<tag>"
 
 
+@frozen
 class ResourceTags:
     routes = Routes("Tags")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get(TAGS, policy="network:tags:list")
     async def list(self, call: Call, collection: str, resource_id: str) -> Json:

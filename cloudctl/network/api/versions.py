@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -23,6 +25,7 @@ RESOURCES = {
 WITH_ROUTERS = {"router", "floatingip"}
 
 
+@frozen
 class VersionList:
     routes = Routes("Versions")
 
@@ -33,13 +36,11 @@ class VersionList:
         return {"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]}
 
 
+@frozen
 class Version:
     routes = Routes("Versions")
 
-    def __init__(self, has_routers: bool) -> None:
-        self.resources = {
-            name: collection for name, collection in RESOURCES.items() if has_routers or name not in WITH_ROUTERS
-        }
+    has_routers: bool
 
     @routes.get("/", policy=None)
     async def show(self, call: Call) -> Json:
@@ -51,6 +52,7 @@ class Version:
                     "collection": collection,
                     "links": [{"rel": "self", "href": f"{call.root_url}/v2.0/{collection}"}],
                 }
-                for name, collection in self.resources.items()
+                for name, collection in RESOURCES.items()
+                if self.has_routers or name not in WITH_ROUTERS
             ]
         }

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from cloudctl.network.api.attributes import Json
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 
+@frozen
 class Zones:
     routes = Routes("Availability zones")
 
-    def __init__(self, options: NetworkOptions, has_routers: bool) -> None:
-        self.options = options
-        self.resources = ("network", "router") if has_routers else ("network",)
+    options: NetworkOptions
+    has_routers: bool
 
     @routes.get("/availability_zones", policy="network:availability_zones:list")
     async def list(self, call: Call) -> Json:
         """List the zones that networks and routers can be in."""
-        name = self.options.availability_zone
-        return {
-            "availability_zones": [
-                {"name": name, "resource": resource, "state": "available"} for resource in self.resources
-            ]
-        }
+        zone = {"name": self.options.availability_zone, "state": "available"}
+        resources = ("network", "router") if self.has_routers else ("network",)
+        return {"availability_zones": [{**zone, "resource": resource} for resource in resources]}
 
     @routes.get("/service-providers", policy="network:service_providers:list")
     async def providers(self, call: Call) -> Json:

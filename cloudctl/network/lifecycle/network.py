@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
 from cloudctl.network import kinds, networks
@@ -29,7 +31,7 @@ async def ensure_absent(ctx: Context) -> Wait | None:
     return None
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     networks.found_status(conn, task.resource_id, "ERROR")
 
 

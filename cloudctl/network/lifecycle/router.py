@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import DriverError, UnknownNetwork
 from cloudctl.drivers.interfaces import IRouters
@@ -34,7 +36,7 @@ async def ensure_absent(ctx: Context) -> None:
         await driver.ensure_router_absent(ctx.resource_id)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     routers.failed(conn, task.resource_id)
 
 

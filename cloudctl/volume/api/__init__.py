@@ -14,9 +14,8 @@ from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, Pools, ResourceFilters, Services, Zones
 from cloudctl.volume.api.links import VERSION
 from cloudctl.volume.api.messages import Messages
-from cloudctl.volume.api.metadata import VolumeMetadata
+from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
 from cloudctl.volume.api.quotas import Limits, QuotaSets
-from cloudctl.volume.api.snapshot_metadata import SnapshotMetadata
 from cloudctl.volume.api.snapshots import Snapshots
 from cloudctl.volume.api.types import DefaultTypes, Types
 from cloudctl.volume.api.uploading import Uploading
@@ -33,12 +32,12 @@ def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOpti
     """`backend` is asked while a request waits only to connect hosts, for its capacity, and what it is capable of."""
     resources = (
         Volumes(db, options),
-        VolumeMetadata(db),
+        Metadata(db, VOLUME),
         VolumeActions(db, options),
         Attaching(db, backend),
         Attachments(db, backend),
         Snapshots(db, backend, options),
-        SnapshotMetadata(db),
+        Metadata(db, SNAPSHOT),
         Backups(db, backend, options),
         Uploading(db, backend),
         Types(db, options),

@@ -64,12 +64,12 @@ class UnsetImageMetadata:
     key: Key
 
 
+@frozen
 class VolumeActions:
     routes = Routes("Volume actions")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.action(ACTION, "os-extend", policy="volume:volumes:extend", body=Body(Extend))
     async def extend(self, call: Call, volume_id: str, body: Extend) -> None:

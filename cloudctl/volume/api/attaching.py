@@ -55,12 +55,12 @@ def host_of(connector: Object) -> str:
     return host
 
 
+@frozen
 class Attaching:
     routes = Routes("Volume actions")
 
-    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
-        self.db = db
-        self.backend = backend
+    db: Database
+    backend: IVolumeBackend
 
     @routes.action(ACTION, "os-reserve", policy="volume:volumes:attach")
     async def reserve(self, call: Call, volume_id: str) -> None:

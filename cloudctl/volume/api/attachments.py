@@ -12,7 +12,7 @@ from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import CloudError, Conflict, Invalid
 from cloudctl.rest.body import Body, Uuid
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
 from cloudctl.volume import attachments, connections, search, states, volumes
 from cloudctl.volume.api import lists, views
@@ -51,26 +51,25 @@ class UpdateAttachment:
     connector: Object
 
 
+LISTED = lists.Collection("attachments", search.ATTACHMENTS, FILTERS, attachments.not_found)
+
+
+@frozen
 class Attachments:
     routes = Routes("Attachments")
 
-    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
-        self.db = db
-        self.backend = backend
+    db: Database
+    backend: IVolumeBackend
 
     @routes.get("/attachments", policy="volume:attachments:list", since=SINCE)
     async def list(self, call: Call) -> Any:
         """List attachments."""
-        found, total = await self.db.scan(_found, call)
-        items = [views.attachment_summary(row) for row in found.rows]
-        return lists.answer(call, "attachments", items, found, total)
+        return await LISTED.answer(self.db, call, lambda call, row: views.attachment_summary(row))
 
     @routes.get("/attachments/detail", policy="volume:attachments:list", since=SINCE)
     async def list_detail(self, call: Call) -> Any:
         """List attachments with all fields."""
-        found, total = await self.db.scan(_found, call)
-        items = [views.attachment(row) for row in found.rows]
-        return lists.answer(call, "attachments", items, found, total)
+        return await LISTED.answer(self.db, call, lambda call, row: views.attachment(row))
 
     @routes.post(
         "/attachments",
@@ -134,12 +133,6 @@ class Attachments:
             await self.db.run(attachments.fail, attachment_id, call.now)
             raise
         await self.db.run(attachments.connected, attachment_id, info)
-
-
-def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, Attachment.project_id), *lists.filters(call, FILTERS)]
-    unknown = attachments.not_found(call.query.get("marker") or "")
-    return lists.page(conn, call, search.ATTACHMENTS, where, unknown)
 
 
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:

@@ -18,7 +18,7 @@ from cloudctl.volume import backups, restoring, states
 from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
-from cloudctl.volume.backups import Wish
+from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Backup
 
@@ -40,6 +40,9 @@ FILTERS = {
 }
 
 
+LISTED = lists.Collection("backups", backups.LISTING, FILTERS, backups.not_found)
+
+
 @frozen
 class CreateBackup:
     volume_id: Uuid
@@ -50,8 +53,8 @@ class CreateBackup:
     force: LooseBool = False
     snapshot_id: Uuid | None = None
 
-    def wish(self) -> Wish:
-        return Wish(**given(self))
+    def wanted(self) -> NewBackup:
+        return NewBackup(**given(self))
 
 
 @frozen
@@ -60,8 +63,8 @@ class CreateBackupWithMetadata(CreateBackup):
 
     metadata: Metadata | None = None
 
-    def wish(self) -> Wish:
-        return Wish(**{**given(self), "metadata": self.metadata or {}})
+    def wanted(self) -> NewBackup:
+        return NewBackup(**{**given(self), "metadata": self.metadata or {}})
 
 
 @frozen
@@ -107,19 +110,18 @@ class ResetBackup:
         return self.status.lower()
 
 
+@frozen
 class Backups:
     routes = Routes("Backups")
 
-    def __init__(self, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> None:
-        self.db = db
-        self.backend = backend
-        self.options = options
+    db: Database
+    backend: IVolumeBackend
+    options: VolumeOptions
 
     @routes.get("/backups", policy="volume:backups:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List backups."""
-        found, total = await self.db.scan(_found, call)
-        return lists.answer(call, "backups", [views.backup_summary(call, row) for row in found.rows], found, total)
+        return await LISTED.answer(self.db, call, views.backup_summary)
 
     @routes.get("/backups/detail", policy="volume:backups:list", pure=True, query=lists.names(FILTERS))
     async def details(self, call: Call) -> Any:
@@ -141,7 +143,7 @@ class Backups:
     async def create(self, call: Call, body: CreateBackup) -> Any:
         """Back up a volume or a snapshot."""
         self._demand_data()
-        row = await self.db.run(backups.create, call.caller, body.wish(), self.options)
+        row = await self.db.run(backups.create, call.caller, body.wanted(), self.options)
         return {"backup": views.backup_summary(call, row)}
 
     @routes.get("/backups/<backup_id>", policy="volume:backups:show", pure=True)
@@ -195,7 +197,7 @@ class Backups:
 
 
 def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]) -> Backup:
-    return backups.change(conn, call.caller, backup_id, **values)
+    return backups.change(conn, backups.visible(conn, call.caller, backup_id), values, call.now)
 
 
 def _visible(conn: Connection, call: Call, backup_id: str) -> tuple[Backup, bool]:
@@ -205,12 +207,6 @@ def _visible(conn: Connection, call: Call, backup_id: str) -> tuple[Backup, bool
 
 
 def _details(conn: Connection, call: Call) -> tuple[Page, int | None, frozenset[str]]:
-    """As `_found`, and those of the page that others are the difference to."""
-    page, total = _found(conn, call)
+    """A page, and those of the page that others are the difference to."""
+    page, total = LISTED.found(conn, call)
     return page, total, backups.having_dependents(conn, [row.id for row in page.rows])
-
-
-def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, Backup.project_id), *lists.filters(call, FILTERS)]
-    unknown = backups.not_found(call.query.get("marker") or "")
-    return lists.page(conn, call, backups.LISTING, where, unknown)

@@ -54,12 +54,12 @@ SERVICE = Fields[[]]("a service", {"cluster": (since(3, 7), lambda: None)})
 BACKEND = Fields[[]]("a service of volumes", {"backend_state": (since(3, 49), lambda: "up")})
 
 
+@frozen
 class Services:
     routes = Routes("Services")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.get("/os-services", policy="volume:services:list", query=("host", "binary"))
     async def list(self, call: Call) -> Any:
@@ -119,12 +119,12 @@ class Services:
         return body | SERVICE.of(call.version)
 
 
+@frozen
 class Pools:
     routes = Routes("Services")
 
-    def __init__(self, backend: IVolumeBackend, options: VolumeOptions) -> None:
-        self.backend = backend
-        self.options = options
+    backend: IVolumeBackend
+    options: VolumeOptions
 
     @routes.get(
         "/scheduler-stats/get_pools", policy="volume:pools:list", query={"detail": ALWAYS, "name": since(3, 28)}
@@ -157,11 +157,11 @@ class Pools:
         }
 
 
+@frozen
 class Zones:
     routes = Routes("Availability zones")
 
-    def __init__(self, options: VolumeOptions) -> None:
-        self.options = options
+    options: VolumeOptions
 
     @routes.get("/os-availability-zone", policy="volume:zones:list")
     async def list(self, call: Call) -> Any:
@@ -194,6 +194,7 @@ EXTENSIONS = {
 }
 
 
+@frozen
 class Extensions:
     routes = Routes("Extensions")
 
@@ -225,6 +226,7 @@ FILTERS = {
 }
 
 
+@frozen
 class ResourceFilters:
     """Which filters members may use."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Column, false
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
@@ -137,6 +137,27 @@ def page(
     found = listing.page(conn, what, paging(call), *where, unknown_marker=unknown_marker)
     counted = call.version in gates.COUNTED and call.query.flag("with_count")
     return found, listing.total(conn, what, *where) if counted else None
+
+
+@frozen
+class Collection:
+    """How the records of a kind are listed: what an answer calls them, in which order, by which filters."""
+
+    key: str
+    listing: Listing
+    filters: Mapping[str, By]
+    not_found: Callable[[str], CloudError]
+
+    def where(self, call: Call) -> list[Condition]:
+        return [*scope(call, self.listing.table.c.project_id), *filters(call, self.filters)]
+
+    def found(self, conn: Connection, call: Call) -> tuple[Page, int | None]:
+        """As `page`."""
+        return page(conn, call, self.listing, self.where(call), self.not_found(call.query.get("marker") or ""))
+
+    async def answer(self, db: Database, call: Call, view: Callable[[Call, Any], Any]) -> dict[str, Any]:
+        found, total = await db.scan(self.found, call)
+        return answer(call, self.key, [view(call, row) for row in found.rows], found, total)
 
 
 def answer(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
 from sqlalchemy import literal
 
-from cloudctl.db import Connection, Database
-from cloudctl.errors import NotFound
+from cloudctl.db import Database
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.volume import messages
@@ -30,17 +30,19 @@ FILTERS = {
 }
 
 
+LISTED = lists.Collection("messages", messages.LISTING, FILTERS, messages.not_found)
+
+
+@frozen
 class Messages:
     routes = Routes("Messages")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get("/messages", policy="volume:messages:read", since=SINCE, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List why accepted work failed."""
-        found, total = await self.db.scan(_found, call)
-        return lists.answer(call, "messages", [views.message(call, row) for row in found.rows], found, total)
+        return await LISTED.answer(self.db, call, views.message)
 
     @routes.get("/messages/<message_id>", policy="volume:messages:read", since=SINCE)
     async def show(self, call: Call, message_id: str) -> Any:
@@ -51,9 +53,3 @@ class Messages:
     async def delete(self, call: Call, message_id: str) -> None:
         """Delete a message."""
         await self.db.run(messages.remove, call.caller, message_id)
-
-
-def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, Message.project_id), *lists.filters(call, FILTERS)]
-    marker = call.query.get("marker") or ""
-    return lists.page(conn, call, messages.LISTING, where, NotFound(f"Message {marker[:64]} could not be found."))

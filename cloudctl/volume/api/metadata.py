@@ -1,4 +1,4 @@
-"""Metadata of volumes on the wire. Reference: volume.md, section 2.
+"""Metadata of volumes and of snapshots on the wire. Reference: volume.md, sections 2 and 5.
 
 From 3.15 an answer carries an ETag, and a change with `If-Match` is made only if nobody else made one meanwhile.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import orjson
 from attrs import frozen
@@ -16,10 +17,14 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound, PreconditionFailed
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
-from cloudctl.rest.route import Routes
-from cloudctl.volume import volumes
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.route import Operation, Routes
+from cloudctl.volume import snapshots, volumes
 from cloudctl.volume.api import gates
 from cloudctl.volume.api.fields import OneMetadatum, ReplaceMetadata
+from cloudctl.volume.tables import Snapshot, Volume
+
+R = TypeVar("R", Volume, Snapshot)
 
 Values = Mapping[str, str]
 Edit = Callable[[Values], Values]
@@ -62,51 +67,80 @@ def reply(call: Call, values: Values) -> Reply:
     return Reply({"metadata": dict(values)}, headers=headers)
 
 
-class VolumeMetadata:
-    routes = Routes("Volumes")
+@frozen(eq=False)
+class Owner(Generic[R]):
+    """What has metadata, a volume or a snapshot, and the functions of its domain."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    name: str
+    visible: Callable[[Connection, Caller, str], R]
+    change: Callable[[Connection, Caller, str, Edit], Values]
+    no_metadata: Callable[[str, str], NotFound]
 
-    @routes.get("/volumes/<volume_id>/metadata", policy="volume:volumes:show")
-    async def list(self, call: Call, volume_id: str) -> Reply:
-        """Show the metadata of a volume."""
-        row = await self.db.read(volumes.visible, call.caller, volume_id)
-        return reply(call, row.metadata)
+    @cached_property
+    def routes(self) -> Routes:
+        """The Operations, named for the methods of Metadata that answer them."""
+        routes = Routes(f"{self.name.capitalize()}s")
+        every = f"/{self.name}s/<{self.name}_id>/metadata"
+        one = f"{every}/<key>"
 
-    @routes.post("/volumes/<volume_id>/metadata", policy="volume:volumes:update", body=Body(ReplaceMetadata))
-    async def merge(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Reply:
-        """Add to the metadata of a volume."""
-        return await self._change(call, volume_id, lambda before: {**before, **body.metadata})
+        def add(method: str, path: str, handler: str, rule: str, summary: str, **options: Any) -> None:
+            rule = f"volume:{self.name}s:{rule}"
+            routes.operations.append(Operation(routes.tag, method, path, handler, rule, summary=summary, **options))
 
-    @routes.put("/volumes/<volume_id>/metadata", policy="volume:volumes:update", body=Body(ReplaceMetadata))
-    async def replace(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Reply:
-        """Replace the metadata of a volume."""
-        return await self._change(call, volume_id, lambda before: body.metadata)
+        add("GET", every, "list", "show", f"Show the metadata of a {self.name}.")
+        add("POST", every, "merge", "update", f"Add to the metadata of a {self.name}.", body=Body(ReplaceMetadata))
+        add("PUT", every, "replace", "update", f"Replace the metadata of a {self.name}.", body=Body(ReplaceMetadata))
+        add("GET", one, "show", "show", "Show one entry.")
+        add("PUT", one, "set", "update", "Set one entry.", body=Body(OneEntry))
+        add("DELETE", one, "delete", "update", "Delete one entry.", status=200)
+        return routes
 
-    @routes.get("/volumes/<volume_id>/metadata/<key>", policy="volume:volumes:show")
-    async def show(self, call: Call, volume_id: str, key: str) -> Any:
-        """Show one entry."""
-        row = await self.db.read(volumes.visible, call.caller, volume_id)
-        if key not in row.metadata:
-            raise volumes.no_metadata(volume_id, key)
-        return {"meta": {key: row.metadata[key]}}
 
-    @routes.put("/volumes/<volume_id>/metadata/<key>", policy="volume:volumes:update", body=Body(OneEntry))
-    async def set(self, call: Call, volume_id: str, key: str, body: OneEntry) -> Any:
-        """Set one entry."""
+VOLUME = Owner("volume", volumes.visible, volumes.change_metadata, volumes.no_metadata)
+SNAPSHOT = Owner("snapshot", snapshots.visible, snapshots.change_metadata, snapshots.no_metadata)
+
+
+@frozen
+class Metadata(Generic[R]):
+    """The Operations on the metadata of an owner; `routes` says which."""
+
+    db: Database
+    owner: Owner[R]
+
+    @property
+    def routes(self) -> Routes:
+        return self.owner.routes
+
+    async def list(self, call: Call, **path: str) -> Reply:
+        return reply(call, await self._read(call, path))
+
+    async def merge(self, call: Call, body: ReplaceMetadata, **path: str) -> Reply:
+        return await self._change(call, path, lambda before: {**before, **body.metadata})
+
+    async def replace(self, call: Call, body: ReplaceMetadata, **path: str) -> Reply:
+        return await self._change(call, path, lambda before: body.metadata)
+
+    async def show(self, call: Call, key: str, **path: str) -> Any:
+        found = await self._read(call, path)
+        if key not in found:
+            raise self.owner.no_metadata(self._id(path), key)
+        return {"meta": {key: found[key]}}
+
+    async def set(self, call: Call, key: str, body: OneEntry, **path: str) -> Any:
         if key not in body.meta:
             raise Invalid("Request body and URI mismatch")
-        await self._change(call, volume_id, lambda before: {**before, **body.meta})
+        await self._change(call, path, lambda before: {**before, **body.meta})
         return {"meta": body.meta}
 
-    @routes.delete("/volumes/<volume_id>/metadata/<key>", policy="volume:volumes:update", status=200)
-    async def delete(self, call: Call, volume_id: str, key: str) -> None:
-        """Delete one entry."""
-        await self._change(call, volume_id, without(key, volumes.no_metadata(volume_id, key)))
+    async def delete(self, call: Call, key: str, **path: str) -> None:
+        await self._change(call, path, without(key, self.owner.no_metadata(self._id(path), key)))
 
-    async def _change(self, call: Call, volume_id: str, edit: Edit) -> Reply:
-        def changed(conn: Connection) -> Values:
-            return volumes.change_metadata(conn, call.caller, volume_id, matching(call, edit))
+    def _id(self, path: Mapping[str, str]) -> str:
+        return path[f"{self.owner.name}_id"]
 
-        return reply(call, await self.db.run(changed))
+    async def _read(self, call: Call, path: Mapping[str, str]) -> Values:
+        return (await self.db.read(self.owner.visible, call.caller, self._id(path))).metadata
+
+    async def _change(self, call: Call, path: Mapping[str, str], edit: Edit) -> Reply:
+        changed = await self.db.run(self.owner.change, call.caller, self._id(path), matching(call, edit))
+        return reply(call, changed)

@@ -35,12 +35,12 @@ class UpdateQuotas:
         return found
 
 
+@frozen
 class QuotaSets:
     routes = Routes("Quotas")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.get("/os-quota-sets/<target_id>", policy="volume:quotas:show", query=("usage",))
     async def show(self, call: Call, target_id: str) -> Any:
@@ -128,12 +128,12 @@ ABSOLUTE = {
 }
 
 
+@frozen
 class Limits:
     routes = Routes("Quotas")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.get("/limits", policy="volume:limits:show", query={"project_id": since(3, 39)})
     async def show(self, call: Call) -> Any:

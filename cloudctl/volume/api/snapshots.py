@@ -12,7 +12,7 @@ from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.errors import Invalid, NotImplementedHere
 from cloudctl.rest.body import MISSING, Body, Check, LooseBool, Missing, Uuid, given
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page, equals
+from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.volume import search, snapshots, states
@@ -21,7 +21,7 @@ from cloudctl.volume.api.actions import ACTION as VOLUME_ACTION
 from cloudctl.volume.api.fields import Label, Metadata, Word
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.snapshots import Wish
+from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Snapshot, Volume
 
 ACTION = "/snapshots/<snapshot_id>/action"
@@ -49,6 +49,9 @@ FILTERS = {
 }
 
 
+LISTED = lists.Collection("snapshots", snapshots.LISTING, FILTERS, snapshots.not_found)
+
+
 @frozen
 class CreateSnapshot:
     volume_id: Uuid
@@ -59,7 +62,7 @@ class CreateSnapshot:
     force: LooseBool | Missing = MISSING
     metadata: Metadata | None = None
 
-    def wish(self, call: Call) -> Wish:
+    def wanted(self, call: Call) -> NewSnapshot:
         """Raises Invalid."""
         force = self.force or False
         if call.version in gates.FREEZE_IN_USE:
@@ -69,7 +72,7 @@ class CreateSnapshot:
                     "and false is refused."
                 )
             force = True
-        return Wish(
+        return NewSnapshot(
             volume_id=self.volume_id,
             name=self.name if self.name is not None else self.display_name,
             description=self.description if self.description is not None else self.display_description,
@@ -127,31 +130,29 @@ class Revert:
     snapshot_id: Uuid
 
 
+@frozen
 class Snapshots:
     routes = Routes("Snapshots")
 
-    def __init__(self, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> None:
-        self.db = db
-        self.backend = backend
-        self.options = options
+    db: Database
+    backend: IVolumeBackend
+    options: VolumeOptions
 
     @routes.get("/snapshots", policy="volume:snapshots:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List snapshots."""
-        found, total = await self.db.scan(_found, call)
-        return lists.answer(call, "snapshots", [views.snapshot(call, row) for row in found.rows], found, total)
+        return await LISTED.answer(self.db, call, views.snapshot)
 
     @routes.get("/snapshots/detail", policy="volume:snapshots:list", pure=True, query=lists.names(FILTERS))
     async def details(self, call: Call) -> Any:
         """List snapshots with all their fields."""
-        found, total = await self.db.scan(_found, call)
-        return lists.answer(call, "snapshots", [views.snapshot_detail(call, row) for row in found.rows], found, total)
+        return await LISTED.answer(self.db, call, views.snapshot_detail)
 
     @routes.post("/snapshots", policy="volume:snapshots:create", status=202, body=Body(CreateSnapshot, key="snapshot"))
     async def create(self, call: Call, body: CreateSnapshot) -> Any:
         """Keep what a volume holds now."""
         demand_snapshots(self.backend)
-        row = await self.db.run(snapshots.create, call.caller, body.wish(call), self.options)
+        row = await self.db.run(snapshots.create, call.caller, body.wanted(call), self.options)
         return {"snapshot": views.snapshot(call, row)}
 
     @routes.get("/snapshots/<snapshot_id>", policy="volume:snapshots:show", pure=True)
@@ -202,10 +203,4 @@ def demand_snapshots(backend: IVolumeBackend) -> None:
 
 
 def _update(conn: Connection, call: Call, snapshot_id: str, values: dict[str, Any]) -> Snapshot:
-    return snapshots.change(conn, call.caller, snapshot_id, **values)
-
-
-def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*lists.scope(call, Snapshot.project_id), *lists.filters(call, FILTERS)]
-    unknown = snapshots.not_found(call.query.get("marker") or "")
-    return lists.page(conn, call, snapshots.LISTING, where, unknown)
+    return snapshots.change(conn, snapshots.visible(conn, call.caller, snapshot_id), values, call.now)

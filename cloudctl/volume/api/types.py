@@ -19,6 +19,7 @@ from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Specs
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import VolumeType
+from cloudctl.volume.types import NewType
 
 PUBLIC = "os-volume-type-access:is_public"
 
@@ -51,12 +52,12 @@ class ProjectAccess:
 OneSpec = Annotated[Specs, Items(1, 1)]
 
 
+@frozen
 class Types:
     routes = Routes("Volume types")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.get("/types", policy="volume:types:list")
     async def list(self, call: Call) -> Any:
@@ -74,9 +75,8 @@ class Types:
     @routes.post("/types", policy="volume:types:write", body=Body(CreateType, key="volume_type"))
     async def create(self, call: Call, body: CreateType) -> Any:
         """Make a type."""
-        row = await self.db.run(
-            types.create, call.now, body.name.strip(), body.description, body.extra_specs, body.is_public
-        )
+        wanted = NewType(body.name.strip(), body.description, body.extra_specs or {}, body.is_public)
+        row = await self.db.run(types.create, wanted, call.now)
         return {"volume_type": views.volume_type(call, row)}
 
     @routes.put("/types/<type_id>", policy="volume:types:write", body=Body(UpdateType, key="volume_type"))
@@ -160,11 +160,10 @@ def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> 
 
 
 def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> VolumeType:
-    if types.get(conn, type_id).name == options.default_type and values.get("name", options.default_type) != (
-        options.default_type
-    ):
-        raise Invalid(f"Invalid volume_type: {options.default_type} is the default type and cannot be renamed.")
-    return types.change(conn, type_id, call.now, **values)
+    type_, default = types.get(conn, type_id), options.default_type
+    if type_.name == default != values.get("name", default):
+        raise Invalid(f"Invalid volume_type: {default} is the default type and cannot be renamed.")
+    return types.change(conn, type_, values, call.now)
 
 
 def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
@@ -203,11 +202,11 @@ class DefaultType:
     volume_type: Name
 
 
+@frozen
 class DefaultTypes:
     routes = Routes("Default types")
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @routes.get("/default-types", policy="volume:default_types:read", since=(3, 62))
     async def list(self, call: Call) -> Any:

@@ -20,13 +20,13 @@ from cloudctl.volume import types, uploads
 from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.tables import Volume, VolumeType
-from cloudctl.volume.uploads import Wish
+from cloudctl.volume.uploads import NewUpload
 
-LATER = Fields[[Wish]](
+LATER = Fields[[NewUpload]](
     "an upload to an image",
     {
-        "protected": (since(3, 1), lambda wish: wish.protected),
-        "visibility": (since(3, 1), lambda wish: wish.visibility),
+        "protected": (since(3, 1), lambda wanted: wanted.protected),
+        "visibility": (since(3, 1), lambda wanted: wanted.visibility),
     },
 )
 
@@ -50,12 +50,12 @@ class UploadVisible(Upload):
     protected: LooseBool = False
 
 
+@frozen
 class Uploading:
     routes = Routes("Volume actions")
 
-    def __init__(self, db: Database, backend: IVolumeBackend) -> None:
-        self.db = db
-        self.backend = backend
+    db: Database
+    backend: IVolumeBackend
 
     @routes.action(
         ACTION,
@@ -67,10 +67,10 @@ class Uploading:
         """Make an image of what a volume holds."""
         if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
             raise NotImplementedHere("The volume backend cannot export volume data.")
-        wish = Wish(**given(body))
-        if wish.visibility == images.PUBLIC:
+        wanted = NewUpload(**given(body))
+        if wanted.visibility == images.PUBLIC:
             call.require("volume:volumes:upload_public")
-        row, type_, image_id = await self.db.run(_start, call, volume_id, wish)
+        row, type_, image_id = await self.db.run(_start, call, volume_id, wanted)
         answer = {
             "id": row.id,
             "updated_at": micros(row.updated_at),
@@ -79,13 +79,13 @@ class Uploading:
             "size": row.size,
             "volume_type": views.volume_type(call, type_),
             "image_id": image_id,
-            "container_format": wish.container_format,
-            "disk_format": wish.disk_format,
-            "image_name": wish.image_name,
+            "container_format": wanted.container_format,
+            "disk_format": wanted.disk_format,
+            "image_name": wanted.image_name,
         }
-        return {"os-volume_upload_image": answer | LATER.of(call.version, wish)}
+        return {"os-volume_upload_image": answer | LATER.of(call.version, wanted)}
 
 
-def _start(conn: Connection, call: Call, volume_id: str, wish: Wish) -> tuple[Volume, VolumeType, str]:
-    row, image_id = uploads.start(conn, call.caller, volume_id, wish)
+def _start(conn: Connection, call: Call, volume_id: str, wanted: NewUpload) -> tuple[Volume, VolumeType, str]:
+    row, image_id = uploads.start(conn, call.caller, volume_id, wanted)
     return row, types.get(conn, row.volume_type_id), image_id

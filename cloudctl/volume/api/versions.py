@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import frozen
+
 from cloudctl.rest import versions
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -12,6 +14,7 @@ from cloudctl.rest.versions import Microversions
 VERSIONS = Microversions("volume", (3, 0), (3, 71))
 
 
+@frozen
 class VersionDocuments:
     routes = Routes("Versions")
 

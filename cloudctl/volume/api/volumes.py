@@ -21,7 +21,7 @@ from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.api.views import Shown
-from cloudctl.volume.creation import Wish
+from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
@@ -84,7 +84,7 @@ class CreateVolume:
     metadata: Metadata | None = None
     multiattach: LooseBool = False
 
-    def wish(self, call: Call) -> Wish:
+    def wanted(self, call: Call) -> NewVolume:
         """Raises Invalid for two sources or a flag that types decide, NotFound for what cannot exist here."""
         backup_id = self.backup_id if call.version in gates.FROM_BACKUP else None
         group_id = self.consistencygroup_id or (self.group_id if call.version in gates.GROUPS else None)
@@ -101,7 +101,7 @@ class CreateVolume:
             )
         if group_id:
             raise NotFound(f"Group {group_id} could not be found.")
-        return Wish(
+        return NewVolume(
             size=self.size,
             name=self.name if self.name is not None else self.display_name,
             description=self.description if self.description is not None else self.display_description,
@@ -179,12 +179,15 @@ class Found:
     shown: Sequence[Shown] = ()
 
 
+LISTED = lists.Collection("volumes", search.LISTING, FILTERS, volumes.not_found)
+
+
+@frozen
 class Volumes:
     routes = Routes("Volumes")
 
-    def __init__(self, db: Database, options: VolumeOptions) -> None:
-        self.db = db
-        self.options = options
+    db: Database
+    options: VolumeOptions
 
     @routes.get("/volumes", policy="volume:volumes:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
@@ -219,7 +222,7 @@ class Volumes:
     )
     async def create(self, call: Call, body: Create | LooseCreate) -> Any:
         """Make a volume, empty or from an image, a snapshot, a backup or another volume."""
-        made = await self.db.run(_create, call, body.volume.wish(call), self.options)
+        made = await self.db.run(_create, call, body.volume.wanted(call), self.options)
         return {"volume": views.volume(call, made)}
 
     @routes.get("/volumes/<volume_id>", policy="volume:volumes:show", pure=True)
@@ -256,14 +259,12 @@ class Volumes:
 
 
 def _found(conn: Connection, call: Call, detail: bool) -> Found:
-    where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
-    unknown = volumes.not_found(call.query.get("marker") or "")
-    page, total = lists.page(conn, call, search.LISTING, where, unknown)
+    page, total = LISTED.found(conn, call)
     return Found(page, total, _shown(conn, page.rows) if detail else ())
 
 
 def _summary(conn: Connection, call: Call) -> dict[str, Any]:
-    where = [*lists.scope(call, Volume.project_id), *lists.filters(call, FILTERS)]
+    where = LISTED.where(call)
     count, size = search.totals(conn, *where)
     later = SUMMARY.of(call.version, conn, where)
     return {"total_count": count, "total_size": size, **later}
@@ -275,8 +276,8 @@ def _shown(conn: Connection, found: Sequence[Volume]) -> list[Shown]:
     return [Shown(row, names[row.volume_type_id], attached.get(row.id, ())) for row in found]
 
 
-def _create(conn: Connection, call: Call, wish: Wish, options: VolumeOptions) -> Shown:
-    made = creation.create(conn, call.caller, wish, options)
+def _create(conn: Connection, call: Call, wanted: NewVolume, options: VolumeOptions) -> Shown:
+    made = creation.create(conn, call.caller, wanted, options)
     return Shown(made, types.get(conn, made.volume_type_id).name)
 
 
@@ -287,8 +288,7 @@ def _visible(conn: Connection, call: Call, volume_id: str) -> Shown:
 
 
 def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> Shown:
-    volumes.visible(conn, call.caller, volume_id)
-    volumes.change(conn, volume_id, call.now, **values)
+    volumes.change(conn, volumes.visible(conn, call.caller, volume_id), values, call.now)
     return _visible(conn, call, volume_id)
 
 

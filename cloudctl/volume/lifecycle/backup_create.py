@@ -5,9 +5,9 @@ Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. Refe
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -67,19 +67,18 @@ def creation(archive: ArchiveThreads) -> Workflow:
             Step("finish", finish),
         ),
         on_failure=failed,
-        on_cancel=lambda conn, task: release(conn, task.resource_id),
+        on_cancel=lambda conn, task, now: release(conn, task.resource_id, now),
     )
 
 
-def finished(conn: Connection, backup_id: str, pieces: int, now: float) -> None:
+def finished(conn: Connection, backup_id: str, pieces: int, now: datetime) -> None:
     """`available`. An administrator may have set another status meanwhile."""
-    states.BACKUP.try_move(conn, backup_id, "created", utc(now), object_count=pieces)
-    release(conn, backup_id)
+    states.BACKUP.try_move(conn, backup_id, "created", now, object_count=pieces)
+    release(conn, backup_id, now)
 
 
-def release(conn: Connection, backup_id: str) -> None:
+def release(conn: Connection, backup_id: str, now: datetime) -> None:
     """What it was made of is as it was before."""
-    now = utc(db.now(conn))
     backup = backups.find(conn, backup_id)
     if backup is None:
         return
@@ -89,9 +88,8 @@ def release(conn: Connection, backup_id: str) -> None:
         attachments.follow(conn, backup.volume_id, now, leaving=states.BACKING_UP)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
-    release(conn, task.resource_id)
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    release(conn, task.resource_id, now)
     backup = backups.find(conn, task.resource_id)
     if backup is not None and states.BACKUP.try_move(conn, backup.id, "create failed", now, fail_reason=error[:255]):
         messages.record(conn, messages.BACKUP_FAILED, backup.project_id, task.request_id, backup.id, now)

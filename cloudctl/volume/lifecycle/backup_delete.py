@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeSnapshots
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -30,8 +30,7 @@ def deletion(archive: ArchiveThreads) -> Workflow:
     return Workflow(kinds.DELETE_BACKUP, steps, on_failure=failed)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     backup = backups.find(conn, task.resource_id)
     if backup is not None and states.BACKUP.try_move(conn, backup.id, "delete failed", now, fail_reason=error[:255]):
         messages.record(conn, messages.BACKUP_DELETE_FAILED, backup.project_id, task.request_id, backup.id, now)

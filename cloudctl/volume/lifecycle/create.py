@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -20,13 +20,13 @@ async def start(ctx: Context) -> Memo:
     return None
 
 
-def begin(conn: Connection, volume_id: str, now: float) -> None:
+def begin(conn: Connection, volume_id: str, now: datetime) -> None:
     """`downloading`, if there is an image. Raises NoBackend, NotFound."""
     volume = volumes.get(conn, volume_id)
     if not services.takes_volumes(conn, volume.host or ""):
         raise NoBackend(messages.NO_BACKEND.what)
     if volume.image_id is not None:
-        states.try_move(conn, volume_id, "download", utc(now))
+        states.try_move(conn, volume_id, "download", now)
 
 
 async def create(ctx: Context) -> Memo:
@@ -44,17 +44,16 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def made(conn: Connection, volume_id: str, now: float) -> None:
+def made(conn: Connection, volume_id: str, now: datetime) -> None:
     """`available`, or `reserved` if somebody waited for it. An administrator may have set another status meanwhile."""
-    if states.try_move(conn, volume_id, "created", utc(now)):
-        attachments.follow(conn, volume_id, utc(now))
+    if states.try_move(conn, volume_id, "created", now):
+        attachments.follow(conn, volume_id, now)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     volume = volumes.find(conn, task.resource_id)
     if volume is None:
         return
-    now = utc(db.now(conn))
     states.try_move(conn, volume.id, "create failed", now)
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
     if task.failed_by(NoBackend):

@@ -6,9 +6,9 @@ It also clears up after a volume that was never made, and ends well if there is 
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse, UnknownVolume
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -20,11 +20,11 @@ async def start(ctx: Context) -> Memo:
     return None
 
 
-def begin(conn: Connection, volume_id: str, now: float) -> None:
+def begin(conn: Connection, volume_id: str, now: datetime) -> None:
     """`deleting`: as a child of another task there was no request that set it. Raises Conflict if somebody has it."""
     volume = volumes.find(conn, volume_id)
     if volume is not None and volume.status != states.DELETING:
-        volumes.begin_delete(conn, volume_id, utc(now), force=True)
+        volumes.begin_delete(conn, volume_id, now, force=True)
 
 
 async def disconnect(ctx: Context) -> Memo:
@@ -60,8 +60,7 @@ async def forget(ctx: Context) -> Memo:
     return None
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     volume = volumes.find(conn, task.resource_id)
     if volume is not None and states.try_move(conn, volume.id, "delete failed", now):
         messages.record(conn, messages.DELETE_FAILED, volume.project_id, task.request_id, volume.id, now)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages
@@ -27,12 +27,11 @@ def is_needed(conn: Connection, attachment_id: str, host: str) -> bool:
 
 
 async def finish(ctx: Context) -> Memo:
-    await ctx.commit(attachments.finish_detach, ctx.args["attachment_id"], utc(ctx.now))
+    await ctx.commit(attachments.finish_detach, ctx.args["attachment_id"], ctx.now)
     return None
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     attachment = attachments.find(conn, task.args["attachment_id"])
     if attachment is not None:
         attachments.fail(conn, attachment.id, now, attachments.ERROR_DETACHING)

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import update
 from twisted.logger import Logger
 
-from cloudctl import db
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownVolume
 from cloudctl.drivers.interfaces import IResizeAttached
 from cloudctl.tasks import Context, Step, Workflow
@@ -48,22 +48,21 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def extended(conn: Connection, volume_id: str, size: int, now: float) -> None:
+def extended(conn: Connection, volume_id: str, size: int, now: datetime) -> None:
     """The new size, and the status that its attachments give it."""
     conn.execute(update(Volume).where(Volume.id == volume_id).values(size=size, reserved_size=None))
-    attachments.follow(conn, volume_id, utc(now), leaving=states.EXTENDING)
+    attachments.follow(conn, volume_id, now, leaving=states.EXTENDING)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     volume = volumes.find(conn, task.resource_id)
     if volume is not None:
         states.try_move(conn, volume.id, "extend failed", now)
-        give_back(conn, task)
+        give_back(conn, task, now)
         messages.record(conn, messages.EXTEND_FAILED, volume.project_id, task.request_id, volume.id, now)
 
 
-def give_back(conn: Connection, task: Task) -> None:
+def give_back(conn: Connection, task: Task, now: datetime) -> None:
     """The quota of the difference."""
     conn.execute(update(Volume).where(Volume.id == task.resource_id).values(reserved_size=None))
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import update
 
-from cloudctl import db
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import ImageSource
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -26,9 +26,9 @@ async def start(ctx: Context) -> Memo:
     return None
 
 
-def begin(conn: Connection, volume_id: str, now: float) -> None:
+def begin(conn: Connection, volume_id: str, now: datetime) -> None:
     """`restoring-backup`, if it is a new volume that does not show it yet."""
-    states.try_move(conn, volume_id, "restore new", utc(now))
+    states.try_move(conn, volume_id, "restore new", now)
 
 
 async def create(ctx: Context) -> Memo:
@@ -75,23 +75,22 @@ def restoration(archive: ArchiveThreads) -> Workflow:
             Step("finish", finish),
         ),
         on_failure=failed,
-        on_cancel=lambda conn, task: backups.end_restore(conn, task.args["backup_id"], utc(db.now(conn))),
+        on_cancel=lambda conn, task, now: backups.end_restore(conn, task.args["backup_id"], now),
     )
 
 
-def restored(conn: Connection, volume_id: str, backup_id: str, now: float) -> None:
+def restored(conn: Connection, volume_id: str, backup_id: str, now: datetime) -> None:
     """As its attachments say, so available; it is what the origin was, and tells where it comes from."""
     backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id)
     values = {"bootable": backup.bootable, "image_metadata": backup.image_metadata}
     if volume.id != backup.volume_id:
         values["metadata"] = {**volume.metadata, ORIGIN: backup_id}
     conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
-    attachments.follow(conn, volume_id, utc(now), leaving=states.RESTORING_BACKUP)
-    backups.end_restore(conn, backup_id, utc(now))
+    attachments.follow(conn, volume_id, now, leaving=states.RESTORING_BACKUP)
+    backups.end_restore(conn, backup_id, now)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     backups.end_restore(conn, task.args["backup_id"], now)
     volume = volumes.find(conn, task.resource_id)
     if volume is not None:

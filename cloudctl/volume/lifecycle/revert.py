@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
@@ -23,23 +23,22 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def reverted(conn: Connection, volume_id: str, snapshot_id: str, now: float) -> None:
-    attachments.follow(conn, volume_id, utc(now), leaving=states.REVERTING)
-    states.SNAPSHOT.try_move(conn, snapshot_id, "reverted", utc(now))
+def reverted(conn: Connection, volume_id: str, snapshot_id: str, now: datetime) -> None:
+    attachments.follow(conn, volume_id, now, leaving=states.REVERTING)
+    states.SNAPSHOT.try_move(conn, snapshot_id, "reverted", now)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nobody knows what the volume holds."""
-    now = utc(db.now(conn))
     states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "revert failed", now)
     volume = volumes.find(conn, task.resource_id)
     if volume is not None and states.try_move(conn, volume.id, "revert failed", now):
         messages.record(conn, messages.REVERT_FAILED, volume.project_id, task.request_id, volume.id, now)
 
 
-def cancelled(conn: Connection, task: Task) -> None:
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """The volume is being deleted by force."""
-    states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "reverted", utc(db.now(conn)))
+    states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "reverted", now)
 
 
 REVERT = Workflow(

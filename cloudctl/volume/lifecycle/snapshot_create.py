@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import SnapshotSpec
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -26,13 +26,12 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def made(conn: Connection, snapshot_id: str, now: float) -> None:
+def made(conn: Connection, snapshot_id: str, now: datetime) -> None:
     """`available`. An administrator may have set another status meanwhile."""
-    states.SNAPSHOT.try_move(conn, snapshot_id, "created", utc(now), progress="100%")
+    states.SNAPSHOT.try_move(conn, snapshot_id, "created", now, progress="100%")
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "create failed", now):
         messages.record(conn, messages.SNAPSHOT_FAILED, row.project_id, task.request_id, row.id, now)

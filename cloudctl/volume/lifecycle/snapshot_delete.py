@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import InUse
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -21,15 +21,14 @@ async def remove(ctx: Context) -> Memo:
     return None
 
 
-def busy(conn: Connection, task: Task, now: float) -> None:
+def busy(conn: Connection, task: Task, now: datetime) -> None:
     """It is kept, and its owner is told why."""
     row = snapshots.find(conn, task.resource_id)
-    if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", utc(now)):
-        messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, utc(now))
+    if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", now):
+        messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, now)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "delete failed", now):
         messages.record(conn, messages.SNAPSHOT_DELETE_FAILED, row.project_id, task.request_id, row.id, now)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from cloudctl import db
+from datetime import datetime
+
 from cloudctl.db import Connection
-from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.tasks import Context, Step, Wait, Workflow
@@ -33,7 +33,7 @@ async def export(ctx: Context) -> Memo:
     path = str(ctx.drivers.image_path(image_id))
     snapshot_id = image_id if ctx.args["in_use"] else None
     found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path, snapshot_id)
-    await ctx.commit(uploads.exported, image_id, found, utc(ctx.now))
+    await ctx.commit(uploads.exported, image_id, found, ctx.now)
     return None
 
 
@@ -52,22 +52,21 @@ async def finish(ctx: Context) -> Memo:
     return None
 
 
-def finished(conn: Connection, volume_id: str, now: float) -> None:
-    attachments.follow(conn, volume_id, utc(now), leaving=states.UPLOADING)
+def finished(conn: Connection, volume_id: str, now: datetime) -> None:
+    attachments.follow(conn, volume_id, now, leaving=states.UPLOADING)
 
 
-def failed(conn: Connection, task: Task, error: str) -> None:
-    ended(conn, task)
-    now = utc(db.now(conn))
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    ended(conn, task, now)
     volume = volumes.find(conn, task.resource_id)
     if volume is not None:
         messages.record(conn, messages.UPLOAD_FAILED, volume.project_id, task.request_id, volume.id, now)
 
 
-def ended(conn: Connection, task: Task) -> None:
+def ended(conn: Connection, task: Task, now: datetime) -> None:
     """There is no image unless it is whole, nothing works on it any more, and the volume is as it was."""
     uploads.give_up(conn, task.args["image_id"], task)
-    attachments.follow(conn, task.resource_id, utc(db.now(conn)), leaving=states.UPLOADING)
+    attachments.follow(conn, task.resource_id, now, leaving=states.UPLOADING)
 
 
 UPLOAD = Workflow(

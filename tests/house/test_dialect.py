@@ -1,0 +1,196 @@
+"""What `docs/architecture.md` calls the dialect, as far as a program can hear it: the same words in every service."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator
+
+import pytest
+
+from tests.house.source import Module, modules
+from tests.house.test_import_order import SERVICES
+
+# Module → why a time in it is another one, or is nobody's: neither a request nor a task is at work.
+EXCEPTIONS = {
+    "cloudctl.compute.audit": "a round of the audit",
+    "cloudctl.compute.host_watch": "a round of the watch",
+    "cloudctl.identity.oauth_signatures": "the timestamps of OAuth are seconds",
+    "cloudctl.volume.audit": "a round of the audit",
+}
+LOCKS = frozenset({"held", "_held", "locked", "_locked", "keep", "claim"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_of_a_service(module: Module) -> bool:
+    parts = module.name.split(".")
+    return len(parts) > 1 and parts[0] == "cloudctl" and parts[1] in SERVICES
+
+
+def is_domain(module: Module) -> bool:
+    """Not the wire, not a workflow: `cloudctl.SERVICE.NAME`."""
+    return is_of_a_service(module) and module.name.count(".") == 2 and not module.is_package
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def functions(module: Module) -> Iterator[Function]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, Function))
+
+
+def said(node: ast.expr | None) -> str:
+    return "" if node is None else ast.unparse(node)
+
+
+# -- each yields what is wrong
+
+
+def times(module: Module, but: Collection[str] = EXCEPTIONS) -> Iterator[str]:
+    """The time of a change is `now: datetime`, and is handed down."""
+    if module.name in but:
+        return
+    for function in functions(module):
+        for each in parameters(function):
+            if each.arg == "now" and said(each.annotation) != "datetime":
+                yield f"{function.name}:{each.lineno} now: {said(each.annotation)}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and said(node.func) in ("db.now", "self.db.now", "conn.now"):
+            yield f"{node.lineno} {said(node)}"
+
+
+def locks(module: Module) -> Iterator[str]:
+    """The keyword is `lock`, a flag."""
+    for function in functions(module):
+        for each in parameters(function):
+            if each.arg in LOCKS and said(each.annotation) == "bool":
+                yield f"{function.name}:{each.lineno} {each.arg}"
+
+
+def _starts_with(*names: str) -> Callable[[Function], bool]:
+    return lambda function: [each.arg for each in parameters(function)][: len(names)] == list(names)
+
+
+def _changes(function: Function) -> bool:
+    """`changes`, columns → values, and no keywords of any name."""
+    given = {each.arg: said(each.annotation) for each in parameters(function)}
+    return given.get("changes", "").startswith(("Mapping[", "dict[")) and function.args.kwarg is None
+
+
+# Verb → what a function of that name is like.
+VERBS: dict[str, tuple[Callable[[Function], bool], ...]] = {
+    "find": (_starts_with("conn"), lambda it: said(it.returns).endswith(" | None")),
+    "get": (_starts_with("conn"), lambda it: "None" not in said(it.returns)),
+    "visible": (_starts_with("conn", "caller"), lambda it: "None" not in said(it.returns)),
+    "create": (_starts_with("conn"), lambda it: said(it.returns) != "None"),
+    "change": (_starts_with("conn"), _changes),
+    "remove": (_starts_with("conn"),),
+    "not_found": (lambda it: said(it.returns) == "NotFound",),
+}
+# What is called like a verb and is about no record of its own.
+OTHER_VERBS = frozenset(
+    {
+        "cloudctl.identity.assignment_list.find",  # a search
+        "cloudctl.identity.domain_config.change",  # a document, replaced in parts
+        "cloudctl.image.properties.change",  # the properties of an image, some given and some removed
+        "cloudctl.network.standard.change",  # of any table, below the verbs
+    }
+)
+
+
+def verbs(module: Module, but: Collection[str] = OTHER_VERBS) -> Iterator[str]:
+    for node in module.tree.body:
+        if not isinstance(node, Function) or f"{module.name}.{node.name}" in but:
+            continue
+        if not all(holds(node) for holds in VERBS.get(node.name, ())):
+            yield f"{node.name}:{node.lineno} ({ast.unparse(node.args)}) -> {said(node.returns)}"
+
+
+def wishes(module: Module) -> Iterator[str]:
+    """What a create is given is `NewX`: neither a Wish, nor columns by their names."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef) and node.name == "Wish" and module.name != "cloudctl.placement.wishes":
+            yield f"{node.name}:{node.lineno}"
+    for node in module.tree.body:
+        if isinstance(node, Function) and node.name == "create" and not module.name.startswith("cloudctl.identity."):
+            loose = [each.arg for each in parameters(node) if said(each.annotation).startswith(("dict", "Mapping"))]
+            if loose or node.args.kwarg is not None:
+                yield f"create:{node.lineno} {', '.join(loose)}"
+
+
+def resources(module: Module) -> Iterator[str]:
+    """A class with `routes` is a frozen value, and has no `__init__`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef) and _has_routes(node):
+            frozen = any(said(each).partition("(")[0] in ("frozen", "attrs.frozen") for each in node.decorator_list)
+            made_by_hand = any(isinstance(each, ast.FunctionDef) and each.name == "__init__" for each in node.body)
+            if not frozen or made_by_hand:
+                yield f"{node.name}:{node.lineno}"
+
+
+def _has_routes(node: ast.ClassDef) -> bool:
+    for each in node.body:
+        if isinstance(each, ast.Assign) and said(each.value).startswith("Routes("):
+            return True
+        if isinstance(each, ast.FunctionDef) and each.name == "routes" and said(each.returns) == "Routes":
+            return True
+    return False
+
+
+DOMAIN = [each for each in modules("cloudctl").values() if is_domain(each)]
+SERVICE = [each for each in modules("cloudctl").values() if is_of_a_service(each)]
+APIS = [each for each in modules("cloudctl").values() if ".api" in each.name or each.name.startswith("cloudctl.rest.")]
+
+
+def all_of(modules: list[Module], wrong: Callable[[Module], Iterator[str]]) -> list[str]:
+    return [f"{module.name}.{each}" for module in modules for each in wrong(module)]
+
+
+def test_the_time_of_a_change_is_a_datetime_that_is_handed_down() -> None:
+    assert all_of(SERVICE, times) == []
+
+
+def test_a_record_is_locked_by_the_keyword_lock() -> None:
+    assert all_of(SERVICE, locks) == []
+
+
+def test_verbs_take_and_give_the_same_in_every_service() -> None:
+    assert all_of(DOMAIN, verbs) == []
+
+
+def test_a_create_is_given_a_value_of_its_own() -> None:
+    assert all_of(DOMAIN, wishes) == []
+
+
+def test_resources_of_an_api_are_frozen() -> None:
+    assert all_of(APIS, resources) == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    known = modules("cloudctl")
+    assert [name for name in EXCEPTIONS if not list(times(known[name], frozenset()))] == []
+    said_otherwise = {f"{name}.{each.partition(':')[0]}" for name in known for each in verbs(known[name], frozenset())}
+    assert OTHER_VERBS - said_otherwise == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (times, "def settle(conn: Connection, now: float): pass"),
+        (times, "def settle(conn: Connection): return db.now(conn)"),
+        (locks, "def get(conn: Connection, id: str, held: bool = False) -> Server: pass"),
+        (verbs, "def find(conn: Connection, id: str) -> Server: pass"),
+        (verbs, "def get(conn: Connection, id: str) -> Server | None: pass"),
+        (verbs, "def visible(conn: Connection, id: str) -> Server: pass"),
+        (verbs, "def create(conn: Connection, wanted: NewServer) -> None: pass"),
+        (verbs, "def change(conn: Connection, server: Server, **values: str) -> Server: pass"),
+        (verbs, "def remove(server: Server) -> None: pass"),
+        (verbs, "def not_found(id: str) -> None: pass"),
+        (wishes, "class Wish: pass"),
+        (wishes, "def create(conn: Connection, values: dict[str, Any]) -> Server: pass"),
+        (resources, "class Servers:\n    routes = Routes('Servers')"),
+        (resources, "@frozen\nclass Servers:\n    routes = Routes('Servers')\n    def __init__(self): pass"),
+    ],
+)
+def test_an_offender_is_found(wrong: Callable[[Module], Iterator[str]], text: str) -> None:
+    assert len(list(wrong(Module.parse("cloudctl.compute.x", text)))) == 1
