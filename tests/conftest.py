@@ -45,20 +45,34 @@ class LoggedFailures:
 def pytest_collection_finish() -> None:
     check_plans()
     check_kept()
-    # What was imported stays; without it the collection after each test is fast.
+    gc.set_threshold(20_000, 20, 20)
+    settle()
+
+
+def settle() -> None:
+    """What is there now stays: the collection after each test need not walk through all that was ever imported."""
     gc.collect()
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    outcome = yield
+    # Nothing of a test is left between two modules. In a module there may be a cloud that must not stay.
+    if nextitem is None or nextitem.path != item.path:
+        settle()
+    return outcome
+
+
 @pytest.fixture(autouse=True)
-def logged_failures() -> Iterator[LoggedFailures]:
+def logged_failures(request: pytest.FixtureRequest) -> Iterator[LoggedFailures]:
     """Fails the test if a failure was logged that it did not `flush`: an errback that nobody saw, a bug in a task."""
     logged = LoggedFailures()
     globalLogPublisher.addObserver(logged)
     yield logged
+    # All other fixtures are torn down, and pytest holds their values until this one is.
+    request.node.funcargs.clear()
     gc.collect()
-    # What survived a test is not looked at again, or each collection would walk through all that was ever imported.
-    gc.freeze()
     globalLogPublisher.removeObserver(logged)
     if logged.events:
         pytest.fail(
