@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from cloudctl.db.columns import metadata
 from tests.kept import check_kept
 from tests.needed import POSTGRESQL, need
 from tests.plans import check_plans
@@ -92,12 +95,42 @@ def reactor() -> Any:
 @pytest.fixture
 def postgresql_url() -> Iterator[str]:
     """The URL of an empty database that is dropped afterwards."""
+    with postgresql("template1") as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql_with_tables(postgresql_template: Callable[[], str]) -> Iterator[str]:
+    """The URL of a database that has all tables and no rows, and is dropped afterwards."""
+    with postgresql(postgresql_template()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgresql_template() -> Iterator[Callable[[], str]]:
+    """Gives the name of a database that has all tables: to copy one is a tenth of the work of making them."""
+    with ExitStack() as made:
+
+        @cache
+        def template(_tables: int) -> str:
+            url = made.enter_context(postgresql("template1"))
+            engine = create_engine(url, poolclass=NullPool)
+            metadata.create_all(engine)
+            return str(make_url(url).database)
+
+        # A test's module may have added tables.
+        yield lambda: template(len(metadata.tables))
+
+
+@contextmanager
+def postgresql(template: str) -> Iterator[str]:
+    """The URL of a copy of the database `template`."""
     server = os.environ.get("CLOUDCTL_TEST_POSTGRESQL", "")
     need(None if server else "CLOUDCTL_TEST_POSTGRESQL is not set", POSTGRESQL)
     name = f"cloudctl_{uuid4().hex}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as conn:
-        conn.execute(text(f"CREATE DATABASE {name}"))
+        conn.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     try:
         yield make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import totp
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.identity.payload import Unreadable, unseal
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.http import Response
 from tests.identity.conftest import CHEAP, START, Keystone, make_keystone
 
@@ -27,7 +27,7 @@ def locking(**rules: Any) -> Keystone:
     clock = Clock()
     clock.advance(START)
     options = IdentityOptions(argon2=CHEAP, passwords=PasswordOptions(**rules))
-    return make_keystone(Database.in_memory(clock), clock, options)
+    return make_keystone(empty_database(clock), clock, options)
 
 
 def require(keystone: Any, rules: Any, **options: Any) -> Response:

@@ -10,11 +10,11 @@ from sqlalchemy import text
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Unavailable
 from cloudctl.identity.options import Argon2, IdentityOptions, PasswordOptions
 from cloudctl.identity.passwords import Hasher, Hashing
+from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, Keystone, make_keystone
 
@@ -25,7 +25,7 @@ def with_rules(**rules: Any) -> Keystone:
     clock = Clock()
     clock.advance(START)
     options = IdentityOptions(argon2=CHEAP, passwords=PasswordOptions(**rules))
-    return make_keystone(Database.in_memory(clock), clock, options)
+    return make_keystone(empty_database(clock), clock, options)
 
 
 def attempt(keystone: Keystone, password: str, name: str = "demo") -> int:

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
@@ -25,6 +25,7 @@ from cloudctl.network.tables import Port
 from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere
 from tests.network.conftest import Driving
 
@@ -236,8 +237,7 @@ def world() -> World:
     """A network, a subnet, a group and a bound port are made, changed and deleted, without waiting in between."""
     clock = Clock()
     clock.rightNow = 1_800_000_000.0
-    db = Database.in_memory(clock)
-    metadata.create_all(db.engine)
+    db = empty_database(clock)
     driver = fake.create(
         fake.Config(delays={"ensure_network": 0.4, "ensure_port": 0.4, "ensure_port_absent": 0.4}),
         DriverResources(clock, "fake"),

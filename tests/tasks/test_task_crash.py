@@ -12,11 +12,12 @@ from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import LIMIT, Prober, World, crash_everywhere, run
 
 things = Table(
@@ -136,9 +137,8 @@ async def refuse(_ctx: Context) -> None:
 def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool = False) -> Callable[[], World]:
     def build() -> World:
         clock = Clock()
-        db = Database.in_memory(clock)
+        db = empty_database(clock)
         db.startService()
-        metadata.create_all(db.engine)
         backend = Backend(clock, down)
 
         def begin(conn: Connection) -> None:
@@ -253,8 +253,7 @@ def test_a_task_that_never_ends_is_caught() -> None:
 def test_a_world_without_work_is_no_proof() -> None:
     def build() -> World:
         clock = Clock()
-        db = Database.in_memory(clock)
-        metadata.create_all(db.engine)
+        db = empty_database(clock)
         return World(clock, db, lambda: Engine(db, clock, None, exclusive=True), lambda: None, lambda: None)
 
     with pytest.raises(AssertionError, match="no work"):

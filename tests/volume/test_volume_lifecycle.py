@@ -13,7 +13,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake import hypervisor, network, volume
@@ -21,6 +21,7 @@ from cloudctl.drivers.specs import DriverResources, GuestSpec, VolumeConnection
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Kind, Unasked, cancel_open, submit
 from cloudctl.tasks.engine import Engine
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere
 from cloudctl.volume import attachments, kinds, types, volumes
 from cloudctl.volume.lifecycle import WORKFLOWS
@@ -46,9 +47,8 @@ class Store:
     def build(cls, path: Path, **fields: Any) -> Store:
         clock = Clock()
         clock.rightNow = START
-        db = Database.in_memory(clock)
+        db = empty_database(clock)
         db.startService()
-        db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
         resources = DriverResources(clock=clock, name="fake")
         drivers = Drivers(
             hypervisor=hypervisor.create(hypervisor.Config(), resources),
