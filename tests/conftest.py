@@ -11,11 +11,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+import pytest_twisted
 from sqlalchemy import NullPool, create_engine, make_url, text
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -67,14 +71,23 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return outcome
 
 
+def turn() -> Deferred[None]:
+    """Fires when the reactor has come round."""
+    from twisted.internet import reactor
+
+    return deferLater(cast(IReactorTime, reactor), 0)
+
+
 @pytest.fixture(autouse=True)
 def logged_failures(request: pytest.FixtureRequest) -> Iterator[LoggedFailures]:
     """Fails the test if a failure was logged that it did not `flush`: an errback that nobody saw, a bug in a task."""
     logged = LoggedFailures()
     globalLogPublisher.addObserver(logged)
     yield logged
-    # All other fixtures are torn down, and pytest holds their values until this one is.
+    # All other fixtures are torn down. Their values are held by pytest until this one is, and by the reactor as
+    # arguments of the last thing that it did.
     request.node.funcargs.clear()
+    pytest_twisted.blockon(turn())
     gc.collect()
     globalLogPublisher.removeObserver(logged)
     if logged.events:
