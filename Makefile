@@ -21,7 +21,8 @@ LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS)
+# Hundreds of processes import the same, so what one has compiled is kept, even where the environment says otherwise.
+PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS)
 
 .PHONY: help run test lint format bench docs lock clean
 .DELETE_ON_ERROR:
