@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -18,7 +19,7 @@ from cloudctl.testing.cloud import empty_database
 PAIRS = [(vm_state, task) for vm_state, (_, by_task) in STATUS.items() for task in (None, "deleting", *by_task)]
 
 
-def row(**fields: object) -> SimpleNamespace:
+def row(**fields: object) -> Any:
     return SimpleNamespace(
         **{"id": "S", "vm_state": "active", "task_state": None, "locked_by": None, "launched_at": 1, **fields}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -90,7 +90,7 @@ def db(request: pytest.FixtureRequest, reactor: Any, tmp_path: Path) -> Iterator
 def test_whole_records_are_instances_of_their_class(db: Database) -> None:
     ball = db.transact(True, lambda conn: conn.execute(_by_name, {"wanted": "ball"}).one())
     assert isinstance(ball, Toy)
-    assert ball == (1, "ball", WHEN, True, {"é": [1, None]}, None, b"\0\xff", 0)
+    assert cast(Any, ball) == (1, "ball", WHEN, True, {"é": [1, None]}, None, b"\0\xff", 0)
     assert (ball.name, ball.made_at, ball.is_new, ball.parts) == ("ball", WHEN, True, {"é": [1, None]})
     assert ball._replace(note="x").note == "x" and ball._asdict()["turns"] == 0
     with pytest.raises(AttributeError):

@@ -186,6 +186,7 @@ def test_rules_count_only_while_they_are_switched_on(keystone: Any, enabled: boo
 
 
 def test_without_rules_one_method_is_enough(keystone: Any) -> None:
+    rules: Any
     for rules in ([], None):
         assert require(keystone, rules).status == 200
         assert login(keystone, password="secret").status == 201

@@ -47,7 +47,7 @@ def caller_at(now: float) -> Caller:
 class Scene:
     """One image in a store, whose import or activation is begun by `begin(scene, conn, caller)`."""
 
-    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller, float], None]) -> None:
+    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller], None]) -> None:
         self.clock = Clock()
         self.clock.rightNow = START
         self.db = empty_database(self.clock)

@@ -135,7 +135,7 @@ def test_a_huge_subnet_costs_as_much_as_a_small_one() -> None:
 
 @pytest.fixture
 def shared_db(postgresql_with_tables: str) -> Iterator[Database]:
-    from cloudctl.db.database import create
+    from cloudctl.db.driver import create
 
     inline: Any = Inline()
     db = Database(create(postgresql_with_tables), inline, inline, Clock())
@@ -150,7 +150,7 @@ def test_transactions_at_once_get_different_addresses(shared_db: Database) -> No
 
     def take(conn: Connection) -> str | None:
         ipam.lock(conn, ["s"])
-        subnet = SimpleNamespace(id="s", ip_version=4, network_id="n")
+        subnet: Any = SimpleNamespace(id="s", ip_version=4, network_id="n")
         return ipam.take_lowest(conn, subnet, "port", 0)
 
     with ThreadPoolExecutor(6) as threads:

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import create
+from cloudctl.db.driver import create
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost

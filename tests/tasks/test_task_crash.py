@@ -116,8 +116,8 @@ def boot(*last: Step, restarts: int = 0) -> Workflow:
         Step("define", define_guest, undo=undefine),
         *last,
     )
-    hooks = {"on_failure": failed, "on_cancel": cancelled}
-    return Workflow(Kind("sound.boot", "thing", 1800.0), steps, restarts=restarts, **hooks)
+    kind = Kind("sound.boot", "thing", 1800.0)
+    return Workflow(kind, steps, restarts=restarts, on_failure=failed, on_cancel=cancelled)
 
 
 async def make_volume(ctx: Context) -> Any:

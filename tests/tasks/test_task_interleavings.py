@@ -239,7 +239,7 @@ class Cloud(RuleBasedStateMachine):
                 raise Crash
 
     def open_kinds(self, conn: Connection) -> set[str]:
-        return {row.kind for row in conn.execute(select(TaskRow.kind).where(TaskRow.state.in_(OPEN)))}
+        return set(conn.scalars(select(TaskRow.kind).where(TaskRow.state.in_(OPEN))))
 
     def transact(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         return self.db.transact(False, fn, *args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define
@@ -51,9 +51,9 @@ class Store:
         db.startService()
         resources = DriverResources(clock=clock, name="fake")
         drivers = Drivers(
-            hypervisor=hypervisor.create(hypervisor.Config(), resources),
-            volume=volume.create(volume.Config(), resources),
-            network=network.create(network.Config(), resources),
+            hypervisor=cast(Any, hypervisor.create(hypervisor.Config(), resources)),
+            volume=cast(Any, volume.create(volume.Config(), resources)),
+            network=cast(Any, network.create(network.Config(), resources)),
             image_path=lambda image_id: path / image_id,
         )
         made = cls(clock, db, drivers)
