@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 from cloudctl.db.connection import CLOCK, Connection, Rows
@@ -41,7 +41,7 @@ def check_plans() -> None:
             compare(self, statement, parameters or {}, rows)
         return rows
 
-    Connection.execute = checking
+    cast(Any, Connection).execute = checking
 
 
 def compare(conn: Connection, statement: Any, parameters: Any, rows: Rows[Any]) -> None:

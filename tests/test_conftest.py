@@ -9,6 +9,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 TESTS = """
+    import weakref
+
     import pytest
     from twisted.internet.defer import Deferred, fail
     from twisted.logger import Logger
@@ -40,13 +42,37 @@ TESTS = """
         Deferred().addCallback(lambda _: None)
         fail(ValueError("left behind"))
 
+    @pytest.fixture
+    def forgotten():
+        return fail(ValueError("left in a fixture"))
+
+    def test_failure_that_only_a_fixture_holds(forgotten):
+        assert forgotten.called
+
+    class Cloud:
+        made = []
+
+        def __init__(self):
+            self.itself = self
+            self.made.append(weakref.ref(self))
+
+    @pytest.fixture
+    def cloud():
+        return Cloud()
+
+    def test_with_a_cloud(cloud):
+        assert Cloud.made[0]() is cloud
+
+    def test_the_cloud_is_gone():
+        assert Cloud.made[0]() is None
+
     async def test_all_is_well():
         assert True
 """
 
 
-def test_a_failure_that_nobody_handles_fails_the_test_that_caused_it(pytester: pytest.Pytester) -> None:
+def test_a_failure_that_nobody_handles_fails_its_test_and_nothing_of_a_test_stays(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=7, errors=5)
+    result.assert_outcomes(passed=10, errors=6)

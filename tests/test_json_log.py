@@ -6,13 +6,14 @@ import io
 import json
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.application.twist._options import TwistOptions
 from twisted.logger import (
+    ILogObserver,
     Logger,
     LogLevel,
     eventAsJSON,
@@ -59,7 +60,9 @@ def parsed(line: str) -> Any:
 def test_a_line_is_what_twisted_would_write(log_format: str, a: Any, b: float, level: Any, has_failure: bool) -> None:
     events: list[dict[str, Any]] = []
     more = {"log_failure": Failure(ValueError("b"))} if has_failure else {}
-    Logger("some.where", observer=events.append).emit(level, log_format, a=a, b=b, t=Thing(), l=[1], **more)
+    Logger("some.where", observer=cast(ILogObserver, events.append)).emit(
+        level, log_format, a=a, b=b, t=Thing(), l=[1], **more
+    )
     for drop in ((), ("t", "l")):
         (event,) = ({name: value for name, value in event.items() if name not in drop} for event in events)
         try:
@@ -81,9 +84,10 @@ def test_a_format_that_twisted_cannot_flatten_is_left_to_it(log_format: str) -> 
 
 def test_lines_of_the_old_way_to_log_are_the_same() -> None:
     events: list[dict[str, Any]] = []
-    globalLogPublisher.addObserver(events.append)
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
     legacy.msg("hello", system="there")
-    globalLogPublisher.removeObserver(events.append)
+    globalLogPublisher.removeObserver(observer)
     (event,) = events
     assert parsed(json_log.flat(event) or eventAsJSON(copy(event))) == parsed(eventAsJSON(copy(event)))
 

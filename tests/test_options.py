@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from attrs import field, frozen
@@ -24,20 +24,20 @@ class Config:
     delays: dict[str, float] = field(factory=dict)
 
 
-def problems(table):
+def problems(table: Any) -> Any:
     with pytest.raises(ConfigError) as caught:
         structure(Config, table, "driver.volume.x")
     return caught.value.problems
 
 
-def test_a_good_table_is_structured():
+def test_a_good_table_is_structured() -> None:
     table = {"address": "::1", "count": 1, "boot_delay": 2, "root": "/srv", "names": ["a"], "delays": {"connect": 1}}
     assert structure(Config, table, "driver.volume.x") == Config(
         "::1", 1, 2.0, False, Path("/srv"), ("a",), {"connect": 1.0}
     )
 
 
-def test_all_problems_are_told_at_once_with_their_paths():
+def test_all_problems_are_told_at_once_with_their_paths() -> None:
     assert problems({"cuont": 1, "count": 0, "enabled": 1, "delays": {"a": "x", "b": True}, "names": ["a", 5]}) == [
         "driver.volume.x.cuont: unknown option; "
         "valid options: address, count, boot_delay, enabled, root, names, delays",
@@ -62,16 +62,16 @@ def test_all_problems_are_told_at_once_with_their_paths():
         ("root", 5, "5 is not a string"),
     ],
 )
-def test_nothing_is_converted(option, value, message):
+def test_nothing_is_converted(option: Any, value: Any, message: str) -> None:
     assert problems({"address": "::1", option: value}) == [f"driver.volume.x.{option}: {message}"]
 
 
 @pytest.mark.parametrize("value", ["abc", 5, {"a": 1}])
-def test_a_list_is_a_list(value):
+def test_a_list_is_a_list(value: Any) -> None:
     assert problems({"address": "::1", "names": value}) == [f"driver.volume.x.names: {value!r} is not a list"]
 
 
-def test_a_table_is_a_table():
+def test_a_table_is_a_table() -> None:
     assert problems({"address": "::1", "delays": ["a"]}) == ["driver.volume.x.delays: ['a'] is not a table"]
 
 
@@ -86,7 +86,7 @@ class Outer:
     pools: tuple[Inner, ...] = ()
 
 
-def test_tables_in_tables_are_as_strict():
+def test_tables_in_tables_are_as_strict() -> None:
     table = {"pools": [{"protocol": "nbd", "ports": [1]}, {"protocol": "ftp", "ports": ["1"], "x": 1}, {}]}
     with pytest.raises(ConfigError) as caught:
         structure(Outer, table, "driver.volume.x")
@@ -99,7 +99,7 @@ def test_tables_in_tables_are_as_strict():
     assert structure(Outer, {"pools": table["pools"][:1]}, "x") == Outer((Inner("nbd", [1]),))
 
 
-def test_a_type_that_no_option_can_have_is_a_bug_of_the_driver():
+def test_a_type_that_no_option_can_have_is_a_bug_of_the_driver() -> None:
     @frozen
     class Odd:
         when: complex
@@ -108,7 +108,7 @@ def test_a_type_that_no_option_can_have_is_a_bug_of_the_driver():
         structure(Odd, {"when": {}}, "x")
 
 
-def test_options_that_do_not_go_together_are_told_once_each_is_right():
+def test_options_that_do_not_go_together_are_told_once_each_is_right() -> None:
     @frozen
     class Pair:
         low: int = field(default=1, validator=ge(0))

@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import func, select
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Clock
 
 from cloudctl.app import SECTIONS, Cloud
@@ -63,6 +64,13 @@ def without_rows(_tables: int) -> bytes:
     db = Database.in_memory(Clock())
     db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     return bytes(db.connections.get().driver.serialize())
+
+
+def empty_database(clock: IReactorTime) -> Database:
+    """A database in memory that has all tables and no rows."""
+    db = Database.in_memory(clock)
+    db.connections.get().driver.deserialize(without_rows(len(metadata.tables)))
+    return db
 
 
 @lru_cache(maxsize=4)
@@ -195,8 +203,11 @@ def _dumps(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+_count_open = select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))
+
+
 def _open_tasks(conn: Connection) -> int:
-    return int(conn.execute(select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))).scalar_one())
+    return int(conn.execute(_count_open).scalar_one())
 
 
 def _open_kinds(conn: Connection) -> list[Any]:

@@ -142,8 +142,11 @@ def _started(world: World, probers: list[Prober]) -> tuple[Engine, Prober]:
     return engine, prober
 
 
+_any_open = select(TaskRow.id).where(TaskRow.state.in_(OPEN)).limit(1)
+
+
 def _open(conn: Connection) -> bool:
-    return conn.execute(select(TaskRow.id).where(TaskRow.state.in_(OPEN)).limit(1)).first() is not None
+    return conn.execute(_any_open).first() is not None
 
 
 def _outline(conn: Connection) -> list[tuple[Any, ...]]:

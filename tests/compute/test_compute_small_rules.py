@@ -92,7 +92,7 @@ def test_what_is_no_key_is_refused(text: str, kind: str) -> None:
 
 def test_a_made_pair_has_the_fingerprint_of_its_public_key() -> None:
     for kind in ("ssh", "x509"):
-        pair = keys.generate(kind, "user", datetime(2026, 1, 1))  # type: ignore[arg-type]  # from a literal list
+        pair = keys.generate(kind, "user", datetime(2026, 1, 1))
         assert pair.fingerprint == keys.fingerprint(kind, pair.public_key)
         assert pair.private_key not in repr(pair)
 

@@ -11,7 +11,7 @@ from tests.compute.asking import LATEST, Asking, refusal
 SMALL = {"name": "mine", "ram": 256, "vcpus": 1, "disk": 2}
 
 
-def make(admin: Asking, version: str | None = None, **wishes: Any) -> dict[str, Any]:
+def make(admin: Asking, version: str | None = None, /, **wishes: Any) -> dict[str, Any]:
     answer = admin.post("/flavors", {"flavor": {**SMALL, **wishes}}, version)
     assert answer.status == 200, answer
     made: dict[str, Any] = answer.json()["flavor"]

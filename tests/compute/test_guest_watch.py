@@ -8,6 +8,7 @@ from attrs import evolve
 
 from cloudctl.compute import audit
 from cloudctl.compute.guest_watch import AGAIN, SOON, GuestWatch
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
@@ -35,7 +36,12 @@ def test_guests_that_die_together_are_compared_in_pieces(
     monkeypatch.setattr("cloudctl.compute.guest_watch.BATCH", 1)
     sizes: list[int] = []
     compare = audit.compare_these
-    monkeypatch.setattr(audit, "compare_these", lambda conn, some: sizes.append(len(some)) or compare(conn, some))
+
+    def counted(conn: Connection, some: Any) -> Any:
+        sizes.append(len(some))
+        return compare(conn, some)
+
+    monkeypatch.setattr(audit, "compare_these", counted)
     both = [demo.boot(), demo.boot()]
     for server_id in both:
         hypervisor.crash(server_id)

@@ -12,6 +12,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 
 @pytest.fixture
@@ -25,11 +26,11 @@ def test_a_stopped_server_is_off_and_can_be_started(demo: Asking, server_id: str
     demo.cloud.settle()
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:power_state"]) == ("SHUTOFF", 4)
-    assert hypervisor.guests.get(server_id).power is Power.STOPPED
+    assert there(hypervisor.guests.get(server_id)).power is Power.STOPPED
     assert demo.act(server_id, {"os-start": None}).status == 202
     demo.cloud.settle()
     assert demo.status(server_id) == "ACTIVE"
-    assert hypervisor.guests.get(server_id).power is Power.RUNNING
+    assert there(hypervisor.guests.get(server_id)).power is Power.RUNNING
 
 
 @pytest.mark.parametrize(("kind", "status"), [("SOFT", "REBOOT"), ("hard", "HARD_REBOOT")])
@@ -88,6 +89,7 @@ def test_an_action_that_is_not_offered_is_not_there(demo: Asking, server_id: str
 
 
 def test_a_reader_does_nothing(demo: Asking, reader: Asking, server_id: str) -> None:
+    action: Any
     for action in ({"os-stop": None}, {"reboot": {"type": "SOFT"}}, {"os-getConsoleOutput": {}}):
         assert refusal(reader.act(server_id, action))[:2] == (403, "forbidden")
     assert reader.delete(f"/servers/{server_id}").status == 403

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, refusal
+from tests.there import there
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 
@@ -48,12 +49,12 @@ def test_the_guest_gets_what_was_asked_for(demo: Asking, hypervisor: FakeHypervi
     )
     server = made.json()["server"]
     demo.cloud.settle()
-    spec = hypervisor.guests.get(server["id"]).spec
+    spec = there(hypervisor.guests.get(server["id"])).spec
     assert (spec.vcpus, spec.memory_mib, spec.disk_gib) == (1, 2048, 20)
     assert (spec.keypair_name, spec.public_key, spec.user_data) == ("mine", KEY, data)
     assert (spec.config_drive, spec.metadata, spec.hostname) == (True, {"role": "front"}, "web-server")
     assert spec.admin_password == server["adminPass"]
-    assert spec.image.id == demo.image
+    assert there(spec.image).id == demo.image
     (port,) = spec.ports
     assert port.network_id == demo.network
     assert port.binding is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.network import kinds, ports
 from cloudctl.tasks import Unasked
@@ -38,7 +39,7 @@ def test_a_port_that_was_plugged_again_meanwhile_is_taken_away(demo: Asking, clo
         assert port is not None
         ports.leaving(conn, [port_id])
         assert ports.plugged(conn, port_id, port.host, {"vif_type": "fake"})
-        ports.delete(conn, port_id, cloud.db.now(conn), Unasked(), has_left=True)
+        ports.delete(conn, port_id, utc(conn.now()), Unasked(), has_left=True)
 
     cloud.db.transact(False, delete)
     assert cloud.db.transact(True, tasks_of_ports) == [port_id]

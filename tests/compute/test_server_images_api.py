@@ -11,6 +11,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.image.store import ImageStore
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
 
@@ -188,9 +189,9 @@ def test_a_rebuild_keeps_all_but_the_disk(demo: Asking, server_id: str, hypervis
     assert (found["status"], found["name"], found["metadata"]) == ("ACTIVE", "new", {"a": "b"})
     assert found["addresses"] == before["addresses"] and found["description"] == "d"
     assert found["OS-SRV-USG:launched_at"] > before["OS-SRV-USG:launched_at"]
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     assert (guest.power, guest.spec.name, guest.spec.admin_password) == (Power.RUNNING, "new", "pw")
-    assert guest.spec.image.id == made and guest.log.count("Linux version") == 1
+    assert there(guest.spec.image).id == made and guest.log.count("Linux version") == 1
 
 
 def test_a_rebuild_keeps_the_volumes(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
@@ -200,7 +201,7 @@ def test_a_rebuild_keeps_the_volumes(demo: Asking, server_id: str, hypervisor: F
     assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
     demo.cloud.settle()
     assert demo.status(server_id) == "ACTIVE" and demo.volume_status(volume_id) == "in-use"
-    assert [each.volume_id for each in hypervisor.guests.get(server_id).spec.volumes] == [volume_id]
+    assert [each.volume_id for each in there(hypervisor.guests.get(server_id)).spec.volumes] == [volume_id]
 
 
 def test_a_server_that_is_off_stays_off(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
@@ -208,7 +209,7 @@ def test_a_server_that_is_off_stays_off(demo: Asking, server_id: str, hypervisor
     demo.cloud.settle()
     assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
     demo.cloud.settle()
-    assert demo.status(server_id) == "SHUTOFF" and hypervisor.guests.get(server_id).power is Power.STOPPED
+    assert demo.status(server_id) == "SHUTOFF" and there(hypervisor.guests.get(server_id)).power is Power.STOPPED
 
 
 def test_a_rebuild_leads_out_of_error(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
@@ -230,8 +231,8 @@ def test_an_image_that_the_host_cannot_run_costs_no_disk(
     demo.cloud.settle()
     found = demo.server(server_id)
     assert found["status"] == "ERROR" and found["fault"]["message"].startswith("No valid host was found.")
-    assert hypervisor.guests.get(server_id).spec.host not in found["fault"]["message"]
-    assert hypervisor.guests.get(server_id).power is Power.RUNNING
+    assert there(hypervisor.guests.get(server_id)).spec.host not in found["fault"]["message"]
+    assert there(hypervisor.guests.get(server_id)).power is Power.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -278,11 +279,11 @@ def test_a_server_is_rescued_and_runs_again(demo: Asking, server_id: str, hyperv
     assert demo.server(server_id)["OS-EXT-STS:task_state"] == "rescuing"
     demo.cloud.settle()
     assert demo.status(server_id) == "RESCUE"
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     assert guest.rescued and guest.spec.admin_password == "pw"
     assert demo.act(server_id, {"unrescue": None}).status == 202
     demo.cloud.settle()
-    assert demo.status(server_id) == "ACTIVE" and not hypervisor.guests.get(server_id).rescued
+    assert demo.status(server_id) == "ACTIVE" and not there(hypervisor.guests.get(server_id)).rescued
 
 
 def test_a_rescue_without_words_has_a_password_of_its_own(demo: Asking, server_id: str) -> None:
@@ -311,9 +312,9 @@ def test_a_password_reaches_the_guest_and_is_forgotten(
     assert demo.status(server_id) == "PASSWORD"
     demo.cloud.settle()
     assert demo.status(server_id) == "ACTIVE"
-    assert hypervisor.guests.get(server_id).spec.admin_password == "new-secret"
+    assert there(hypervisor.guests.get(server_id)).spec.admin_password == "new-secret"
     connection = demo.cloud.db.engine.raw_connection().driver_connection
-    assert "new-secret" not in "\n".join(connection.iterdump())
+    assert "new-secret" not in "\n".join(there(connection).iterdump())
 
 
 @pytest.mark.parametrize(("error", "status"), [(Unfit("no agent"), "ACTIVE"), (DriverError("it is broken"), "ERROR")])

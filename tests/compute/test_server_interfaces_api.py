@@ -9,6 +9,7 @@ import pytest
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 
@@ -24,14 +25,14 @@ def test_an_interface_is_made_shown_and_taken_away(demo: Asking, hypervisor: Fak
     made = answer.json()["interfaceAttachment"]
     assert (made["net_id"], made["fixed_ips"][0]["ip_address"]) == (demo.network, "10.0.0.88")
     demo.cloud.settle()
-    assert made["port_id"] in hypervisor.guests.get(server_id).state.port_ids
+    assert made["port_id"] in there(hypervisor.guests.get(server_id)).state.port_ids
     path = f"/servers/{server_id}/os-interface"
     shown = demo.get(f"{path}/{made['port_id']}", LATEST).json()["interfaceAttachment"]
     assert (shown["port_state"], shown["tag"]) == ("ACTIVE", None)
     assert len(demo.get(path).json()["interfaceAttachments"]) == 2
     assert demo.delete(f"{path}/{made['port_id']}").status == 202
     demo.cloud.settle()
-    assert made["port_id"] not in hypervisor.guests.get(server_id).state.port_ids
+    assert made["port_id"] not in there(hypervisor.guests.get(server_id)).state.port_ids
     assert demo.client.get(f"/networking/v2.0/ports/{made['port_id']}").status == 404
     assert demo.delete(f"{path}/{made['port_id']}").status == 404
 

@@ -14,6 +14,7 @@ from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking
+from tests.there import there
 
 
 def nothing_is_left(asking: Asking, admin: Asking, hypervisor: FakeHypervisor, network: FakeNetworkBackend) -> None:
@@ -258,7 +259,7 @@ def test_more_unknown_guests_than_one_statement_takes(
     from attrs import evolve
 
     monkeypatch.setattr("cloudctl.compute.audit.BATCH", 2)
-    guest = hypervisor.guests.get(demo.boot())
+    guest = there(hypervisor.guests.get(demo.boot()))
     for id in ("alien-1", "alien-2", "alien-3"):
         hypervisor.guests.put(id, evolve(guest, spec=evolve(guest.spec, id=id)))
     assert audited(cloud) == [("guest-unknown", False)] * 3
@@ -279,9 +280,9 @@ def test_a_guest_that_runs_by_itself_is_stopped(cloud: MemoryCloud, demo: Asking
     server_id = demo.boot()
     demo.act(server_id, {"os-stop": None})
     cloud.settle()
-    hypervisor.guests.put(server_id, evolve(hypervisor.guests.get(server_id), power=Power.RUNNING))
+    hypervisor.guests.put(server_id, evolve(there(hypervisor.guests.get(server_id)), power=Power.RUNNING))
     assert audited(cloud) == [("guest-on", True)]
-    assert hypervisor.guests.get(server_id).power is Power.STOPPED
+    assert there(hypervisor.guests.get(server_id)).power is Power.STOPPED
 
 
 def test_a_missing_guest_is_reported_unless_its_host_is_down(
@@ -289,7 +290,7 @@ def test_a_missing_guest_is_reported_unless_its_host_is_down(
 ) -> None:
     server_id = demo.boot()
     host = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     hypervisor.guests.delete(server_id)
     assert audited(cloud) == [("guest-missing", False)]
     assert demo.server(server_id)["OS-EXT-STS:power_state"] == 0
@@ -304,7 +305,7 @@ def test_an_unknown_guest_is_reported_and_left_alone(
 ) -> None:
     from attrs import evolve
 
-    guest = hypervisor.guests.get(demo.boot())
+    guest = there(hypervisor.guests.get(demo.boot()))
     hypervisor.guests.put("alien", evolve(guest, spec=evolve(guest.spec, id="alien")))
     assert audited(cloud) == [("guest-unknown", False)]
     assert hypervisor.guests.get("alien") is not None

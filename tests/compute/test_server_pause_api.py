@@ -12,6 +12,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.interfaces import IPassword, IPause, IRescue, ISnapshot, ISuspend
 from cloudctl.drivers.specs import Power
 from tests.compute.asking import Asking, refusal
+from tests.there import there
 
 
 @pytest.fixture
@@ -42,13 +43,13 @@ def test_a_server_is_frozen_and_goes_on(
     demo.cloud.settle()
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:power_state"]) == (status, power)
-    assert hypervisor.guests.get(server_id).power is seen
+    assert there(hypervisor.guests.get(server_id)).power is seen
     assert demo.act(server_id, {thaw: None}).status == 202
     assert (demo.status(server_id), demo.server(server_id)["OS-EXT-STS:task_state"]) == (status, thawing)
     demo.cloud.settle()
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:power_state"]) == ("ACTIVE", 1)
-    assert hypervisor.guests.get(server_id).power is Power.RUNNING
+    assert there(hypervisor.guests.get(server_id)).power is Power.RUNNING
     actions = demo.get(f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     assert [each["action"] for each in actions] == [thaw, freeze, "create"]
 

@@ -13,6 +13,7 @@ from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_server_is_resized_and_confirmed(
     demo.cloud.settle()
     found = demo.server(server_id)
     assert (found["status"], found["flavor"]["original_name"]) == ("VERIFY_RESIZE", "m1.small")
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     assert (guest.power, guest.spec.memory_mib, guest.spec.disk_gib) == (Power.RUNNING, 2048, 20)
     # Both places are held until somebody decides.
     assert used(admin) == (reserved[0] + 1, reserved[1] + 2048)
@@ -77,7 +78,7 @@ def test_a_resize_is_reverted(
     found = demo.server(server_id)
     assert (found["status"], found["flavor"]["original_name"]) == ("ACTIVE", "m1.tiny")
     assert (used(admin), counted(demo)) == (before, (1, 512))
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     assert (guest.power, guest.spec.host, guest.spec.memory_mib) == (Power.RUNNING, host, 512)
     held = [
         set(each.hosts) for each in network.ports.values() if each.spec.id in {port.id for port in guest.spec.ports}
@@ -91,14 +92,14 @@ def test_a_server_that_is_off_stays_off(demo: Asking, server_id: str, hypervisor
     resize(demo, server_id)
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:power_state"]) == ("VERIFY_RESIZE", 4)
-    assert hypervisor.guests.get(server_id).power is Power.STOPPED
+    assert there(hypervisor.guests.get(server_id)).power is Power.STOPPED
     demo.act(server_id, {"revertResize": None})
     demo.cloud.settle()
     assert demo.status(server_id) == "SHUTOFF"
     resize(demo, server_id)
     demo.act(server_id, {"confirmResize": None})
     demo.cloud.settle()
-    assert demo.status(server_id) == "SHUTOFF" and hypervisor.guests.get(server_id).power is Power.STOPPED
+    assert demo.status(server_id) == "SHUTOFF" and there(hypervisor.guests.get(server_id)).power is Power.STOPPED
 
 
 def test_a_migration_takes_everything_along(
@@ -114,14 +115,14 @@ def test_a_migration_takes_everything_along(
     target = host_of(admin, server_id)
     assert target != source and demo.status(server_id) == "VERIFY_RESIZE"
     assert demo.volume_status(volume_id) == "in-use" and demo.server(server_id)["addresses"] == addresses
-    assert volumes.volumes.get(volume_id).hosts == (target,)
-    guest = hypervisor.guests.get(server_id)
+    assert there(volumes.volumes.get(volume_id)).hosts == (target,)
+    guest = there(hypervisor.guests.get(server_id))
     assert (guest.spec.host, guest.power) == (target, Power.RUNNING)
     assert [each.volume_id for each in guest.spec.volumes] == [volume_id]
     demo.act(server_id, {"revertResize": None})
     demo.cloud.settle()
-    assert (host_of(admin, server_id), hypervisor.guests.get(server_id).spec.host) == (source, source)
-    assert volumes.volumes.get(volume_id).hosts == (source,)
+    assert (host_of(admin, server_id), there(hypervisor.guests.get(server_id)).spec.host) == (source, source)
+    assert there(volumes.volumes.get(volume_id)).hosts == (source,)
 
 
 def test_an_administrator_names_the_host(demo: Asking, admin: Asking, server_id: str) -> None:
@@ -169,7 +170,7 @@ def test_a_resize_that_fails_is_taken_back(
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
     assert found["flavor"]["original_name"] == "m1.tiny"
-    guest = hypervisor.guests.get(server_id)
+    guest = there(hypervisor.guests.get(server_id))
     assert (guest.power, guest.spec.memory_mib, guest.spec.host) == (Power.RUNNING, 512, host)
     assert (used(admin), counted(demo)) == before
 
@@ -223,7 +224,7 @@ def test_nothing_is_left_of_a_resized_server_that_is_deleted(
     demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor, network: FakeNetworkBackend
 ) -> None:
     resize(demo, server_id)
-    plugs = {each.id for each in hypervisor.guests.get(server_id).spec.ports}
+    plugs = {each.id for each in there(hypervisor.guests.get(server_id)).spec.ports}
     demo.delete(f"/servers/{server_id}")
     demo.cloud.settle()
     assert demo.status(server_id) == "gone" and not hypervisor.guests.values()

@@ -12,9 +12,9 @@ from cloudctl.compute.servers import check
 from cloudctl.compute.states import MOVES
 from cloudctl.compute.status import STATUS, STATUSES, showing, status
 from cloudctl.compute.tables import Server
-from cloudctl.db import Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict
+from cloudctl.testing.cloud import empty_database
 from tests.house.source import modules
 
 PAIRS = [(vm_state, task) for vm_state, (_, by_task) in STATUS.items() for task in (None, "deleting", *by_task)]
@@ -45,8 +45,7 @@ def test_the_status_follows_from_both_states(vm_state: str, task_state: str | No
 
 
 def test_a_status_filter_shows_exactly_the_rows_with_that_status() -> None:
-    db = Database.in_memory(Clock())
-    db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
+    db = empty_database(Clock())
     now = utc(0)
     rows = [
         {

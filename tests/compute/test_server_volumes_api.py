@@ -10,6 +10,7 @@ from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 
@@ -36,7 +37,7 @@ def test_a_volume_is_attached_and_detached(demo: Asking, hypervisor: FakeHypervi
     assert demo.volume_status(volume_id) == "reserved"
     demo.cloud.settle()
     assert demo.volume_status(volume_id) == "in-use"
-    assert hypervisor.guests.get(server_id).state.volume_ids == (volume_id,)
+    assert there(hypervisor.guests.get(server_id)).state.volume_ids == (volume_id,)
     assert demo.server(server_id)["os-extended-volumes:volumes_attached"] == [
         {"id": volume_id, "delete_on_termination": False}
     ]
@@ -56,7 +57,7 @@ def test_a_volume_is_attached_and_detached(demo: Asking, hypervisor: FakeHypervi
     assert demo.volume_status(volume_id) == "detaching"
     demo.cloud.settle()
     assert demo.volume_status(volume_id) == "available"
-    assert hypervisor.guests.get(server_id).state.volume_ids == ()
+    assert there(hypervisor.guests.get(server_id)).state.volume_ids == ()
     assert demo.get(path).json() == {"volumeAttachments": []}
 
 
@@ -108,7 +109,7 @@ def test_a_failed_attach_gives_the_volume_back(
     assert demo.volume_status(volume_id) == "available"
     assert demo.server(server_id)["os-extended-volumes:volumes_attached"] == []
     assert demo.status(server_id) == "ACTIVE"
-    assert volumes.volumes.get(volume_id).state.hosts == ()
+    assert there(volumes.volumes.get(volume_id)).state.hosts == ()
 
 
 def test_a_failed_detach_leaves_it_in_use(demo: Asking, hypervisor: FakeHypervisor) -> None:
@@ -167,7 +168,7 @@ def test_a_server_boots_from_a_volume_that_is_made_from_an_image(demo: Asking, h
     assert (found["status"], found["image"]) == ("ACTIVE", "")
     (attached,) = found["os-extended-volumes:volumes_attached"]
     assert demo.volume_status(attached["id"]) == "in-use"
-    spec = hypervisor.guests.get(server_id).spec
+    spec = there(hypervisor.guests.get(server_id)).spec
     assert (spec.image, spec.disk_gib, spec.volumes[0].boot_index) == (None, 0, 0)
     assert spec.volumes[0].device == "/dev/vda"
     path = f"/servers/{server_id}/os-volume_attachments/{attached['id']}"

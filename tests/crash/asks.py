@@ -37,7 +37,7 @@ def running(stage: Stage, **wishes: Any) -> str:
 
 def root_volume(stage: Stage) -> dict[str, Any]:
     """Wishes of a server whose root disk is a volume that is made of the image and ends with it."""
-    device = {"source_type": "image", "uuid": Asking(stage.demo).image, "destination_type": "volume"}
+    device: dict[str, Any] = {"source_type": "image", "uuid": Asking(stage.demo).image, "destination_type": "volume"}
     device |= {"boot_index": 0, "volume_size": 1, "delete_on_termination": True}
     return {"imageRef": None, "block_device_mapping_v2": [device]}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import ensureDeferred
-
+from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.fake.volume import Volume
 from cloudctl.volume.kinds import DELETE_VOLUME, MEND_VOLUME, RESTORE_VOLUME, REVERT_VOLUME, UPLOAD_VOLUME
@@ -224,7 +223,7 @@ def is_mended(stage: Stage) -> str:
     stage.drivers.volume.volumes.put(volume_id, Volume(volume_id, 0))
     stage.cloud.clock.advance(1)
     findings: list[Any] = []
-    ensureDeferred(stage.service.audit.checks["volume"]()).addBoth(findings.append)
+    call(stage.service.audit.checks["volume"]).addBoth(findings.append)
     assert {each.kind for each in findings[0]} == {"volume-smaller", "volume-unconnected"}
     return volume_id
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import ensureDeferred
-
+from cloudctl.drivers.boundary import call
 from cloudctl.drivers.specs import Power
 from tests.crash import asks
 from tests.crash.asks import V21, good
@@ -100,7 +99,7 @@ def purges(stage: Stage) -> str:
     stage.settle()
     assert asks.guest(stage, server_id) is not None
     stage.drivers.hypervisor.recover_host(host)
-    ensureDeferred(stage.service.audit.checks["hypervisor"]())
+    call(stage.service.audit.checks["hypervisor"])
     return server_id
 
 

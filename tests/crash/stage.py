@@ -44,7 +44,7 @@ class Stage:
         self.service = self.cloud.cloud
         self.demo = self.cloud.client("demo")
         self.admin = self.cloud.client("admin")
-        self.drivers = self.service.drivers
+        self.drivers: Any = self.service.drivers  # fakes, all of them
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
         self.service.made(HostWatch).stopService()
         self.service.audit.stopService()

@@ -37,7 +37,7 @@ def label(value: Any) -> str:
 
 def environment(directory: Path) -> dict[str, str]:
     path = os.pathsep.join([str(directory / DRIVERS), str(ROOT)])
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +14,14 @@ from cloudctl.drivers.specs import ImageSource
 from tests.drivers.qcow2 import live
 
 
-def qcow2(version=3, backing=0, size=1 << 30, features=0):
+def qcow2(version: Any = 3, backing: Any = 0, size: Any = 1 << 30, features: Any = 0) -> Any:
     head = struct.pack(">4sIQIIQ", b"QFI\xfb", version, backing, 0, 16, size).ljust(72, b"\0")
     return (head + struct.pack(">Q", features)).ljust(112, b"\0")
 
 
-def vmdk(capacity=2048, descriptor=1, length=20, text=b'createType="monolithicSparse"'):
+def vmdk(
+    capacity: Any = 2048, descriptor: Any = 1, length: Any = 20, text: bytes = b'createType="monolithicSparse"'
+) -> Any:
     head = struct.pack("<4sII4Q", b"KDMV", 1, 3, capacity, 128, descriptor, length).ljust(512, b"\0")
     return head + text.ljust(length * 512, b"\0")
 
@@ -32,12 +36,12 @@ def vmdk(capacity=2048, descriptor=1, length=20, text=b'createType="monolithicSp
         (qcow2(features=3), Qcow2Header(1 << 30, False, False)),
     ],
 )
-def test_a_qcow2_header_is_read(head, found):
+def test_a_qcow2_header_is_read(head: Any, found: Any) -> None:
     assert qcow2_header(head) == found
 
 
 @pytest.mark.parametrize("head", [b"", b"QFI\xfb", bytes(200), qcow2(version=1), qcow2(version=4), qcow2()[:90]])
-def test_what_is_no_qcow2_is_refused(head):
+def test_what_is_no_qcow2_is_refused(head: Any) -> None:
     with pytest.raises(ValueError, match="qcow2"):
         qcow2_header(head)
     assert objection("qcow2", head) is not None
@@ -60,18 +64,18 @@ def test_what_is_no_qcow2_is_refused(head):
         ("vmdk", b"KDMV"),
     ],
 )
-def test_a_file_that_could_refer_to_another_one_is_refused(format, head):
+def test_a_file_that_could_refer_to_another_one_is_refused(format: Any, head: Any) -> None:
     assert objection(format, head) is not None
 
 
 @pytest.mark.parametrize(
     ("format", "head"), [("qcow2", qcow2()), ("vmdk", vmdk()), ("raw", qcow2(backing=512)), ("vpc", b""), ("vdi", b"x")]
 )
-def test_a_file_of_its_own_is_taken(format, head):
+def test_a_file_of_its_own_is_taken(format: Any, head: Any) -> None:
     assert objection(format, head) is None
 
 
-def test_a_format_that_is_not_known_and_a_file_that_is_not_there_are_unfit(tmp_path):
+def test_a_format_that_is_not_known_and_a_file_that_is_not_there_are_unfit(tmp_path: Path) -> None:
     there = tmp_path / "image"
     there.write_bytes(b"x")
     for source in (
@@ -89,7 +93,7 @@ def test_a_format_that_is_not_known_and_a_file_that_is_not_there_are_unfit(tmp_p
     [("-b", "{other}", "-F", "raw"), ("-o", "data_file={other}")],
     ids=["backing file", "data file"],
 )
-def test_what_qemu_makes_with_another_file_is_refused(tmp_path, options):
+def test_what_qemu_makes_with_another_file_is_refused(tmp_path: Path, options: Any) -> None:
     live.demand("qemu-img")
     other = live.raw_image(tmp_path / "other", 1)
     image = tmp_path / "image.qcow2"
@@ -100,14 +104,14 @@ def test_what_qemu_makes_with_another_file_is_refused(tmp_path, options):
 
 
 @pytest.mark.parametrize("subformat", ["monolithicFlat", "twoGbMaxExtentSparse"])
-def test_a_vmdk_of_several_files_is_refused(tmp_path, subformat):
+def test_a_vmdk_of_several_files_is_refused(tmp_path: Path, subformat: Any) -> None:
     live.demand("qemu-img")
     image = live.image(tmp_path / "i.vmdk", "vmdk", "vmdk", 1, options=("-o", f"subformat={subformat}"))
     with pytest.raises(Unfit):
         format_of(image)
 
 
-def test_a_vmdk_that_hides_its_parent_is_refused(tmp_path):
+def test_a_vmdk_that_hides_its_parent_is_refused(tmp_path: Path) -> None:
     """With a header that says that there is no descriptor, where QEMU looks for one all the same."""
     live.demand("qemu-img")
     image = live.image(tmp_path / "i.vmdk", "vmdk", "vmdk", 1)
@@ -133,7 +137,7 @@ def test_a_vmdk_that_hides_its_parent_is_refused(tmp_path):
         ("vmdk", ("-o", "subformat=streamOptimized")),
     ],
 )
-def test_what_qemu_makes_in_one_file_is_taken(tmp_path, disk_format, options):
+def test_what_qemu_makes_in_one_file_is_taken(tmp_path: Path, disk_format: str, options: Any) -> None:
     live.demand("qemu-img")
     image = live.image(tmp_path / "image", disk_format, QEMU_FORMATS[disk_format], 1, 2, options=options)
     assert format_of(image) == QEMU_FORMATS[disk_format]

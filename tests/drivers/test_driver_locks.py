@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
 
 from cloudctl.drivers.locks import Locks
 
 
-def holder(locks, key, entered, until):
-    async def hold():
+def holder(locks: Any, key: Any, entered: Any, until: Any) -> Any:
+    async def hold() -> None:
         async with locks.hold(*key):
             entered.append(key)
             await until
@@ -17,9 +19,10 @@ def holder(locks, key, entered, until):
     return ensureDeferred(hold())
 
 
-def test_the_same_key_is_held_by_one_at_a_time_in_the_order_of_asking():
-    locks, entered = Locks(), []
-    turns = [Deferred() for _ in range(3)]
+def test_the_same_key_is_held_by_one_at_a_time_in_the_order_of_asking() -> None:
+    locks = Locks()
+    entered: list[tuple[str, ...]] = []
+    turns: Any = [Deferred() for _ in range(3)]
     done = [holder(locks, ("volume", "a"), entered, turn) for turn in turns]
     for number, turn in enumerate(turns, start=1):
         assert len(entered) == number
@@ -27,17 +30,19 @@ def test_the_same_key_is_held_by_one_at_a_time_in_the_order_of_asking():
     assert all(each.called for each in done)
 
 
-def test_different_keys_do_not_wait_for_each_other():
-    locks, entered, until = Locks(), [], Deferred()
+def test_different_keys_do_not_wait_for_each_other() -> None:
+    locks = Locks()
+    entered: list[tuple[str, ...]] = []
+    until: Deferred[None] = Deferred()
     holder(locks, ("volume", "a"), entered, until)
     holder(locks, ("snapshot", "a"), entered, until)
     assert entered == [("volume", "a"), ("snapshot", "a")]
     until.callback(None)
 
 
-def test_a_lock_that_nobody_wants_is_forgotten_even_after_a_failure():
+def test_a_lock_that_nobody_wants_is_forgotten_even_after_a_failure() -> None:
     locks = Locks()
-    until = Deferred()
+    until: Any = Deferred()
     failing = holder(locks, ("a",), [], until)
     assert locks.held == {("a",)}
     until.errback(ValueError())
@@ -45,9 +50,11 @@ def test_a_lock_that_nobody_wants_is_forgotten_even_after_a_failure():
     assert locks.held == frozenset()
 
 
-def test_who_gives_up_waiting_does_not_get_the_lock_and_nobody_is_kept_from_it():
-    locks, entered = Locks(), []
-    first, last = Deferred(), Deferred()
+def test_who_gives_up_waiting_does_not_get_the_lock_and_nobody_is_kept_from_it() -> None:
+    locks = Locks()
+    entered: list[tuple[str, ...]] = []
+    first: Deferred[None] = Deferred()
+    last: Deferred[None] = Deferred()
     holder(locks, ("a",), entered, first)
     given_up = holder(locks, ("a",), entered, Deferred())
     holder(locks, ("a",), entered, last)
@@ -60,8 +67,10 @@ def test_who_gives_up_waiting_does_not_get_the_lock_and_nobody_is_kept_from_it()
 
 
 @pytest.mark.parametrize("keys", [[("a", "b"), ("ab",)], [("a",), ("a", "")]])
-def test_keys_of_several_words_are_not_run_together(keys):
-    locks, entered, until = Locks(), [], Deferred()
+def test_keys_of_several_words_are_not_run_together(keys: Any) -> None:
+    locks = Locks()
+    entered: list[tuple[str, ...]] = []
+    until: Deferred[None] = Deferred()
     for key in keys:
         holder(locks, key, entered, until)
     assert entered == keys

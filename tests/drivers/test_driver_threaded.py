@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from typing import Any, cast
 
 import pytest
 from twisted.internet import task
 from twisted.internet.defer import gatherResults
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import Clock
 from zope.interface import directlyProvides, implementer
 
@@ -25,16 +27,16 @@ where: ContextVar[str] = ContextVar("where")
 class Sync:
     """The fake volume backend with plain methods: each runs to its end before it returns."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.driver = create(Config(), DriverResources(clock=Clock(), name="fake"))
         directlyProvides(self, *INTERFACES)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: Any) -> Any:
         found = getattr(self.driver, name)
         if name not in methods(*INTERFACES):
             return found
 
-        def plain(*args, **kwargs):
+        def plain(*args: Any, **kwargs: Any) -> Any:
             try:
                 found(*args, **kwargs).send(None)
             except StopIteration as done:
@@ -44,10 +46,10 @@ class Sync:
         return plain
 
 
-def blocking(_directory):
+def blocking(_directory: Any) -> Any:
     from twisted.internet import reactor
 
-    return threaded(Sync(), reactor, threads=1)
+    return threaded(Sync(), cast(IReactorFromThreads, reactor), threads=1)
 
 
 class TestThreadedDriver(volume_suite(blocking)):
@@ -58,58 +60,58 @@ class TestThreadedDriver(volume_suite(blocking)):
 class Blocking:
     """Its methods say in which thread they ran."""
 
-    def __init__(self, parties=1):
+    def __init__(self, parties: Any = 1) -> None:
         self.barrier = threading.Barrier(parties, timeout=10)
-        self.ran = {}
+        self.ran: dict[str, Any] = {}
 
-    def check(self):
+    def check(self) -> Any:
         self.ran["check"] = threading.current_thread()
 
-    def close(self):
+    def close(self) -> Any:
         self.ran["close"] = threading.current_thread()
 
-    def capacity(self):
+    def capacity(self) -> Any:
         self.barrier.wait()
         return threading.current_thread()
 
-    def observe(self, id):
+    def observe(self, id: str) -> Any:
         raise UnknownVolume(id)
 
-    def connect(self, id, host):
+    def connect(self, id: str, host: Any) -> Any:
         return {"id": id, "host": host, "where": where.get()}
 
 
 @pytest.fixture
-def reactor():
+def reactor() -> Any:
     from twisted.internet import reactor
 
     return reactor
 
 
-async def test_methods_run_in_another_thread_and_at_once(reactor):
+async def test_methods_run_in_another_thread_and_at_once(reactor: Any) -> None:
     driver = threaded(Blocking(parties=3), reactor, threads=3)
     threads = await gatherResults([driver.capacity() for _ in range(3)])
     assert len(set(threads)) == 3 and threading.current_thread() not in threads
     await driver.close()
 
 
-async def test_errors_come_back(reactor):
+async def test_errors_come_back(reactor: Any) -> None:
     driver = threaded(Blocking(), reactor)
     with pytest.raises(UnknownVolume, match="v1"):
         await driver.observe("v1")
     await driver.close()
 
 
-async def test_context_variables_follow(reactor):
+async def test_context_variables_follow(reactor: Any) -> None:
     driver = threaded(Blocking(), reactor)
     where.set("req-1")
     assert await driver.connect("v1", host="h1") == {"id": "v1", "host": "h1", "where": "req-1"}
     await driver.close()
 
 
-async def test_check_needs_no_reactor_and_close_ends_the_threads(reactor):
+async def test_check_needs_no_reactor_and_close_ends_the_threads(reactor: Any) -> None:
     blocking = Blocking()
-    driver = threaded(blocking, object())
+    driver = threaded(blocking, cast(IReactorFromThreads, object()))
     await driver.check()
     assert blocking.ran["check"] is threading.current_thread()
 
@@ -122,20 +124,20 @@ async def test_check_needs_no_reactor_and_close_ends_the_threads(reactor):
     assert threading.active_count() <= before
 
 
-async def test_a_failing_check_is_told(reactor):
+async def test_a_failing_check_is_told(reactor: Any) -> None:
     blocking = Blocking()
 
-    def check():
+    def check() -> None:
         raise Unusable("no such device")
 
-    blocking.check = check
+    cast(Any, blocking).check = check
     driver = threaded(blocking, reactor)
     with pytest.raises(Unusable, match="no such device"):
         await driver.check()
     await driver.close()
 
 
-async def test_the_reactor_turns_while_a_method_blocks(reactor):
+async def test_the_reactor_turns_while_a_method_blocks(reactor: Any) -> None:
     driver = threaded(blocking := Blocking(parties=2), reactor)
     waiting = driver.capacity()
     await task.deferLater(reactor, 0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from attrs import frozen
@@ -34,15 +35,21 @@ def python_files(*folders: str) -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
+def dotted(path: Path) -> str:
+    """The name of a module of the project."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def read(path: Path) -> Module:
+    """A module of the project. conftest.py forgets them: together they are a hundred megabytes."""
+    return Module.parse(dotted(path), path.read_text(), is_package=path.name == "__init__.py")
+
+
 def modules(*folders: str) -> dict[str, Module]:
     """Every module below the given folders of the project, by dotted name."""
-    found = {}
-    for path in python_files(*folders):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        is_package = parts[-1] == "__init__"
-        name = ".".join(parts[:-1] if is_package else parts)
-        found[name] = Module.parse(name, path.read_text(), is_package=is_package)
-    return found
+    return {dotted(path): read(path) for path in python_files(*folders)}
 
 
 def imports(module: Module, known: Mapping[str, Module]) -> Iterator[Import]:

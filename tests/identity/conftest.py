@@ -13,7 +13,7 @@ from twisted.web.resource import Resource
 
 from cloudctl.app import SERVICES
 from cloudctl.db import Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.identity import api
 from cloudctl.identity.bootstrap import Bootstrapped, Seed, bootstrap
 from cloudctl.identity.keys import KeysInMemory
@@ -25,6 +25,7 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
 from cloudctl.rest.site import CloudSite
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.http import Response, request
 
 CHEAP = Argon2(time_cost=1, memory_cost=8, parallelism=1)
@@ -99,7 +100,7 @@ def password_request(name: str, password: str = "secret", scope: Any = None) -> 
 
 
 def make_keystone(db: Database, clock: Clock, options: IdentityOptions) -> Keystone:
-    metadata.create_all(db.engine)
+    """`db` has all tables and no rows."""
     hasher = Hasher.inline(options.argon2)
     tokens = Tokens(db, KeysInMemory(), options)
     http = Http(tokens, policy.load(["identity"], None), clock, Metrics())
@@ -122,4 +123,4 @@ def options() -> IdentityOptions:
 def keystone(options: IdentityOptions) -> Iterator[Keystone]:
     clock = Clock()
     clock.advance(START)
-    yield make_keystone(Database.in_memory(clock), clock, options)
+    yield make_keystone(empty_database(clock), clock, options)

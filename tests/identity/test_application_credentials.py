@@ -88,6 +88,7 @@ def test_it_holds_the_roles_that_were_chosen_and_those_they_imply(keystone: Any,
     assert [role["name"] for role in login(keystone, reader).json()["token"]["roles"]] == ["reader"]
     both = made(keystone, demo, name="two", roles=[{"id": keystone.made.role_ids["member"]}])
     assert [role["name"] for role in both["roles"]] == ["member", "reader"]
+    roles: Any
     for roles in ([{"name": "admin"}], [{"id": keystone.made.role_ids["manager"]}], [{}]):
         assert create(keystone, demo, name="x", roles=roles).status == 400
 

@@ -105,12 +105,12 @@ def test_what_is_kept_is_bounded_with_its_keys(keystone: Any, kept: Catalogs, mo
     assert len(kept._kept) == before
 
 
-def test_another_process_sees_a_change_by_the_epoch(postgresql_url: str) -> None:
+def test_another_process_sees_a_change_by_the_epoch(postgresql_with_tables: str) -> None:
     clock = Clock()
     clock.advance(START)
-    one = in_this_thread(postgresql_url, clock)
+    one = in_this_thread(postgresql_with_tables, clock)
     keystone = make_keystone(one, clock, IdentityOptions(argon2=CHEAP))
-    admin, other = keystone.admin(), in_this_thread(postgresql_url, clock)
+    admin, other = keystone.admin(), in_this_thread(postgresql_with_tables, clock)
     kept, before = Catalogs(other), one.transact(True, epoch.current)
     assert b"http://new" not in json(kept, viewer(), before)
     seen = statements(other)

@@ -53,7 +53,7 @@ def test_nobody_sees_or_makes_the_credentials_of_others(keystone: Any, demo: str
     assert len(keystone.ask("GET", "/credentials", token=admin).json()["credentials"]) == 1
     assert keystone.ask("POST", "/credentials", {"credential": fields}, demo).status == 403
     for method in ("GET", "PATCH", "DELETE"):
-        body = {"credential": {}} if method == "PATCH" else None
+        body: Any = {"credential": {}} if method == "PATCH" else None
         assert keystone.ask(method, f"/credentials/{made['id']}", body, demo).status == 403
 
 

@@ -58,6 +58,7 @@ def test_a_protocol_names_a_mapping_that_exists(keystone: Any, admin: str) -> No
 
 
 def test_the_rules_of_a_mapping_are_checked(keystone: Any, admin: str) -> None:
+    wrong: Any
     for wrong in ([], [{}], [{"local": [], "remote": []}], [{"local": [{}], "remote": [{"type": 1}]}], "x"):
         assert put(keystone, admin, "mappings/rules", "mapping", rules=wrong).status == 400, wrong
     assert put(keystone, admin, "mappings/rules", "mapping", rules=RULES, schema_version="9").status == 400

@@ -24,11 +24,11 @@ NOW = utc(START)
 
 
 @pytest.fixture
-def keystone(postgresql_url: str) -> Iterator[Any]:
+def keystone(postgresql_with_tables: str) -> Iterator[Any]:
     clock = Clock()
     clock.advance(START)
     inline: Any = Inline()
-    db = Database(create(postgresql_url), inline, inline, clock)
+    db = Database(create(postgresql_with_tables), inline, inline, clock)
     yield make_keystone(db, clock, IdentityOptions(argon2=CHEAP))
     db.close()
 

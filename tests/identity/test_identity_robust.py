@@ -101,7 +101,15 @@ def test_every_rule_is_used_and_every_call_has_one(keystone: Any) -> None:
 def test_a_member_of_a_project_changes_nothing_but_its_own(keystone: Any) -> None:
     """Every call that changes something and is not about the caller is refused to `demo`."""
     demo = keystone.login("demo", scope="demo")
-    own = ("application_credentials", "OS-EC2", "OS-TRUST", "/credentials", "access_rules", "/auth/tokens", "password")
+    own: tuple[str, ...] = (
+        "application_credentials",
+        "OS-EC2",
+        "OS-TRUST",
+        "/credentials",
+        "access_rules",
+        "/auth/tokens",
+        "password",
+    )
     own += ("/v3/OS-OAUTH1/request_token", "/v3/OS-OAUTH1/access_token", "/v3/OS-OAUTH1/authorize")
     for path, operation in keystone.app.operations:
         if operation.method in ("GET", "HEAD") or any(word in path for word in own):

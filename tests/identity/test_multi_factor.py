@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import totp
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.identity.payload import Unreadable, unseal
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.http import Response
 from tests.identity.conftest import CHEAP, START, Keystone, make_keystone
 
@@ -27,7 +27,7 @@ def locking(**rules: Any) -> Keystone:
     clock = Clock()
     clock.advance(START)
     options = IdentityOptions(argon2=CHEAP, passwords=PasswordOptions(**rules))
-    return make_keystone(Database.in_memory(clock), clock, options)
+    return make_keystone(empty_database(clock), clock, options)
 
 
 def require(keystone: Any, rules: Any, **options: Any) -> Response:
@@ -186,6 +186,7 @@ def test_rules_count_only_while_they_are_switched_on(keystone: Any, enabled: boo
 
 
 def test_without_rules_one_method_is_enough(keystone: Any) -> None:
+    rules: Any
     for rules in ([], None):
         assert require(keystone, rules).status == 200
         assert login(keystone, password="secret").status == 201

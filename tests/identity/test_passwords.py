@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -10,11 +10,11 @@ from sqlalchemy import text
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Unavailable
 from cloudctl.identity.options import Argon2, IdentityOptions, PasswordOptions
 from cloudctl.identity.passwords import Hasher, Hashing
+from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, Keystone, make_keystone
 
@@ -25,7 +25,7 @@ def with_rules(**rules: Any) -> Keystone:
     clock = Clock()
     clock.advance(START)
     options = IdentityOptions(argon2=CHEAP, passwords=PasswordOptions(**rules))
-    return make_keystone(Database.in_memory(clock), clock, options)
+    return make_keystone(empty_database(clock), clock, options)
 
 
 def attempt(keystone: Keystone, password: str, name: str = "demo") -> int:
@@ -98,8 +98,9 @@ def test_logins_beyond_the_queue_are_refused_and_the_others_finish() -> None:
     hasher = Hasher(Hashing(CHEAP), threads, threads, queue=2)  # type: ignore[arg-type]  # the reactor's one method
     started = [ensureDeferred(hasher.hash("x")) for _ in range(3)]
     assert started[2].called
-    started[2].addErrback(lambda failure: failure.trap(Unavailable) and failure.value.headers)
-    assert started[2].result == {"Retry-After": "1"}
+    refused: list[Any] = []
+    started[2].addErrback(refused.append)
+    assert isinstance(refused[0].value, Unavailable) and refused[0].value.headers == {"Retry-After": "1"}
     for finish in threads.waiting:
         finish()
     assert all(each.called for each in started)
@@ -259,8 +260,8 @@ def test_who_stays_away_too_long_is_shown_disabled_until_enabled_again() -> None
     admin = keystone.admin()
     keystone.clock.advance(2 * DAY)
     assert attempt(keystone, "secret") == 401
-    admin = keystone.ask("POST", "/auth/tokens", {"auth": {"identity": {"methods": ["token"], "token": {"id": admin}}}})
-    assert admin.status == 401
+    again = keystone.ask("POST", "/auth/tokens", {"auth": {"identity": {"methods": ["token"], "token": {"id": admin}}}})
+    assert again.status == 401
     assert attempt(keystone, "secret", "admin") == 201
     path = f"/users/{keystone.made.demo_user_id}"
     assert keystone.ask("GET", path, token=keystone.admin()).json()["user"]["enabled"] is False
@@ -278,7 +279,7 @@ def test_who_guesses_while_a_good_password_is_compared_locks_that_login_out_too(
         return real(stored, secret)
 
     keystone.hasher._queue = 2
-    keystone.hasher.hashing.verify = slow
+    cast(Any, keystone.hasher.hashing).verify = slow
     assert attempt(keystone, "secret") == 401
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.identity.options import IdentityOptions
+from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, make_keystone
 
@@ -65,7 +65,7 @@ class Rights:
     def __init__(self) -> None:
         clock = Clock()
         clock.rightNow = START
-        self.cloud: Any = make_keystone(Database.in_memory(clock), clock, IdentityOptions(argon2=CHEAP))
+        self.cloud: Any = make_keystone(empty_database(clock), clock, IdentityOptions(argon2=CHEAP))
         # It has its rights from elsewhere, and no rule touches it.
         self.admin = self.cloud.admin()
         make = self.cloud.make

@@ -15,6 +15,7 @@ from cloudctl.errors import Unauthorized
 from cloudctl.identity import epoch, subject
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.tokens import Tokens
+from cloudctl.testing.cloud import empty_database
 from tests.plans import unchecked
 
 from .conftest import CHEAP, START, make_keystone
@@ -122,7 +123,7 @@ def test_a_change_that_another_process_made_is_seen_after_a_while(keystone: Any)
 def test_only_so_many_are_remembered_and_the_least_used_goes_first() -> None:
     clock = Clock()
     clock.advance(START)
-    keystone = make_keystone(Database.in_memory(clock), clock, IdentityOptions(argon2=CHEAP, cache_size=2))
+    keystone = make_keystone(empty_database(clock), clock, IdentityOptions(argon2=CHEAP, cache_size=2))
     one, two, three = (keystone.login("demo", scope="demo") for _ in range(3))
     for token in (one, two, one, three):
         authenticate(keystone.tokens, token)
@@ -132,7 +133,7 @@ def test_only_so_many_are_remembered_and_the_least_used_goes_first() -> None:
 def test_a_token_of_many_roles_counts_for_several() -> None:
     clock = Clock()
     clock.advance(START)
-    keystone = make_keystone(Database.in_memory(clock), clock, IdentityOptions(argon2=CHEAP, cache_size=3))
+    keystone = make_keystone(empty_database(clock), clock, IdentityOptions(argon2=CHEAP, cache_size=3))
     path, admin = f"/projects/{keystone.made.demo_project_id}/users/{keystone.made.demo_user_id}", keystone.admin()
     many = keystone.login("demo", scope="demo")
     for number in range(40):
@@ -158,13 +159,13 @@ def test_a_token_that_is_none_is_not_remembered(keystone: Any) -> None:
 
 
 @pytest.fixture
-def shared(postgresql_url: str) -> Any:
+def shared(postgresql_with_tables: str) -> Any:
     """Two processes of one cloud, as (Keystone, the Tokens of the other process)."""
     clock = Clock()
     clock.advance(START)
-    one = in_this_thread(postgresql_url, clock)
+    one = in_this_thread(postgresql_with_tables, clock)
     keystone = make_keystone(one, clock, IdentityOptions(argon2=CHEAP))
-    other = in_this_thread(postgresql_url, clock)
+    other = in_this_thread(postgresql_with_tables, clock)
     yield keystone, Tokens(other, keystone.tokens.keys, keystone.tokens.options)
     one.close()
     other.close()

@@ -75,6 +75,7 @@ def test_without_a_scope_the_default_project_applies_unless_unscoped_is_asked_fo
     body = {"user": {"default_project_id": keystone.made.demo_project_id}}
     assert keystone.ask("PATCH", path, body, keystone.admin()).status == 200
     assert token_of(keystone.ask("POST", "/auth/tokens", password("demo")))["project"]["name"] == "demo"
+    unscoped: Any
     for unscoped in ("unscoped", {"unscoped": {}}):
         assert "project" not in token_of(keystone.ask("POST", "/auth/tokens", password("demo", scope=unscoped)))
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
 from cloudctl.identity.options import IdentityOptions
+from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, make_keystone
 
@@ -154,7 +154,7 @@ def test_a_trust_is_passed_on_only_where_that_is_allowed() -> None:
     clock = Clock()
     clock.advance(START)
     options = IdentityOptions(argon2=CHEAP, trust_redelegations=2)
-    keystone = make_keystone(Database.in_memory(clock), clock, options)
+    keystone = make_keystone(empty_database(clock), clock, options)
     trust = made(keystone, allow_redelegation=True)
     assert trust["redelegation_count"] == 2
     token = use(keystone, trust).headers["X-Subject-Token"]

@@ -160,7 +160,7 @@ def test_a_user_sees_itself_its_projects_and_groups_and_no_others(keystone: Any)
 def test_an_unknown_user_is_404(keystone: Any) -> None:
     admin = keystone.admin()
     for method in ("GET", "HEAD", "PATCH", "DELETE"):
-        body = {"user": {}} if method == "PATCH" else None
+        body: Any = {"user": {}} if method == "PATCH" else None
         assert keystone.ask(method, "/users/unknown", body, admin).status == 404
     response = keystone.ask("GET", f"/users/{'x' * 3000}", token=admin)
     assert response.status == 404

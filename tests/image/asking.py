@@ -22,7 +22,7 @@ def create(client: Client, **fields: Any) -> dict[str, Any]:
     return made
 
 
-def upload(client: Client, image_id: str, body: bytes = b"data", **headers: str) -> Response:
+def upload(client: Client, image_id: str, body: bytes = b"data", /, **headers: str) -> Response:
     return client.put(f"{IMAGES}/{image_id}/file", body=body, headers={**DATA, **headers})
 
 

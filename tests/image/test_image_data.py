@@ -95,8 +95,8 @@ def test_an_announced_size_must_be_met(demo: Client, name: str, size: str, statu
 
 def test_only_the_store_that_there_is_can_be_chosen(demo: Client) -> None:
     image_id = create(demo)["id"]
-    assert upload(demo, image_id, **{"X-Image-Meta-Store": "other"}).status == 400
-    assert upload(demo, image_id, **{"X-Image-Meta-Store": "default"}).status == 204
+    assert upload(demo, image_id, b"data", **{"X-Image-Meta-Store": "other"}).status == 400
+    assert upload(demo, image_id, b"data", **{"X-Image-Meta-Store": "default"}).status == 204
 
 
 @pytest.mark.parametrize(

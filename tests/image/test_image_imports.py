@@ -46,7 +46,7 @@ class Origin:
 @pytest.fixture
 def origin(monkeypatch: pytest.MonkeyPatch) -> Origin:
     made = Origin()
-    workflows = lifecycle.workflows
+    workflows: Callable[..., Any] = lifecycle.workflows
     monkeypatch.setattr(lifecycle, "workflows", lambda *arguments: workflows(*arguments, made.fetch))
     return made
 

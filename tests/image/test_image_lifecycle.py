@@ -12,8 +12,8 @@ from sqlalchemy import select
 from twisted.internet.task import Clock, deferLater
 
 from cloudctl import tasks
-from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
@@ -28,6 +28,7 @@ from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks.engine import Engine
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere
 from tests.image.test_image_inspection import qcow2
 
@@ -46,11 +47,10 @@ def caller_at(now: float) -> Caller:
 class Scene:
     """One image in a store, whose import or activation is begun by `begin(scene, conn, caller)`."""
 
-    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller, float], None]) -> None:
+    def __init__(self, directory: Path, begin: Callable[[Scene, Connection, Caller], None]) -> None:
         self.clock = Clock()
         self.clock.rightNow = START
-        self.db = Database.in_memory(self.clock)
-        self.db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
+        self.db = empty_database(self.clock)
         self.store = ImageStore(directory)
         self.begin_by = begin
         self.found: bytes | Exception = b"from the web"

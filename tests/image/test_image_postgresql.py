@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from twisted.web.http_headers import Headers
 
 from cloudctl.db import Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
@@ -43,11 +43,10 @@ def call(query: str = "", project: str = "p") -> Call:
 
 
 @pytest.fixture
-def run(postgresql_url: str) -> Iterator[Any]:
+def run(postgresql_with_tables: str) -> Iterator[Any]:
     """`run(fn, …)`: `fn(conn, …)` in a transaction."""
     inline: Any = Inline()
-    db = Database(create(postgresql_url), inline, inline, Clock())
-    db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
+    db = Database(create(postgresql_with_tables), inline, inline, Clock())
     yield partial(db.transact, False)
     db.engine.dispose()
 

@@ -142,8 +142,8 @@ class Host:
         for line in run("ip", "netns", "list").splitlines():
             name = line.split()[0]
             if name.startswith(self.prefix):
-                for pid in run("ip", "netns", "pids", name).split():
-                    os.kill(int(pid), 9)
+                for number in run("ip", "netns", "pids", name).split():
+                    os.kill(int(number), 9)
                 run("ip", "netns", "delete", name)
         shutil.rmtree(self.runtime, ignore_errors=True)
 

@@ -12,11 +12,14 @@ from random import Random
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import func, select
+from twisted.internet.task import Clock
 
 from cloudctl.compute.tables import BlockDevice, ServerInterface
 from cloudctl.compute.tables import Server as ServerRecord
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
 from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.placement.tables import Host, HostAllocation
 from cloudctl.tasks.tables import DONE, OPEN, TaskRow
@@ -209,12 +212,12 @@ def stored(directory: Path) -> set[str]:
 
 
 def read(url: str, fn: Callable[[Connection], Any]) -> Any:
-    engine = create_engine(url)
+    inline: Any = Inline()
+    db = Database(create(url), inline, inline, Clock())
     try:
-        with engine.connect() as conn:
-            return fn(conn)
+        return db.transact(True, fn)
     finally:
-        engine.dispose()
+        db.close()
 
 
 def open_tasks(conn: Connection) -> list[Any]:

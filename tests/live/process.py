@@ -17,6 +17,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from tests.live.client import StockClient
+
 READY = 20.0  # seconds until a started cloud answers, or never
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 
@@ -52,6 +54,7 @@ class LiveCloud:
         self.log = directory / "cloud.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._tokens: dict[str, str] = {}
+        self._client: StockClient | None = None
 
     def start(self, wait: bool = True) -> float:
         """Start it; seconds until the first answer."""
@@ -89,6 +92,9 @@ class LiveCloud:
             self.process.kill()
             self.process.wait()
             self.process = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
@@ -141,15 +147,9 @@ class LiveCloud:
             "OS_CLIENT_CONFIG_FILE": str(self.state_dir / "clouds.yaml"),
             "OS_CLOUD": cloud,
         }
-        done = subprocess.run(
-            [command("openstack"), *arguments],
-            env=environment,
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        if self._client is None:
+            self._client = StockClient(command("openstack"), self.directory)
+        done = self._client.run(arguments, environment)
         if check and done.returncode != 0:
             raise AssertionError(f"openstack {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Timer
@@ -123,7 +124,7 @@ def finish(load: Load, url: str) -> None:
     load.finish()
     assert len(load.kept) == BOOTS - DELETES
     load.check(url)
-    hit = {kind: read(url, lambda conn, kind=kind: interrupted(conn, kind)) for kind in NEVER_WAIT}
+    hit = {kind: read(url, partial(interrupted, kind=kind)) for kind in NEVER_WAIT}
     print(f"interrupted: {hit}")
     assert sum(hit.values()) > 0, "no kill hit a task"
     load.delete_all()

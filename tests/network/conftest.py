@@ -13,7 +13,6 @@ from twisted.internet.task import Clock
 from twisted.web.resource import Resource
 
 from cloudctl.db import Database
-from cloudctl.db.columns import metadata
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
@@ -29,6 +28,7 @@ from cloudctl.rest.pipeline import Http
 from cloudctl.rest.site import CloudSite
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN, TaskRow
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.http import Response, request
 
 START = 1_800_000_000.0
@@ -161,7 +161,7 @@ def _open(conn: Any) -> int:
 
 
 def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron:
-    metadata.create_all(db.engine)
+    """`db` has all tables and no rows."""
     driver = fake.create(fake.Config(), DriverResources(clock, "fake"))
     expected = (CloudError, DriverError)
     engine = Engine(db, clock, Driving(driver), WORKFLOWS, chance=lambda: 0.5, expected=expected)
@@ -182,6 +182,6 @@ def options() -> NetworkOptions:
 def neutron(options: NetworkOptions) -> Iterator[Neutron]:
     clock = Clock()
     clock.rightNow = START
-    made = make_neutron(Database.in_memory(clock), clock, options)
+    made = make_neutron(empty_database(clock), clock, options)
     yield made
     made.engine.stopService()

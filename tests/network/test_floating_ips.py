@@ -12,23 +12,23 @@ from tests.work import watched
 
 
 @pytest.fixture
-def external(neutron) -> Any:
+def external(neutron: Neutron) -> Any:
     return neutron.external()
 
 
 @pytest.fixture
-def network(neutron) -> Any:
+def network(neutron: Neutron) -> Any:
     return neutron.network()
 
 
 @pytest.fixture
-def router(neutron, network, external) -> Any:
+def router(neutron: Neutron, network: Any, external: Any) -> Any:
     """Leads from `network` out."""
     return neutron.router(network, external=external)
 
 
 @pytest.fixture
-def port(neutron, network, router) -> Any:
+def port(neutron: Neutron, network: Any, router: Any) -> Any:
     return neutron.create("port", network_id=network["id"], name="web", device_id="server-1")
 
 
@@ -58,7 +58,7 @@ def held(neutron: Neutron, router: Any) -> list[tuple[str, str]]:
 
 
 class TestAllocation:
-    def test_what_a_new_one_is(self, neutron, external) -> None:
+    def test_what_a_new_one_is(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external, description="d", tags=["t"])
         seen = {**made}
         assert seen.pop("id") and seen.pop("created_at") == seen.pop("updated_at")
@@ -70,7 +70,7 @@ class TestAllocation:
         assert show(neutron, made) == made
         assert floating(neutron, external)["floating_ip_address"] == "203.0.113.3"
 
-    def test_its_port_is_hidden_and_protected(self, neutron, external) -> None:
+    def test_its_port_is_hidden_and_protected(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external)
         assert neutron.get("/ports")["ports"] == []
         (port,) = neutron.get("/ports", "admin")["ports"]
@@ -82,14 +82,14 @@ class TestAllocation:
         body = {"network": {"router:external": False}}
         neutron.refused(409, "ExternalNetworkInUse", "PUT", f"/networks/{external['id']}", body, "admin")
 
-    def test_it_is_given_back(self, neutron, external) -> None:
+    def test_it_is_given_back(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external)
         neutron.expect(204, "DELETE", f"/floatingips/{made['id']}")
         neutron.refused(404, "FloatingIPNotFound", "DELETE", f"/floatingips/{made['id']}")
         assert neutron.get("/ports", "admin")["ports"] == []
         assert floating(neutron, external)["floating_ip_address"] == made["floating_ip_address"]
 
-    def test_administrators_choose_the_address(self, neutron, external) -> None:
+    def test_administrators_choose_the_address(self, neutron: Neutron, external: Any) -> None:
         neutron.expect(403, "POST", "/floatingips", {"floatingip": {
             "floating_network_id": external["id"], "floating_ip_address": "203.0.113.9"}})  # fmt: skip
         made = floating(neutron, external, "admin", floating_ip_address="203.0.113.9", project_id="demo")
@@ -97,7 +97,7 @@ class TestAllocation:
         refused(neutron, 409, "IpAddressAlreadyAllocated", external, "admin", floating_ip_address="203.0.113.9")
         refused(neutron, 400, "InvalidIpForNetwork", external, "admin", floating_ip_address="10.9.9.9")
 
-    def test_a_subnet_is_chosen(self, neutron, external) -> None:
+    def test_a_subnet_is_chosen(self, neutron: Neutron, external: Any) -> None:
         neutron.clock.advance(1)
         more = {"network_id": external["id"], "ip_version": 4, "cidr": "198.51.100.0/24"}
         subnet = neutron.create("subnet", "admin", **more)
@@ -106,7 +106,7 @@ class TestAllocation:
         inside = neutron.network()["subnets"][0]
         refused(neutron, 400, "InvalidInput", external, subnet_id=inside)
 
-    def test_it_is_of_ipv4(self, neutron) -> None:
+    def test_it_is_of_ipv4(self, neutron: Neutron) -> None:
         external = neutron.external("2001:db8::/64")
         refused(neutron, 400, "BadRequest", external)
         four = {"network_id": external["id"], "ip_version": 4, "cidr": "203.0.113.0/30"}
@@ -116,13 +116,13 @@ class TestAllocation:
         refused(neutron, 409, "IpAddressGenerationFailure", external)
         assert len(neutron.get("/ports", "admin")["ports"]) == 1
 
-    def test_it_is_on_a_network_that_leads_out(self, neutron, network) -> None:
+    def test_it_is_on_a_network_that_leads_out(self, neutron: Neutron, network: Any) -> None:
         told = refused(neutron, 400, "BadRequest", network)
         assert told == f"Bad floatingip request: Network {network['id']} is not a valid external network."
         refused(neutron, 404, "NetworkNotFound", neutron.network(user="other"))
         refused(neutron, 400, "BadRequest", neutron.external(None))
 
-    def test_several_are_made_at_once_or_none(self, neutron, external) -> None:
+    def test_several_are_made_at_once_or_none(self, neutron: Neutron, external: Any) -> None:
         one = {"floating_network_id": external["id"]}
         neutron.refused(400, "BadRequest", "POST", "/floatingips", {
             "floatingips": [one, {"floating_network_id": neutron.network()["id"]}]})  # fmt: skip
@@ -130,7 +130,7 @@ class TestAllocation:
         made = neutron.expect(201, "POST", "/floatingips", {"floatingips": [one, one]})["floatingips"]
         assert len({each["floating_ip_address"] for each in made}) == 2
 
-    def test_the_quota_is_kept(self, neutron, external) -> None:
+    def test_the_quota_is_kept(self, neutron: Neutron, external: Any) -> None:
         neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"floatingip": 1}}, "admin")
         floating(neutron, external)
         refused(neutron, 409, "OverQuota", external)
@@ -139,7 +139,9 @@ class TestAllocation:
 
 
 class TestAssociation:
-    def test_it_leads_to_a_port_through_its_router(self, neutron, external, router, port) -> None:
+    def test_it_leads_to_a_port_through_its_router(
+        self, neutron: Neutron, external: Any, router: Any, port: Any
+    ) -> None:
         made = floating(neutron, external)
         led = put(neutron, made, port_id=port["id"])
         assert (led["port_id"], led["fixed_ip_address"], led["router_id"]) == (port["id"], "10.0.0.2", router["id"])
@@ -151,12 +153,12 @@ class TestAssociation:
         assert held(neutron, router) == [("203.0.113.3", "10.0.0.2")]
         assert show(neutron, made)["status"] == "ACTIVE"
 
-    def test_at_once_when_it_is_made(self, neutron, external, router, port) -> None:
+    def test_at_once_when_it_is_made(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
         made = floating(neutron, external, port_id=port["id"], fixed_ip_address="10.0.0.2")
         assert (made["port_id"], made["router_id"]) == (port["id"], router["id"])
         assert held(neutron, router) == [(made["floating_ip_address"], "10.0.0.2")]
 
-    def test_null_ends_it_and_keeps_the_address(self, neutron, external, router, port) -> None:
+    def test_null_ends_it_and_keeps_the_address(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
         made = floating(neutron, external, port_id=port["id"])
         neutron.settle()
         ended = put(neutron, made, port_id=None)
@@ -165,7 +167,9 @@ class TestAssociation:
         ]  # fmt: skip
         assert ended["floating_ip_address"] == made["floating_ip_address"] and held(neutron, router) == []
 
-    def test_without_a_port_the_request_leaves_it(self, neutron, external, router, port) -> None:
+    def test_without_a_port_the_request_leaves_it(
+        self, neutron: Neutron, external: Any, router: Any, port: Any
+    ) -> None:
         made = floating(neutron, external, port_id=port["id"])
         neutron.settle()
         changed = put(neutron, made, description="x")
@@ -173,13 +177,13 @@ class TestAssociation:
         body = {"floatingip": {"fixed_ip_address": "10.0.0.2"}}
         neutron.refused(400, "BadRequest", "PUT", f"/floatingips/{made['id']}", body)
 
-    def test_it_moves(self, neutron, external, network, router, port) -> None:
+    def test_it_moves(self, neutron: Neutron, external: Any, network: Any, router: Any, port: Any) -> None:
         made = floating(neutron, external, port_id=port["id"])
         second = neutron.create("port", network_id=network["id"])
         assert put(neutron, made, port_id=second["id"])["fixed_ip_address"] == "10.0.0.3"
         assert held(neutron, router) == [(made["floating_ip_address"], "10.0.0.3")]
 
-    def test_one_fixed_address_has_one(self, neutron, external, router, port) -> None:
+    def test_one_fixed_address_has_one(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
         made = floating(neutron, external, port_id=port["id"])
         refused(neutron, 409, "FloatingIPPortAlreadyAssociated", external, port_id=port["id"])
         second = floating(neutron, external)
@@ -187,7 +191,9 @@ class TestAssociation:
         neutron.refused(409, "FloatingIPPortAlreadyAssociated", "PUT", path, body)
         assert put(neutron, made, port_id=port["id"])["port_id"] == port["id"]
 
-    def test_of_several_addresses_one_is_named(self, neutron, external, network, router) -> None:
+    def test_of_several_addresses_one_is_named(
+        self, neutron: Neutron, external: Any, network: Any, router: Any
+    ) -> None:
         two = [{"ip_address": "10.0.0.20"}, {"ip_address": "10.0.0.21"}]
         port = neutron.create("port", network_id=network["id"], fixed_ips=two)
         assert "multiple fixed IPv4" in refused(neutron, 400, "BadRequest", external, port_id=port["id"])
@@ -199,7 +205,7 @@ class TestAssociation:
             assert made["fixed_ip_address"] == ip
         assert len(held(neutron, router)) == 2
 
-    def test_ports_that_it_cannot_lead_to(self, neutron, external, network, router) -> None:
+    def test_ports_that_it_cannot_lead_to(self, neutron: Neutron, external: Any, network: Any, router: Any) -> None:
         bare = neutron.create("port", network_id=network["id"], fixed_ips=[])
         refused(neutron, 400, "BadRequest", external, port_id=bare["id"])
         refused(neutron, 404, "PortNotFound", external, port_id=router["id"])
@@ -210,7 +216,7 @@ class TestAssociation:
         dhcp = neutron.create("port", network_id=network["id"], device_owner="network:dhcp")
         refused(neutron, 400, "BadRequest", external, port_id=dhcp["id"])
 
-    def test_without_a_way_there_is_none(self, neutron, external, network) -> None:
+    def test_without_a_way_there_is_none(self, neutron: Neutron, external: Any, network: Any) -> None:
         port = neutron.create("port", network_id=network["id"])
         missing = "ExternalGatewayForFloatingIPNotFound"
         told = refused(neutron, 404, missing, external, port_id=port["id"])
@@ -227,7 +233,9 @@ class TestAssociation:
         assert floating(neutron, other, port_id=port["id"])["router_id"] == made["id"]
         assert len(neutron.get("/floatingips")["floatingips"]) == 1
 
-    def test_of_two_routers_that_with_the_gateways_address_leads(self, neutron, external, network) -> None:
+    def test_of_two_routers_that_with_the_gateways_address_leads(
+        self, neutron: Neutron, external: Any, network: Any
+    ) -> None:
         first = neutron.router(external=external)
         by_port = neutron.create("port", network_id=network["id"])
         neutron.join(first, port_id=by_port["id"])
@@ -238,7 +246,7 @@ class TestAssociation:
         assert put(neutron, made, port_id=port["id"])["router_id"] == second["id"]
         assert held(neutron, first) == [] and len(held(neutron, second)) == 1
 
-    def test_a_gateway_without_traffic_is_down(self, neutron, external, router, port) -> None:
+    def test_a_gateway_without_traffic_is_down(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
         made = floating(neutron, external, port_id=port["id"])
         path = f"/routers/{router['id']}"
         for up, status in ((False, "DOWN"), (True, "ACTIVE")):
@@ -246,7 +254,7 @@ class TestAssociation:
             neutron.settle()
             assert show(neutron, made)["status"] == status
 
-    def test_a_stale_revision_is_refused(self, neutron, external) -> None:
+    def test_a_stale_revision_is_refused(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external)
         for method, body in (("PUT", {"floatingip": {"description": "x"}}), ("DELETE", None)):
             neutron.expect(412, method, f"/floatingips/{made['id']}", body, If_Match="revision_number=99")
@@ -254,23 +262,23 @@ class TestAssociation:
 
 class TestEnds:
     @pytest.fixture
-    def led(self, neutron, external, port) -> Any:
+    def led(self, neutron: Neutron, external: Any, port: Any) -> Any:
         made = floating(neutron, external, port_id=port["id"])
         neutron.settle()
         return made
 
-    def test_a_port_that_goes_leaves_the_address(self, neutron, router, port, led) -> None:
+    def test_a_port_that_goes_leaves_the_address(self, neutron: Neutron, router: Any, port: Any, led: Any) -> None:
         neutron.expect(204, "DELETE", f"/ports/{port['id']}")
         left = show(neutron, led)
         assert (left["port_id"], left["router_id"], left["status"]) == (None, None, "DOWN")
         assert left["floating_ip_address"] == led["floating_ip_address"]
         assert left["revision_number"] > led["revision_number"] and held(neutron, router) == []
 
-    def test_a_floating_ip_that_goes_leaves_the_port(self, neutron, router, port, led) -> None:
+    def test_a_floating_ip_that_goes_leaves_the_port(self, neutron: Neutron, router: Any, port: Any, led: Any) -> None:
         neutron.expect(204, "DELETE", f"/floatingips/{led['id']}")
         assert neutron.get(f"/ports/{port['id']}") and held(neutron, router) == []
 
-    def test_the_way_stays_while_it_is_used(self, neutron, network, router, led) -> None:
+    def test_the_way_stays_while_it_is_used(self, neutron: Neutron, network: Any, router: Any, led: Any) -> None:
         path = f"/routers/{router['id']}"
         subnet = {"subnet_id": network["subnets"][0]}
         neutron.refused(409, "RouterInterfaceInUseByFloatingIP", "PUT", f"{path}/remove_router_interface", subnet)
@@ -284,24 +292,26 @@ class TestEnds:
         neutron.expect(204, "DELETE", path)
         assert show(neutron, led)["status"] == "DOWN"
 
-    def test_other_interfaces_may_go(self, neutron, router, led) -> None:
+    def test_other_interfaces_may_go(self, neutron: Neutron, router: Any, led: Any) -> None:
         more = neutron.network("10.7.0.0/24")
         neutron.join(router, subnet_id=more["subnets"][0])
         neutron.part(router, subnet_id=more["subnets"][0])
 
-    def test_the_address_that_it_leads_to_stays(self, neutron, port, led) -> None:
+    def test_the_address_that_it_leads_to_stays(self, neutron: Neutron, port: Any, led: Any) -> None:
         path = f"/ports/{port['id']}"
         neutron.refused(400, "BadRequest", "PUT", path, {"port": {"fixed_ips": [{"ip_address": "10.0.0.50"}]}})
         both = [{"ip_address": "10.0.0.50"}, {"ip_address": "10.0.0.2"}]
         neutron.expect(200, "PUT", path, {"port": {"fixed_ips": both}})
         assert show(neutron, led)["fixed_ip_address"] == "10.0.0.2"
 
-    def test_of_another_projects_floating_ip_only_administrators_take_the_port(self, neutron, port, led) -> None:
+    def test_of_another_projects_floating_ip_only_administrators_take_the_port(
+        self, neutron: Neutron, port: Any, led: Any
+    ) -> None:
         neutron.transact(_give_away, led["id"])
         neutron.refused(409, "FipAssociated", "DELETE", f"/ports/{port['id']}")
         neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="admin")
 
-    def test_what_the_driver_cannot_do_is_an_error(self, neutron, router, port, led) -> None:
+    def test_what_the_driver_cannot_do_is_an_error(self, neutron: Neutron, router: Any, port: Any, led: Any) -> None:
         neutron.driver.behaviour.fail("ensure_router", times=None)
         put(neutron, led, port_id=None)
         put(neutron, led, port_id=port["id"])
@@ -313,7 +323,9 @@ class TestEnds:
         neutron.settle()
         assert show(neutron, led)["status"] == "ACTIVE"
 
-    def test_one_that_ends_while_the_driver_is_at_it_stays_down(self, neutron, router, port, led) -> None:
+    def test_one_that_ends_while_the_driver_is_at_it_stays_down(
+        self, neutron: Neutron, router: Any, port: Any, led: Any
+    ) -> None:
         neutron.driver.behaviour.delay("ensure_router", 5.0)
         second = neutron.create("port", network_id=port["network_id"])
         put(neutron, led, port_id=second["id"])
@@ -330,7 +342,9 @@ def _give_away(conn: Any, id: str) -> None:
     conn.execute(FloatingIp.table.update().where(FloatingIp.id == id).values(project_id="admin"))
 
 
-def test_a_devices_addresses_are_followed_by_floating_ones(neutron, external, router, port) -> None:
+def test_a_devices_addresses_are_followed_by_floating_ones(
+    neutron: Neutron, external: Any, router: Any, port: Any
+) -> None:
     made = floating(neutron, external, port_id=port["id"])
     found = neutron.transact(devices.addresses, [port["id"]])[port["id"]]
     assert [(each.ip, each.floating, each.version) for each in found] == [
@@ -339,7 +353,7 @@ def test_a_devices_addresses_are_followed_by_floating_ones(neutron, external, ro
     assert {each.mac for each in found} == {port["mac_address"]}
 
 
-def test_lists_filter_and_sort(neutron, external, router, port) -> None:
+def test_lists_filter_and_sort(neutron: Neutron, external: Any, router: Any, port: Any) -> None:
     free, led = floating(neutron, external), floating(neutron, external, port_id=port["id"])
     neutron.settle()
     for query in (
@@ -353,7 +367,9 @@ def test_lists_filter_and_sort(neutron, external, router, port) -> None:
     neutron.expect(400, "GET", "/floatingips?x=1")
 
 
-def test_one_statement_tells_of_all_that_a_router_serves(neutron, external, network, router) -> None:
+def test_one_statement_tells_of_all_that_a_router_serves(
+    neutron: Neutron, external: Any, network: Any, router: Any
+) -> None:
     made = []
     for _ in range(5):
         port = neutron.create("port", network_id=network["id"])

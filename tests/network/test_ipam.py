@@ -16,12 +16,12 @@ from sqlalchemy import insert, select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
 from cloudctl.network import ipam
 from cloudctl.network.addresses import Range, number, written
 from cloudctl.network.tables import FreeRange, IpAllocation, Network, Port, Subnet
+from cloudctl.testing.cloud import empty_database
 from tests.work import watched
 
 WHEN = datetime(2026, 1, 1)
@@ -50,9 +50,7 @@ def free(conn: Connection) -> list[int]:
 
 
 def database() -> Database:
-    db = Database.in_memory(Clock())
-    metadata.create_all(db.engine)
-    return db
+    return empty_database(Clock())
 
 
 TAKE, TAKE_THIS, GIVE = "take", "take this", "give"
@@ -136,12 +134,11 @@ def test_a_huge_subnet_costs_as_much_as_a_small_one() -> None:
 
 
 @pytest.fixture
-def shared_db(postgresql_url: str) -> Iterator[Database]:
-    from cloudctl.db.database import create
+def shared_db(postgresql_with_tables: str) -> Iterator[Database]:
+    from cloudctl.db.driver import create
 
     inline: Any = Inline()
-    db = Database(create(postgresql_url), inline, inline, Clock())
-    metadata.create_all(db.engine)
+    db = Database(create(postgresql_with_tables), inline, inline, Clock())
     yield db
     db.engine.dispose()
 
@@ -153,7 +150,7 @@ def test_transactions_at_once_get_different_addresses(shared_db: Database) -> No
 
     def take(conn: Connection) -> str | None:
         ipam.lock(conn, ["s"])
-        subnet = SimpleNamespace(id="s", ip_version=4, network_id="n")
+        subnet: Any = SimpleNamespace(id="s", ip_version=4, network_id="n")
         return ipam.take_lowest(conn, subnet, "port", 0)
 
     with ThreadPoolExecutor(6) as threads:

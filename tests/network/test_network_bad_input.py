@@ -13,6 +13,7 @@ from cloudctl.drivers.specs import DriverResources
 from cloudctl.network.api import build
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
+from tests.network.conftest import Neutron
 
 DEEP = b"[" * 900 + b"]" * 900
 VALUES: list[Any] = [
@@ -56,7 +57,7 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
 
 
 @pytest.fixture
-def ids(neutron) -> dict[str, str]:
+def ids(neutron: Neutron) -> dict[str, str]:
     network = neutron.network(user="admin")
     port = neutron.create("port", "admin", network_id=network["id"])
     group = neutron.create("security_group", "admin", name="g")
@@ -107,7 +108,7 @@ VALID = {"ip_version": 4, "cidr": "10.77.0.0/24", "direction": "ingress", "name"
 
 
 @pytest.mark.parametrize(("method", "path", "key", "body", "name"), fields(), ids=lambda value: str(value)[-40:])
-def test_fields(neutron, ids, method: str, path: str, key: str, body: Any, name: str) -> None:
+def test_fields(neutron: Neutron, ids: Any, method: str, path: str, key: str, body: Any, name: str) -> None:
     valid = {field: {**VALID, **ids}[field] for field in REQUIRED.get(body.__name__, ())}
     for value in VALUES:
         sent = {**valid, name: value}
@@ -118,7 +119,7 @@ def test_fields(neutron, ids, method: str, path: str, key: str, body: Any, name:
 
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda raw: raw[:30].decode("latin-1"))
-def test_bodies(neutron, ids, raw: bytes) -> None:
+def test_bodies(neutron: Neutron, ids: Any, raw: bytes) -> None:
     for method, path in {(method, path) for method, path, *_ in fields()}:
         answer = neutron.ask(method, filled(path, ids), raw, "admin")
         # An empty body, or one of null, is refused as well.
@@ -127,29 +128,29 @@ def test_bodies(neutron, ids, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment: segment[:20])
-def test_paths(neutron, segment: str) -> None:
+def test_paths(neutron: Neutron, segment: str) -> None:
     for path, operation in neutron.api.operations:
         for name in ("collection", "resource_id", "tag"):
             path = path.replace(f"<{name}>", "networks" if name == "collection" else segment)
         parts = [segment if part.startswith("<") else part for part in path.split("/")]
-        body = {"network": {}} if operation.body else None
+        body: Any = {"network": {}} if operation.body else None
         answer = neutron.ask(operation.method, f"/networking{'/'.join(parts)}", body, "admin")
         assert answer.status < 500, (operation.key, answer)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[:30])
-def test_queries(neutron, ids, query: str) -> None:
+def test_queries(neutron: Neutron, ids: Any, query: str) -> None:
     for path in LISTS:
         answer = neutron.ask("GET", f"/{path}?{query}", user="admin")
         assert answer.status < 500, (path, answer)
 
 
-def test_a_huge_body_is_refused(neutron) -> None:
+def test_a_huge_body_is_refused(neutron: Neutron) -> None:
     body = json.dumps({"network": {"name": "x" * 200_000}}).encode()
     assert neutron.ask("POST", "/networks", body).status == 413
 
 
-def test_a_profile_is_small_and_shallow(neutron, ids) -> None:
+def test_a_profile_is_small_and_shallow(neutron: Neutron, ids: Any) -> None:
     path = f"/ports/{ids['port_id']}"
     neutron.expect(200, "PUT", path, {"port": {"binding:profile": {"a": [1, {"b": None}]}}}, "admin")
     deep: Any = 1

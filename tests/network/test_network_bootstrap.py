@@ -6,9 +6,10 @@ import pytest
 
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.options import NetworkOptions
+from tests.network.conftest import Neutron
 
 
-def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron) -> None:
+def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron: Neutron) -> None:
     for _ in range(2):
         neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
     networks = {network["name"]: network for network in neutron.get("/networks")["networks"]}
@@ -29,7 +30,7 @@ def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron) 
     assert port["fixed_ips"][0]["ip_address"] == "10.0.0.2"
 
 
-def test_without_routers_in_the_driver_it_has_none(neutron) -> None:
+def test_without_routers_in_the_driver_it_has_none(neutron: Neutron) -> None:
     neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options, has_routers=False)
     assert neutron.get("/routers")["routers"] == [] and neutron.get("/ports", "admin")["ports"] == []
 
@@ -46,7 +47,7 @@ class TestWithoutAWire:
     def options(self) -> NetworkOptions:
         return NetworkOptions(physical_networks=(), public_cidr="2001:db8::/64")
 
-    def test_the_public_network_is_a_tunnel(self, neutron) -> None:
+    def test_the_public_network_is_a_tunnel(self, neutron: Neutron) -> None:
         neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
         (public,) = neutron.get("/networks?name=public", "admin")["networks"]
         assert public["provider:network_type"] == "vxlan"

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.network.conftest import Neutron
+
 COLLECTIONS = {
     "networks": "network",
     "subnets": "subnet",
@@ -18,7 +20,7 @@ COLLECTIONS = {
 
 
 @pytest.fixture
-def theirs(neutron) -> dict[str, Any]:
+def theirs(neutron: Neutron) -> dict[str, Any]:
     """Collection → the id of a record of project `other`."""
     network = neutron.network(user="other", name="secret")
     port = neutron.create("port", "other", network_id=network["id"], name="secret")
@@ -31,7 +33,7 @@ def theirs(neutron) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_by_id(neutron, theirs, collection: str) -> None:
+def test_by_id(neutron: Neutron, theirs: Any, collection: str) -> None:
     path = f"/{collection}/{theirs[collection]}"
     body = {COLLECTIONS[collection]: {"description": "x"}}
     unknown = neutron.ask("GET", f"/{collection}/{'0' * 36}").body.replace(b"0" * 36, b"ID")
@@ -44,7 +46,7 @@ def test_by_id(neutron, theirs, collection: str) -> None:
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_in_lists(neutron, theirs, collection: str) -> None:
+def test_in_lists(neutron: Neutron, theirs: Any, collection: str) -> None:
     key, id = collection.replace("-", "_"), theirs[collection]
     for query in ("", f"id={id}", "project_id=other", "tenant_id=other", "limit=100"):
         listed = neutron.get(f"/{collection}?{query}")
@@ -56,7 +58,7 @@ def test_in_lists(neutron, theirs, collection: str) -> None:
 
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
-def test_their_tags(neutron, theirs, collection: str) -> None:
+def test_their_tags(neutron: Neutron, theirs: Any, collection: str) -> None:
     path = f"/{collection}/{theirs[collection]}/tags"
     for method, at, body in [
         ("GET", path, None),
@@ -70,7 +72,7 @@ def test_their_tags(neutron, theirs, collection: str) -> None:
         neutron.refused(404, "TagResourceNotFound", method, at, body)
 
 
-def test_what_refers_to_them(neutron, theirs) -> None:
+def test_what_refers_to_them(neutron: Neutron, theirs: Any) -> None:
     own = neutron.network()
     neutron.refused(404, "NetworkNotFound", "POST", "/ports", {"port": {"network_id": theirs["networks"]}})
     subnet = {"network_id": theirs["networks"], "ip_version": 4, "cidr": "10.9.0.0/24"}
@@ -85,21 +87,21 @@ def test_what_refers_to_them(neutron, theirs) -> None:
     neutron.refused(404, "SubnetNotFound", "POST", "/floatingips", {"floatingip": floating})
 
 
-def test_their_quota(neutron, theirs) -> None:
+def test_their_quota(neutron: Neutron, theirs: Any) -> None:
     for path in ("/quotas/other", "/quotas/other/details", "/quotas/other/default"):
         neutron.refused(404, "HTTPNotFound", "GET", path)
     assert neutron.get("/quotas/demo/details")["quota"]["network"]["used"] == 0
     neutron.expect(403, "PUT", "/quotas/demo", {"quota": {"network": 5}})
 
 
-def test_the_wire_of_a_shared_network_is_not_found_by_filters(neutron) -> None:
+def test_the_wire_of_a_shared_network_is_not_found_by_filters(neutron: Neutron) -> None:
     made = neutron.network(user="admin", shared=True)
     id = neutron.get(f"/networks/{made['id']}", "admin")["network"]["provider:segmentation_id"]
     neutron.expect(403, "GET", f"/networks?provider:segmentation_id={id}")
     assert neutron.get(f"/networks?provider:segmentation_id={id}", "admin")["networks"]
 
 
-def test_subnets_of_shared_and_external_networks_are_seen(neutron) -> None:
+def test_subnets_of_shared_and_external_networks_are_seen(neutron: Neutron) -> None:
     shared = neutron.network(user="admin", shared=True)
     external = neutron.network("192.0.2.0/24", user="admin", router__external=True)
     seen = {subnet["id"]: subnet["router:external"] for subnet in neutron.get("/subnets")["subnets"]}
@@ -110,7 +112,7 @@ def test_subnets_of_shared_and_external_networks_are_seen(neutron) -> None:
     neutron.expect(403, "DELETE", f"/networks/{shared['id']}")
 
 
-def test_without_a_token_there_is_nothing(neutron) -> None:
+def test_without_a_token_there_is_nothing(neutron: Neutron) -> None:
     for path in ("/networks", "/extensions", "/quotas/demo", "/networks/x/tags"):
         answer = neutron.expect(401, "GET", path, user="")
         assert answer["NeutronError"]["type"] == "HTTPUnauthorized"

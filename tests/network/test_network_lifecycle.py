@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 from twisted.internet.task import Clock
 
-from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
@@ -25,8 +25,9 @@ from cloudctl.network.tables import Port
 from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere
-from tests.network.conftest import Driving
+from tests.network.conftest import Driving, Neutron
 
 
 async def plug(ctx: Context) -> None:
@@ -43,13 +44,13 @@ UNPLUG = Workflow(Kind("test.server.unplug", "server", 1800.0), (Step("unplug", 
 
 
 @pytest.fixture
-def port(neutron) -> Any:
+def port(neutron: Neutron) -> Any:
     """A port of project demo, and two workflows that do what compute does with it."""
     neutron.engine.register((PLUG, UNPLUG))
     return neutron.create("port", network_id=neutron.network()["id"], device_id="")
 
 
-def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
+def run(neutron: Neutron, kind: Kind, port: Any, host: str | None) -> str:
     """Run one of the two; the state in which its task ends."""
 
     def start(conn: Connection) -> int:
@@ -61,16 +62,16 @@ def run(neutron, kind: Kind, port: Any, host: str | None) -> str:
     return str(neutron.transact(lambda conn: conn.scalar(select(TaskRow.state).where(TaskRow.id == id))))
 
 
-def bind(neutron, port: Any, host: str) -> None:
+def bind(neutron: Neutron, port: Any, host: str) -> None:
     neutron.transact(ports.bind, port["id"], "server-1", host, "compute:nova", utc(neutron.clock.seconds()))
 
 
-def seen(neutron, port: Any) -> Any:
+def seen(neutron: Neutron, port: Any) -> Any:
     return neutron.get(f"/ports/{port['id']}", "admin")["port"]
 
 
 class TestServersPorts:
-    def test_a_port_is_active_once_it_is_plugged(self, neutron, port) -> None:
+    def test_a_port_is_active_once_it_is_plugged(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
         assert (seen(neutron, port)["status"], seen(neutron, port)["device_id"]) == ("DOWN", "server-1")
         for _ in range(2):
@@ -85,7 +86,7 @@ class TestServersPorts:
         assert spec.binding == {"vif_type": "fake", "vif_details": found["binding:vif_details"]}
         assert [each.ip_address for each in spec.fixed_ips] == ["10.0.0.2"]
 
-    def test_a_port_is_on_two_hosts_while_its_server_moves(self, neutron, port) -> None:
+    def test_a_port_is_on_two_hosts_while_its_server_moves(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
         run(neutron, PLUG.kind, port, "h1")
         bind(neutron, port, "h2")
@@ -94,7 +95,7 @@ class TestServersPorts:
         run(neutron, UNPLUG.kind, port, "h1")
         assert neutron.held[1] == {port["id"]: ("h2",)} and seen(neutron, port)["status"] == "ACTIVE"
 
-    def test_an_unplugged_port_is_down_and_an_unbound_one_is_nobodys(self, neutron, port) -> None:
+    def test_an_unplugged_port_is_down_and_an_unbound_one_is_nobodys(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
         run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
@@ -110,7 +111,7 @@ class TestServersPorts:
         assert (found["binding:vif_type"], found["status"]) == ("unbound", "DOWN")
         assert found["fixed_ips"] == port["fixed_ips"]
 
-    def test_a_port_is_one_devices(self, neutron, port) -> None:
+    def test_a_port_is_one_devices(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "")
         bind(neutron, port, "h1")
         with pytest.raises(Conflict) as caught:
@@ -119,12 +120,12 @@ class TestServersPorts:
         with pytest.raises(NotFound):
             neutron.transact(ports.bind, "nothing", "server-2", "h1", "compute:nova", utc(0))
 
-    def test_a_port_that_is_bound_elsewhere_meanwhile_is_not_left_behind(self, neutron, port) -> None:
+    def test_a_port_that_is_bound_elsewhere_meanwhile_is_not_left_behind(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h2")
         assert run(neutron, PLUG.kind, port, "h1") == "failed"
         assert neutron.held[1] == {}
 
-    def test_a_port_deleted_while_it_is_plugged_leaves_nothing(self, neutron, port) -> None:
+    def test_a_port_deleted_while_it_is_plugged_leaves_nothing(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
         neutron.driver.behaviour.delay("ensure_port", 5.0)
 
@@ -143,7 +144,7 @@ class TestServersPorts:
         neutron.settle()
         assert neutron.held == ([], {}, [])
 
-    def test_the_addresses_of_devices(self, neutron, port) -> None:
+    def test_the_addresses_of_devices(self, neutron: Neutron, port: Any) -> None:
         second = neutron.create("port", network_id=neutron.network("10.1.0.0/24", name="back")["id"])
         bind(neutron, port, "h1")
         bind(neutron, second, "h1")
@@ -157,7 +158,7 @@ class TestServersPorts:
         }
         assert {row.id for row in neutron.transact(ports.of_device, "server-1")} == {port["id"], second["id"]}
 
-    def test_deleting_twice_is_once(self, neutron, port) -> None:
+    def test_deleting_twice_is_once(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
         run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
@@ -170,32 +171,32 @@ class TestServersPorts:
 
 class TestBindingByAdministrators:
     @pytest.fixture
-    def bound(self, neutron) -> Any:
+    def bound(self, neutron: Neutron) -> Any:
         network = neutron.network(user="admin")
         made = neutron.create("port", "admin", network_id=network["id"], binding__host_id="h1")
         neutron.settle()
         return made
 
-    def put(self, neutron, port: Any, **fields: Any) -> Any:
+    def put(self, neutron: Neutron, port: Any, **fields: Any) -> Any:
         neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": fields}, "admin")
         neutron.settle()
         return seen(neutron, port)
 
-    def test_a_host_binds(self, neutron, bound) -> None:
+    def test_a_host_binds(self, neutron: Neutron, bound: Any) -> None:
         found = seen(neutron, bound)
         assert (bound["status"], found["status"], found["binding:vif_type"]) == ("DOWN", "ACTIVE", "fake")
 
-    def test_another_host_moves(self, neutron, bound) -> None:
+    def test_another_host_moves(self, neutron: Neutron, bound: Any) -> None:
         found = self.put(neutron, bound, **{"binding:host_id": "h2"})
         assert (found["status"], found["binding:host_id"]) == ("ACTIVE", "h2")
         assert neutron.held[1] == {bound["id"]: ("h2",)}
 
     @pytest.mark.parametrize("nothing", [None, ""])
-    def test_no_host_unbinds(self, neutron, bound, nothing: str | None) -> None:
+    def test_no_host_unbinds(self, neutron: Neutron, bound: Any, nothing: str | None) -> None:
         found = self.put(neutron, bound, **{"binding:host_id": nothing, "device_id": nothing})
         assert (found["status"], found["binding:vif_type"], neutron.held[1]) == ("DOWN", "unbound", {})
 
-    def test_changes_reach_the_driver(self, neutron, bound) -> None:
+    def test_changes_reach_the_driver(self, neutron: Neutron, bound: Any) -> None:
         found = self.put(neutron, bound, admin_state_up=False, fixed_ips=[{"ip_address": "10.0.0.77"}])
         held = neutron.driver.ports.get(bound["id"])
         assert (found["status"], held.spec.admin_state_up) == ("DOWN", False)
@@ -203,7 +204,7 @@ class TestBindingByAdministrators:
         assert self.put(neutron, bound, admin_state_up=True)["status"] == "ACTIVE"
 
     @pytest.mark.parametrize("error", [HostDown("h1"), UnknownHost("h1")])
-    def test_a_host_that_is_not_there_is_a_failed_binding(self, neutron, error: Exception) -> None:
+    def test_a_host_that_is_not_there_is_a_failed_binding(self, neutron: Neutron, error: Exception) -> None:
         neutron.driver.behaviour.fail("ensure_port", error=error)
         network = neutron.network(user="admin")
         made = neutron.create("port", "admin", network_id=network["id"], binding__host_id="h1")
@@ -213,7 +214,7 @@ class TestBindingByAdministrators:
 
 
 class TestAnUnwillingDriver:
-    def test_a_network_that_it_cannot_hold_is_in_error_until_it_can(self, neutron) -> None:
+    def test_a_network_that_it_cannot_hold_is_in_error_until_it_can(self, neutron: Neutron) -> None:
         neutron.driver.behaviour.fail("ensure_network", error=Unfit("no such wire"))
         made = neutron.network(None)
         assert made["status"] == "ACTIVE"
@@ -223,7 +224,7 @@ class TestAnUnwillingDriver:
         neutron.settle()
         assert neutron.get(f"/networks/{made['id']}")["network"]["status"] == "ACTIVE"
 
-    def test_it_is_asked_to_forget_until_it_has(self, neutron) -> None:
+    def test_it_is_asked_to_forget_until_it_has(self, neutron: Neutron) -> None:
         made = neutron.network(None)
         neutron.settle()
         neutron.driver.behaviour.fail("ensure_network_absent", times=50)
@@ -236,8 +237,7 @@ def world() -> World:
     """A network, a subnet, a group and a bound port are made, changed and deleted, without waiting in between."""
     clock = Clock()
     clock.rightNow = 1_800_000_000.0
-    db = Database.in_memory(clock)
-    metadata.create_all(db.engine)
+    db = empty_database(clock)
     driver = fake.create(
         fake.Config(delays={"ensure_network": 0.4, "ensure_port": 0.4, "ensure_port_absent": 0.4}),
         DriverResources(clock, "fake"),
@@ -293,7 +293,7 @@ def test_a_crash_anywhere_changes_nothing_of_the_end(monkeypatch: pytest.MonkeyP
     assert len(points) > 40
 
 
-def test_groups_that_no_driver_filters_by_are_left_alone(neutron, port) -> None:
+def test_groups_that_no_driver_filters_by_are_left_alone(neutron: Neutron, port: Any) -> None:
     """A driver without the capability is never asked for it."""
     from zope.interface import directlyProvides
 

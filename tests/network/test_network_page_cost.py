@@ -20,6 +20,7 @@ from cloudctl.network.tables import (
     SecurityGroupRule,
     Subnet,
 )
+from tests.network.conftest import Neutron
 
 FEW = 600
 STEP = 100  # SQLite tells every so many of its steps
@@ -70,14 +71,14 @@ def fill(conn: Connection, first: int, most: int) -> None:
         conn.execute(insert(table), values)
 
 
-def steps(neutron, path: str, user: str, rows: int = 20) -> int:
+def steps(neutron: Neutron, path: str, user: str, rows: int = 20) -> int:
     """How many times SQLite told that it goes on while this was answered."""
     counted = [0]
 
     def tick() -> None:
         counted[0] += 1
 
-    connection = neutron.db.engine.raw_connection().driver_connection
+    connection: Any = neutron.db.engine.raw_connection().driver_connection
     connection.set_progress_handler(tick, STEP)
     answer = neutron.get(path, user)
     connection.set_progress_handler(None, 0)
@@ -101,7 +102,7 @@ PAGES = [
 ]
 
 
-def test_a_page_costs_the_same_in_a_small_and_in_a_large_cloud(neutron) -> None:
+def test_a_page_costs_the_same_in_a_small_and_in_a_large_cloud(neutron: Neutron) -> None:
     neutron.get("/security-groups")
     neutron.get("/security-groups", "admin")
     marker = identifier(63)
@@ -113,7 +114,7 @@ def test_a_page_costs_the_same_in_a_small_and_in_a_large_cloud(neutron) -> None:
     assert not slower
 
 
-def test_an_address_is_looked_for_on_one_network(neutron) -> None:
+def test_an_address_is_looked_for_on_one_network(neutron: Neutron) -> None:
     """All networks of a cloud may have the same addresses."""
     neutron.transact(fill, 0, FEW)
     assert neutron.transact(ports_of_cloud.at, identifier(63), "10.0.0.9") == identifier(63)
@@ -125,7 +126,7 @@ def test_an_address_is_looked_for_on_one_network(neutron) -> None:
 @pytest.mark.parametrize(
     "query", ["device_id=d63", "network_id={marker}", "id={marker}", "fixed_ips=subnet_id={marker}"]
 )
-def test_ports_are_looked_up_by_index(neutron, query: str) -> None:
+def test_ports_are_looked_up_by_index(neutron: Neutron, query: str) -> None:
     neutron.transact(fill, 0, FEW)
     path = f"/ports?{query.format(marker=identifier(63))}"
 

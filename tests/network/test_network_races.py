@@ -12,7 +12,7 @@ from sqlalchemy import select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
@@ -48,10 +48,9 @@ AT_ONCE = 8
 
 
 @pytest.fixture
-def db(postgresql_url: str) -> Iterator[Database]:
+def db(postgresql_with_tables: str) -> Iterator[Database]:
     inline: Any = Inline()
-    db = Database(create(postgresql_url), inline, inline, Clock())
-    metadata.create_all(db.engine)
+    db = Database(create(postgresql_with_tables), inline, inline, Clock())
     yield db
     db.close()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
+from tests.network.conftest import Neutron
 
 DEFAULTS = {
     "network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50, "security_group": 10,
@@ -11,14 +15,14 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("path", ["/networking", "/networking/"])
-def test_the_version_document_needs_no_token(neutron, path: str) -> None:
+def test_the_version_document_needs_no_token(neutron: Neutron, path: str) -> None:
     href = "http://cloud.example.com/networking/v2.0/"
     versions = [{"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": href}]}]
     for user in ("", "nonsense"):
         assert neutron.expect(200, "GET", path, user=user) == {"versions": versions}
 
 
-def test_the_resources_are_listed_and_there(neutron) -> None:
+def test_the_resources_are_listed_and_there(neutron: Neutron) -> None:
     for path in ("/networking/v2.0", "/networking/v2.0/"):
         resources = neutron.expect(200, "GET", path, user="")["resources"]
     assert {"network", "subnet", "port"} <= {resource["name"] for resource in resources}
@@ -27,7 +31,7 @@ def test_the_resources_are_listed_and_there(neutron) -> None:
         neutron.get(link["href"].removeprefix("http://cloud.example.com"), "admin")
 
 
-def test_extensions(neutron) -> None:
+def test_extensions(neutron: Neutron) -> None:
     extensions = neutron.get("/extensions")["extensions"]
     for extension in extensions:
         assert set(extension) == {"alias", "name", "description", "updated", "links"}
@@ -40,11 +44,11 @@ def test_extensions(neutron) -> None:
 @pytest.mark.parametrize(
     "path", ["/metering/metering-labels", "/bgp-speakers", "/trunks", "/agents", "/nothing/x/tags", "/networks/x/y"]
 )
-def test_what_is_not_offered_is_an_unknown_path(neutron, path: str) -> None:
+def test_what_is_not_offered_is_an_unknown_path(neutron: Neutron, path: str) -> None:
     neutron.refused(404, "HTTPNotFound", "GET", path, user="admin")
 
 
-def test_zones_and_providers(neutron) -> None:
+def test_zones_and_providers(neutron: Neutron) -> None:
     zones = [{"name": "nova", "resource": resource, "state": "available"} for resource in ("network", "router")]
     assert neutron.get("/availability_zones") == {"availability_zones": zones}
     assert neutron.get("/service-providers") == {"service_providers": []}
@@ -53,14 +57,14 @@ def test_zones_and_providers(neutron) -> None:
 
 
 class TestQuotas:
-    def test_a_project_begins_with_the_defaults(self, neutron) -> None:
+    def test_a_project_begins_with_the_defaults(self, neutron: Neutron) -> None:
         for path in ("/quotas/demo", "/quotas/demo/default"):
             assert neutron.get(path) == {"quota": DEFAULTS}
         assert neutron.get("/quotas", "admin") == {"quotas": []}
         assert neutron.get("/quotas/tenant") == {"tenant": {"tenant_id": "demo"}}
         assert neutron.get("/quotas/project") == {"project": {"project_id": "demo"}}
 
-    def test_administrators_set_and_reset_them(self, neutron) -> None:
+    def test_administrators_set_and_reset_them(self, neutron: Neutron) -> None:
         wanted = {"network": "5", "port": -1}
         expected = DEFAULTS | {"network": 5, "port": -1}
         assert neutron.expect(200, "PUT", "/quotas/demo", {"quota": wanted}, "admin") == {"quota": expected}
@@ -70,7 +74,7 @@ class TestQuotas:
         neutron.expect(204, "DELETE", "/quotas/demo", user="admin")
         assert neutron.get("/quotas/demo", "admin") == {"quota": DEFAULTS}
 
-    def test_details_show_what_is_used(self, neutron) -> None:
+    def test_details_show_what_is_used(self, neutron: Neutron) -> None:
         neutron.create("port", network_id=neutron.network()["id"])
         for path in ("/quotas/demo/details", "/quotas/demo/details.json"):
             details = neutron.get(path)["quota"]
@@ -80,7 +84,7 @@ class TestQuotas:
             }  # fmt: skip
             assert details["port"] == {"limit": 500, "used": 1, "reserved": 0}
 
-    def test_a_limit_below_the_use_needs_force(self, neutron) -> None:
+    def test_a_limit_below_the_use_needs_force(self, neutron: Neutron) -> None:
         neutron.network()
         neutron.expect(400, "PUT", "/quotas/demo", {"quota": {"network": 0}}, "admin")
         neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"network": 0, "force": True}}, "admin")
@@ -89,16 +93,16 @@ class TestQuotas:
     @pytest.mark.parametrize(
         "quota", [{"network": -2}, {"network": 2**31}, {"network": None}, {"vpn": 1}, {"network": "x"}]
     )
-    def test_values_that_are_none_are_refused(self, neutron, quota: dict) -> None:
+    def test_values_that_are_none_are_refused(self, neutron: Neutron, quota: dict[str, Any]) -> None:
         neutron.refused(400, "HTTPBadRequest", "PUT", "/quotas/demo", {"quota": quota}, "admin")
 
 
 class TestTags:
     @pytest.fixture
-    def path(self, neutron) -> str:
+    def path(self, neutron: Neutron) -> str:
         return f"/networks/{neutron.network(tags=['b', 'a'])['id']}/tags"
 
-    def test_they_are_read_replaced_added_and_removed(self, neutron, path: str) -> None:
+    def test_they_are_read_replaced_added_and_removed(self, neutron: Neutron, path: str) -> None:
         assert neutron.get(path) == {"tags": ["a", "b"]}
         assert neutron.expect(200, "PUT", path, {"tags": ["c", "c"]}) == {"tags": ["c"]}
         assert neutron.expect(201, "POST", path, {"tags": ["d"]}) == {"tags": ["c", "d"]}
@@ -111,12 +115,12 @@ class TestTags:
         neutron.expect(204, "DELETE", path)
         assert neutron.get(path) == {"tags": []}
 
-    def test_they_change_the_revision(self, neutron, path: str) -> None:
+    def test_they_change_the_revision(self, neutron: Neutron, path: str) -> None:
         before = neutron.get(path.removesuffix("/tags"))["network"]["revision_number"]
         neutron.expect(200, "PUT", path, {"tags": []})
         assert neutron.get(path.removesuffix("/tags"))["network"]["revision_number"] == before + 1
 
-    def test_their_number_and_length_are_limited(self, neutron, path: str) -> None:
+    def test_their_number_and_length_are_limited(self, neutron: Neutron, path: str) -> None:
         many = [str(number) for number in range(51)]
         neutron.expect(400, "PUT", path, {"tags": many})
         neutron.expect(200, "PUT", path, {"tags": many[:50]})
@@ -125,13 +129,13 @@ class TestTags:
         neutron.expect(400, "PUT", f"{path}/{'x' * 256}")
         neutron.expect(400, "PUT", path, {"tags": [""]})
 
-    def test_readers_and_strangers_do_not_write_them(self, neutron, path: str) -> None:
+    def test_readers_and_strangers_do_not_write_them(self, neutron: Neutron, path: str) -> None:
         neutron.expect(403, "PUT", path, {"tags": []}, "reader")
         shared = neutron.network(user="admin", shared=True)
         assert neutron.get(f"/networks/{shared['id']}/tags") == {"tags": []}
         neutron.expect(403, "PUT", f"/networks/{shared['id']}/tags", {"tags": ["x"]})
 
-    def test_they_go_with_their_record(self, neutron, path: str) -> None:
+    def test_they_go_with_their_record(self, neutron: Neutron, path: str) -> None:
         neutron.expect(204, "DELETE", path.removesuffix("/tags"))
         from cloudctl.network.tables import NetworkTag
 

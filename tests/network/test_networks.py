@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -9,9 +10,10 @@ from sqlalchemy import select
 
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.tables import Segment
+from tests.network.conftest import Neutron
 
 
-def test_a_new_network_looks_as_documented(neutron) -> None:
+def test_a_new_network_looks_as_documented(neutron: Neutron) -> None:
     made = neutron.create("network", name="net1")
     assert made | {"id": 0} == {
         "id": 0,
@@ -38,21 +40,21 @@ def test_a_new_network_looks_as_documented(neutron) -> None:
     assert neutron.get(f"/networks/{made['id']}") == {"network": made}
 
 
-def test_only_administrators_see_the_wire(neutron) -> None:
+def test_only_administrators_see_the_wire(neutron: Neutron) -> None:
     made = neutron.network()
     seen = neutron.get(f"/networks/{made['id']}", "admin")["network"]
     assert seen["provider:network_type"] == "vxlan" and seen["provider:segmentation_id"] > 0
     assert not any(name.startswith("provider:") for name in made)
 
 
-def test_several_are_made_at_once_or_none(neutron) -> None:
+def test_several_are_made_at_once_or_none(neutron: Neutron) -> None:
     made = neutron.expect(201, "POST", "/networks", {"networks": [{"name": "a"}, {"name": "b"}]})["networks"]
     assert [network["name"] for network in made] == ["a", "b"]
     neutron.expect(403, "POST", "/networks", {"networks": [{"name": "c"}, {"shared": True}]})
     assert len(neutron.get("/networks")["networks"]) == 2
 
 
-def test_an_update_changes_what_it_names(neutron) -> None:
+def test_an_update_changes_what_it_names(neutron: Neutron) -> None:
     made = neutron.network()
     neutron.clock.advance(60)
     changed = neutron.expect(200, "PUT", f"/networks/{made['id']}", {"network": {"name": "n", "mtu": 1400}})["network"]
@@ -61,7 +63,7 @@ def test_an_update_changes_what_it_names(neutron) -> None:
     assert changed["updated_at"] == "2027-01-15T08:01:00Z" != changed["created_at"]
 
 
-def test_a_deleted_network_is_gone_with_its_subnets(neutron) -> None:
+def test_a_deleted_network_is_gone_with_its_subnets(neutron: Neutron) -> None:
     made = neutron.network()
     assert neutron.ask("DELETE", f"/networks/{made['id']}").status == 204
     neutron.refused(404, "NetworkNotFound", "GET", f"/networks/{made['id']}")
@@ -71,7 +73,7 @@ def test_a_deleted_network_is_gone_with_its_subnets(neutron) -> None:
     assert neutron.held[0] == []
 
 
-def test_a_network_with_ports_is_not_deleted(neutron) -> None:
+def test_a_network_with_ports_is_not_deleted(neutron: Neutron) -> None:
     made = neutron.network()
     port = neutron.create("port", network_id=made["id"])
     message = neutron.refused(409, "NetworkInUse", "DELETE", f"/networks/{made['id']}")
@@ -79,7 +81,7 @@ def test_a_network_with_ports_is_not_deleted(neutron) -> None:
 
 
 @pytest.mark.parametrize("name", ["shared", "router:external", "provider:network_type"])
-def test_what_is_for_administrators_is_refused_to_others(neutron, name: str) -> None:
+def test_what_is_for_administrators_is_refused_to_others(neutron: Neutron, name: str) -> None:
     value = "vxlan" if name.startswith("provider") else True
     neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {name: value}})
     if not name.startswith("provider"):
@@ -87,11 +89,11 @@ def test_what_is_for_administrators_is_refused_to_others(neutron, name: str) -> 
         neutron.refused(403, "PolicyNotAuthorized", "PUT", f"/networks/{made['id']}", {"network": {name: True}})
 
 
-def test_a_member_may_say_that_it_is_not_shared(neutron) -> None:
+def test_a_member_may_say_that_it_is_not_shared(neutron: Neutron) -> None:
     assert neutron.create("network", shared=False)["shared"] is False
 
 
-def test_readers_may_not_write(neutron) -> None:
+def test_readers_may_not_write(neutron: Neutron) -> None:
     made = neutron.network()
     for method, path, body in [
         ("POST", "/networks", {"network": {}}),
@@ -102,7 +104,7 @@ def test_readers_may_not_write(neutron) -> None:
     assert neutron.get("/networks", "reader") == neutron.get("/networks")
 
 
-def test_sharing_ends_only_when_nobody_else_is_on_it(neutron) -> None:
+def test_sharing_ends_only_when_nobody_else_is_on_it(neutron: Neutron) -> None:
     made = neutron.network(user="admin", shared=True)
     port = neutron.create("port", "demo", network_id=made["id"])
     change = {"network": {"shared": False}}
@@ -125,7 +127,7 @@ def test_sharing_ends_only_when_nobody_else_is_on_it(neutron) -> None:
         ({"availability_zone_hints": ["moon"]}, 404, "AvailabilityZoneNotFound"),
     ],
 )
-def test_a_wire_that_cannot_be_is_refused(neutron, fields: dict, status: int, type: str) -> None:
+def test_a_wire_that_cannot_be_is_refused(neutron: Neutron, fields: dict[str, Any], status: int, type: str) -> None:
     neutron.refused(status, type, "POST", "/networks", {"network": fields}, "admin")
 
 
@@ -137,7 +139,7 @@ def test_a_wire_that_cannot_be_is_refused(neutron, fields: dict, status: int, ty
         ({"provider:network_type": "vxlan", "provider:segmentation_id": 7}, "TunnelIdInUse"),
     ],
 )
-def test_a_wire_is_one_networks_only_until_it_goes(neutron, fields: dict, type: str) -> None:
+def test_a_wire_is_one_networks_only_until_it_goes(neutron: Neutron, fields: dict[str, Any], type: str) -> None:
     made = neutron.expect(201, "POST", "/networks", {"network": fields}, "admin")["network"]
     neutron.refused(409, type, "POST", "/networks", {"network": fields}, "admin")
     neutron.expect(204, "DELETE", f"/networks/{made['id']}", user="admin")
@@ -149,7 +151,7 @@ class TestFewTunnels:
     def options(self) -> NetworkOptions:
         return NetworkOptions(vni_minimum=10, vni_maximum=12)
 
-    def test_when_no_tunnel_is_left_it_says_so(self, neutron) -> None:
+    def test_when_no_tunnel_is_left_it_says_so(self, neutron: Neutron) -> None:
         for _ in range(3):
             last = neutron.create("network")
         neutron.refused(503, "NoNetworkAvailable", "POST", "/networks", {"network": {}})
@@ -159,7 +161,7 @@ class TestFewTunnels:
         assert taken == {10, 11, 12}
 
 
-def test_an_mtu_that_a_subnet_cannot_work_with_is_refused(neutron) -> None:
+def test_an_mtu_that_a_subnet_cannot_work_with_is_refused(neutron: Neutron) -> None:
     four, six = neutron.network(), neutron.network("2001:db8::/64")
     neutron.refused(409, "NetworkMTUSubnetConflict", "PUT", f"/networks/{four['id']}", {"network": {"mtu": 67}})
     neutron.refused(409, "NetworkMTUSubnetConflict", "PUT", f"/networks/{six['id']}", {"network": {"mtu": 1279}})
@@ -168,7 +170,7 @@ def test_an_mtu_that_a_subnet_cannot_work_with_is_refused(neutron) -> None:
     neutron.refused(409, "NetworkMTUSubnetConflict", "POST", "/subnets", {"subnet": subnet})
 
 
-def test_administrators_make_networks_for_others(neutron) -> None:
+def test_administrators_make_networks_for_others(neutron: Neutron) -> None:
     made = neutron.create("network", "admin", project_id="demo", tenant_id="demo")
     assert neutron.get(f"/networks/{made['id']}")["network"]["project_id"] == "demo"
     neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {"tenant_id": "other"}})
@@ -176,7 +178,7 @@ def test_administrators_make_networks_for_others(neutron) -> None:
     neutron.refused(400, "HTTPBadRequest", "POST", "/networks", both, "admin")
 
 
-def test_a_change_of_another_revision_is_refused(neutron) -> None:
+def test_a_change_of_another_revision_is_refused(neutron: Neutron) -> None:
     made = neutron.network()
     path, change = f"/networks/{made['id']}", {"network": {"name": "x"}}
     now = {"If_Match": f"revision_number={made['revision_number']}"}
@@ -189,7 +191,7 @@ def test_a_change_of_another_revision_is_refused(neutron) -> None:
     neutron.expect(412, "DELETE", path, **now)
 
 
-def test_the_quota_is_kept(neutron) -> None:
+def test_the_quota_is_kept(neutron: Neutron) -> None:
     neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"network": 1}}, "admin")
     neutron.create("network")
     message = neutron.refused(409, "OverQuota", "POST", "/networks", {"network": {}})
@@ -197,12 +199,12 @@ def test_the_quota_is_kept(neutron) -> None:
     neutron.create("network", "other")
 
 
-def test_an_unknown_network_is_not_found(neutron) -> None:
+def test_an_unknown_network_is_not_found(neutron: Neutron) -> None:
     for id in (str(uuid4()), "x", "x" * 5000, "%F0%9F%A6%84"):
         neutron.refused(404, "NetworkNotFound", "GET", f"/networks/{id}")
 
 
-def test_a_server_is_put_on_its_projects_and_on_shared_networks(neutron) -> None:
+def test_a_server_is_put_on_its_projects_and_on_shared_networks(neutron: Neutron) -> None:
     from cloudctl.network import networks
 
     own, down = neutron.network(name="own"), neutron.network(admin_state_up=False)

@@ -7,17 +7,19 @@ from uuid import uuid4
 
 import pytest
 
+from tests.network.conftest import Neutron
+
 
 def addresses(port: Any) -> list[str]:
     return [each["ip_address"] for each in port["fixed_ips"]]
 
 
-def put(neutron, port: Any, user: str = "demo", **fields: Any) -> Any:
+def put(neutron: Neutron, port: Any, user: str = "demo", **fields: Any) -> Any:
     sent = {name.replace("__", ":"): value for name, value in fields.items()}
     return neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": sent}, user)["port"]
 
 
-def test_a_new_port_looks_as_documented(neutron) -> None:
+def test_a_new_port_looks_as_documented(neutron: Neutron) -> None:
     network = neutron.network()
     made = neutron.create("port", network_id=network["id"])
     group = neutron.get("/security-groups")["security_groups"][0]
@@ -48,7 +50,7 @@ def test_a_new_port_looks_as_documented(neutron) -> None:
     }
 
 
-def test_administrators_see_the_binding(neutron) -> None:
+def test_administrators_see_the_binding(neutron: Neutron) -> None:
     made = neutron.create("port", network_id=neutron.network()["id"])
     for user in ("admin", "service"):
         seen = neutron.get(f"/ports/{made['id']}", user)["port"]
@@ -65,14 +67,14 @@ def test_administrators_see_the_binding(neutron) -> None:
 
 
 class TestAddresses:
-    def test_the_lowest_free_one_is_taken_and_comes_back_at_once(self, neutron) -> None:
+    def test_the_lowest_free_one_is_taken_and_comes_back_at_once(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = [neutron.create("port", network_id=network["id"]) for _ in range(3)]
         assert [addresses(port) for port in made] == [["10.0.0.2"], ["10.0.0.3"], ["10.0.0.4"]]
         neutron.expect(204, "DELETE", f"/ports/{made[1]['id']}")
         assert addresses(neutron.create("port", network_id=network["id"])) == ["10.0.0.3"]
 
-    def test_a_given_one_may_lie_outside_the_pools_and_be_the_gateways(self, neutron) -> None:
+    def test_a_given_one_may_lie_outside_the_pools_and_be_the_gateways(self, neutron: Neutron) -> None:
         network = neutron.network(None)
         pools = [{"start": "10.0.0.10", "end": "10.0.0.20"}]
         neutron.create("subnet", network_id=network["id"], ip_version=4, cidr="10.0.0.0/24", allocation_pools=pools)
@@ -81,18 +83,18 @@ class TestAddresses:
             assert addresses(made) == [address]
         assert addresses(neutron.create("port", network_id=network["id"])) == ["10.0.0.11"]
 
-    def test_two_of_one_subnet_are_fine(self, neutron) -> None:
+    def test_two_of_one_subnet_are_fine(self, neutron: Neutron) -> None:
         network = neutron.network()
         subnet = network["subnets"][0]
         made = neutron.create("port", network_id=network["id"], fixed_ips=[{"subnet_id": subnet}] * 2)
         assert addresses(made) == ["10.0.0.2", "10.0.0.3"]
 
-    def test_none_can_be_asked_for(self, neutron) -> None:
+    def test_none_can_be_asked_for(self, neutron: Neutron) -> None:
         network = neutron.network()
         assert addresses(neutron.create("port", network_id=network["id"], fixed_ips=[])) == []
         assert addresses(neutron.create("port", network_id=neutron.network(None)["id"])) == []
 
-    def test_the_first_subnet_with_room_gives_it(self, neutron) -> None:
+    def test_the_first_subnet_with_room_gives_it(self, neutron: Neutron) -> None:
         network = neutron.network("10.0.0.0/30")
         neutron.clock.advance(1)
         neutron.create("subnet", network_id=network["id"], ip_version=4, cidr="10.0.1.0/30")
@@ -120,7 +122,7 @@ class TestAddresses:
             ("10.0.0.9", 400, "HTTPBadRequest"),
         ],
     )
-    def test_what_cannot_be_is_refused(self, neutron, fixed_ips: Any, status: int, type: str) -> None:
+    def test_what_cannot_be_is_refused(self, neutron: Neutron, fixed_ips: Any, status: int, type: str) -> None:
         network, other = neutron.network(), neutron.network()
         neutron.create("port", network_id=network["id"])
         if isinstance(fixed_ips, list):
@@ -130,11 +132,11 @@ class TestAddresses:
         neutron.refused(status, type, "POST", "/ports", body)
         assert len(neutron.get("/ports")["ports"]) == 1
 
-    def test_an_address_on_a_network_without_subnets_is_refused(self, neutron) -> None:
+    def test_an_address_on_a_network_without_subnets_is_refused(self, neutron: Neutron) -> None:
         body = {"port": {"network_id": neutron.network(None)["id"], "fixed_ips": [{"ip_address": "10.0.0.9"}]}}
         neutron.refused(400, "InvalidInput", "POST", "/ports", body)
 
-    def test_an_update_replaces_them_and_keeps_what_stays(self, neutron) -> None:
+    def test_an_update_replaces_them_and_keeps_what_stays(self, neutron: Neutron) -> None:
         network = neutron.network()
         subnet = network["subnets"][0]
         port = neutron.create("port", network_id=network["id"])
@@ -151,7 +153,7 @@ class TestAddresses:
 
 
 class TestMacs:
-    def test_a_given_one_is_unique_within_its_network(self, neutron) -> None:
+    def test_a_given_one_is_unique_within_its_network(self, neutron: Neutron) -> None:
         network, other = neutron.network(), neutron.network()
         made = neutron.create("port", network_id=network["id"], mac_address="FA-16-3E-00-00-01")
         assert made["mac_address"] == "fa:16:3e:00:00:01"
@@ -166,29 +168,29 @@ class TestMacs:
     @pytest.mark.parametrize(
         "mac", ["x", "00:00:00:00:00:00", "01:00:5e:00:00:01", "fa:16:3e:00:00", "fa:16:3e:00:00:0g"]
     )
-    def test_what_is_none_is_refused(self, neutron, mac: str) -> None:
+    def test_what_is_none_is_refused(self, neutron: Neutron, mac: str) -> None:
         body = {"port": {"network_id": neutron.network()["id"], "mac_address": mac}}
         neutron.refused(400, "InvalidInput", "POST", "/ports", body)
 
-    def test_null_makes_a_new_one(self, neutron) -> None:
+    def test_null_makes_a_new_one(self, neutron: Neutron) -> None:
         port = neutron.create("port", network_id=neutron.network()["id"])
         assert put(neutron, port, mac_address=None)["mac_address"] != port["mac_address"]
 
-    def test_a_bound_port_keeps_its_own(self, neutron) -> None:
+    def test_a_bound_port_keeps_its_own(self, neutron: Neutron) -> None:
         port = neutron.create("port", "admin", network_id=neutron.network(user="admin")["id"], binding__host_id="h1")
         body = {"port": {"mac_address": "fa:16:3e:00:00:01"}}
         neutron.refused(409, "PortBound", "PUT", f"/ports/{port['id']}", body, "admin")
 
 
 class TestSecurity:
-    def test_without_port_security_there_are_no_groups(self, neutron) -> None:
+    def test_without_port_security_there_are_no_groups(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.create("port", network_id=network["id"], port_security_enabled=False)
         assert made["security_groups"] == []
         open_network = neutron.network(port_security_enabled=False)
         assert neutron.create("port", network_id=open_network["id"])["port_security_enabled"] is False
 
-    def test_groups_and_pairs_need_port_security(self, neutron) -> None:
+    def test_groups_and_pairs_need_port_security(self, neutron: Neutron) -> None:
         network = neutron.network()
         group = neutron.create("security_group", name="g")["id"]
         off = {"network_id": network["id"], "port_security_enabled": False}
@@ -203,26 +205,26 @@ class TestSecurity:
         changed = put(neutron, port, port_security_enabled=False, security_groups=[])
         assert (changed["port_security_enabled"], changed["security_groups"]) == (False, [])
 
-    def test_groups_are_replaced(self, neutron) -> None:
+    def test_groups_are_replaced(self, neutron: Neutron) -> None:
         one, two = (neutron.create("security_group", name=name)["id"] for name in "ab")
         port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[one, one])
         assert port["security_groups"] == [one]
         assert put(neutron, port, security_groups=[two])["security_groups"] == [two]
         assert put(neutron, port, security_groups=[])["security_groups"] == []
 
-    def test_unknown_and_foreign_groups_are_not_found(self, neutron) -> None:
+    def test_unknown_and_foreign_groups_are_not_found(self, neutron: Neutron) -> None:
         foreign = neutron.create("security_group", "other", name="g")["id"]
         network = neutron.network()
         for group in (foreign, str(uuid4())):
             body = {"port": {"network_id": network["id"], "security_groups": [group]}}
             neutron.refused(404, "SecurityGroupNotFound", "POST", "/ports", body)
 
-    def test_stateful_and_stateless_groups_do_not_mix(self, neutron) -> None:
+    def test_stateful_and_stateless_groups_do_not_mix(self, neutron: Neutron) -> None:
         groups = [neutron.create("security_group", name="g", stateful=stateful)["id"] for stateful in (True, False)]
         body = {"port": {"network_id": neutron.network()["id"], "security_groups": groups}}
         neutron.refused(409, "SecurityGroupConflict", "POST", "/ports", body)
 
-    def test_address_pairs_have_the_ports_mac_unless_another_is_given(self, neutron) -> None:
+    def test_address_pairs_have_the_ports_mac_unless_another_is_given(self, neutron: Neutron) -> None:
         pairs = [{"ip_address": "10.0.0.9"}, {"ip_address": "10.1.0.0/16", "mac_address": "fa:16:3e:00:00:99"}]
         port = neutron.create("port", network_id=neutron.network()["id"], allowed_address_pairs=pairs)
         assert port["allowed_address_pairs"] == [
@@ -242,17 +244,18 @@ class TestSecurity:
             ([{"ip_address": "10.0.0.1", "mac_address": "x"}], "InvalidInput"),
         ],
     )
-    def test_pairs_that_cannot_be_are_refused(self, neutron, pairs: Any, type: str) -> None:
+    def test_pairs_that_cannot_be_are_refused(self, neutron: Neutron, pairs: Any, type: str) -> None:
         body = {"port": {"network_id": neutron.network()["id"], "allowed_address_pairs": pairs}}
         neutron.refused(400, type, "POST", "/ports", body)
 
 
 class TestOnSharedNetworks:
-    def test_a_member_may_name_a_subnet_only(self, neutron) -> None:
+    def test_a_member_may_name_a_subnet_only(self, neutron: Neutron) -> None:
         network = neutron.network(user="admin", shared=True)
         subnet = network["subnets"][0]
         port = neutron.create("port", network_id=network["id"], fixed_ips=[{"subnet_id": subnet}])
         assert addresses(port) == ["10.0.0.2"]
+        fields: Any
         for fields in (
             {"fixed_ips": [{"ip_address": "10.0.0.9"}]},
             {"mac_address": "fa:16:3e:00:00:01"},
@@ -264,7 +267,7 @@ class TestOnSharedNetworks:
                 403, "PolicyNotAuthorized", "POST", "/ports", {"port": {"network_id": network["id"], **fields}}
             )
 
-    def test_the_owner_of_the_network_sees_and_deletes_ports_on_it(self, neutron) -> None:
+    def test_the_owner_of_the_network_sees_and_deletes_ports_on_it(self, neutron: Neutron) -> None:
         network = neutron.network(user="other")
         neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"shared": True}}, "admin")
         port = neutron.create("port", "demo", network_id=network["id"])
@@ -272,19 +275,19 @@ class TestOnSharedNetworks:
         neutron.expect(403, "PUT", f"/ports/{port['id']}", {"port": {"name": "x"}}, "other")
         neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="other")
 
-    def test_external_networks_are_seen_but_take_no_ports(self, neutron) -> None:
+    def test_external_networks_are_seen_but_take_no_ports(self, neutron: Neutron) -> None:
         network = neutron.network(user="admin", router__external=True)
         assert neutron.get(f"/networks/{network['id']}")["network"]["router:external"] is True
         neutron.expect(403, "POST", "/ports", {"port": {"network_id": network["id"]}})
 
 
-def test_a_port_that_only_says_that_it_is_a_routers_can_be_deleted(neutron) -> None:
+def test_a_port_that_only_says_that_it_is_a_routers_can_be_deleted(neutron: Neutron) -> None:
     network = neutron.network(user="admin")
     port = neutron.create("port", "admin", network_id=network["id"], device_owner="network:router_interface")
     neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="admin")
 
 
-def test_the_quota_is_kept(neutron) -> None:
+def test_the_quota_is_kept(neutron: Neutron) -> None:
     network = neutron.network()
     neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"port": 2}}, "admin")
     one = {"network_id": network["id"]}
@@ -314,7 +317,7 @@ def test_the_quota_is_kept(neutron) -> None:
         ("network_id=NETWORK", "ab"),
     ],
 )
-def test_ports_are_found_by(neutron, query: str, found: str) -> None:
+def test_ports_are_found_by(neutron: Neutron, query: str, found: str) -> None:
     network = neutron.network()
     group = neutron.create("security_group", name="g")["id"]
     neutron.create("port", name="a", network_id=network["id"], mac_address="fa:16:3e:00:00:aa")

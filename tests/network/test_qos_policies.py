@@ -8,22 +8,23 @@ from uuid import uuid4
 import pytest
 
 from cloudctl.drivers.specs import BandwidthLimit
+from tests.network.conftest import Neutron
 
 POLICIES = "/qos/policies"
 
 
 @pytest.fixture
-def policy(neutron) -> Any:
+def policy(neutron: Neutron) -> Any:
     return create(neutron)
 
 
-def create(neutron, **fields: Any) -> Any:
+def create(neutron: Neutron, **fields: Any) -> Any:
     """A policy of the administrator's, unless `project_id` says whose."""
     body = {"policy": {"name": "slow", **fields}}
     return neutron.expect(201, "POST", POLICIES, body, "admin")["policy"]
 
 
-def limit(neutron, policy: Any, max_kbps: int = 1000, **fields: Any) -> Any:
+def limit(neutron: Neutron, policy: Any, max_kbps: int = 1000, **fields: Any) -> Any:
     body = {"bandwidth_limit_rule": {"max_kbps": max_kbps, **fields}}
     return neutron.expect(201, "POST", rules(policy), body, "admin")["bandwidth_limit_rule"]
 
@@ -32,23 +33,23 @@ def rules(policy: Any) -> str:
     return f"{POLICIES}/{policy['id']}/bandwidth_limit_rules"
 
 
-def show(neutron, policy: Any, user: str = "admin") -> Any:
+def show(neutron: Neutron, policy: Any, user: str = "admin") -> Any:
     return neutron.get(f"{POLICIES}/{policy['id']}", user)["policy"]
 
 
-def put(neutron, collection: str, record: Any, user: str = "demo", **fields: Any) -> Any:
+def put(neutron: Neutron, collection: str, record: Any, user: str = "demo", **fields: Any) -> Any:
     kind = collection.removesuffix("s")
     return neutron.expect(200, "PUT", f"/{collection}/{record['id']}", {kind: fields}, user)[kind]
 
 
-def update(neutron, policy: Any, **fields: Any) -> Any:
+def update(neutron: Neutron, policy: Any, **fields: Any) -> Any:
     return neutron.expect(200, "PUT", f"{POLICIES}/{policy['id']}", {"policy": fields}, "admin")["policy"]
 
 
 # -- policies
 
 
-def test_a_new_policy_looks_as_documented(neutron, policy) -> None:
+def test_a_new_policy_looks_as_documented(neutron: Neutron, policy: Any) -> None:
     assert policy | {"id": 0} == {
         "id": 0,
         "name": "slow",
@@ -66,7 +67,7 @@ def test_a_new_policy_looks_as_documented(neutron, policy) -> None:
     assert show(neutron, policy) == policy
 
 
-def test_a_policy_is_changed_and_deleted(neutron, policy) -> None:
+def test_a_policy_is_changed_and_deleted(neutron: Neutron, policy: Any) -> None:
     changed = update(neutron, policy, name="slower", description="x", shared=True, is_default=True)
     wanted = {"name": "slower", "description": "x", "shared": True, "is_default": True, "revision_number": 1}
     assert changed == {**policy, **wanted}
@@ -76,14 +77,14 @@ def test_a_policy_is_changed_and_deleted(neutron, policy) -> None:
         neutron.refused(404, "QosPolicyNotFound", method, f"{POLICIES}/{policy['id']}", user="admin")
 
 
-def test_only_the_revision_that_the_client_knows_is_changed(neutron, policy) -> None:
+def test_only_the_revision_that_the_client_knows_is_changed(neutron: Neutron, policy: Any) -> None:
     path = f"{POLICIES}/{policy['id']}"
     for method, body in (("PUT", {"policy": {"name": "x"}}), ("DELETE", None)):
         neutron.expect(412, method, path, body, "admin", If_Match="revision_number=7")
     neutron.expect(204, "DELETE", path, None, "admin", If_Match="revision_number=0")
 
 
-def test_several_policies_are_made_at_once_or_none(neutron) -> None:
+def test_several_policies_are_made_at_once_or_none(neutron: Neutron) -> None:
     names = [{"name": "a", "tags": ["x"]}, {"name": "b"}]
     made = neutron.expect(201, "POST", POLICIES, {"policies": names}, "admin")["policies"]
     assert [(each["name"], each["tags"]) for each in made] == [("a", ["x"]), ("b", [])]
@@ -92,7 +93,7 @@ def test_several_policies_are_made_at_once_or_none(neutron) -> None:
     assert neutron.get(f"{POLICIES}?name=c", "admin")["policies"] == []
 
 
-def test_policies_are_filtered_sorted_and_paged(neutron) -> None:
+def test_policies_are_filtered_sorted_and_paged(neutron: Neutron) -> None:
     for name, shared in (("a", True), ("b", False), ("c", True)):
         create(neutron, name=name, shared=shared)
     create(neutron, name="d", is_default=True, project_id="demo")
@@ -119,11 +120,11 @@ def test_policies_are_filtered_sorted_and_paged(neutron) -> None:
     "fields",
     [{}, {"name": ""}, {"name": None}, {"name": "x" * 256}, {"name": "x", "rules": []}, {"name": "x", "shared": "x"}],
 )
-def test_a_bad_policy_is_refused(neutron, fields: Any) -> None:
+def test_a_bad_policy_is_refused(neutron: Neutron, fields: Any) -> None:
     neutron.refused(400, "HTTPBadRequest", "POST", POLICIES, {"policy": fields}, "admin")
 
 
-def test_a_project_has_one_default_policy(neutron) -> None:
+def test_a_project_has_one_default_policy(neutron: Neutron) -> None:
     first, other = create(neutron, is_default=True), create(neutron)
     body = {"policy": {"name": "x", "is_default": True}}
     neutron.refused(409, "QoSPolicyDefaultAlreadyExists", "POST", POLICIES, body, "admin")
@@ -138,7 +139,7 @@ def test_a_project_has_one_default_policy(neutron) -> None:
 # -- rules
 
 
-def test_a_rule_is_made_shown_changed_and_deleted(neutron, policy) -> None:
+def test_a_rule_is_made_shown_changed_and_deleted(neutron: Neutron, policy: Any) -> None:
     made = limit(neutron, policy, 10_000)
     assert made | {"id": 0} == {"id": 0, "max_kbps": 10_000, "max_burst_kbps": 0, "direction": "egress"}
     path = f"{rules(policy)}/{made['id']}"
@@ -156,7 +157,7 @@ def test_a_rule_is_made_shown_changed_and_deleted(neutron, policy) -> None:
     assert show(neutron, policy)["rules"] == []
 
 
-def test_a_rule_is_reached_without_its_policy(neutron, policy) -> None:
+def test_a_rule_is_reached_without_its_policy(neutron: Neutron, policy: Any) -> None:
     made = limit(neutron, policy)
     path = f"/qos/alias_bandwidth_limit_rules/{made['id']}"
     assert neutron.get(path, "admin") == {"bandwidth_limit_rule": made}
@@ -166,7 +167,7 @@ def test_a_rule_is_reached_without_its_policy(neutron, policy) -> None:
     neutron.refused(404, "QosRuleNotFound", "GET", path, user="admin")
 
 
-def test_a_policy_has_one_rule_a_direction(neutron, policy) -> None:
+def test_a_policy_has_one_rule_a_direction(neutron: Neutron, policy: Any) -> None:
     egress, ingress = limit(neutron, policy), limit(neutron, policy, direction="ingress")
     again = {"bandwidth_limit_rule": {"max_kbps": 1}}
     assert egress["id"] in neutron.refused(409, "QoSRulesConflict", "POST", rules(policy), again, "admin")
@@ -178,8 +179,9 @@ def test_a_policy_has_one_rule_a_direction(neutron, policy) -> None:
     assert neutron.get(f"{rules(create(neutron))}", "admin")[key] == []
 
 
-def test_a_rule_of_another_policy_is_none_of_this_one(neutron, policy) -> None:
+def test_a_rule_of_another_policy_is_none_of_this_one(neutron: Neutron, policy: Any) -> None:
     made = limit(neutron, create(neutron))
+    body: Any
     for method, body in (("GET", None), ("PUT", {"bandwidth_limit_rule": {}}), ("DELETE", None)):
         neutron.refused(404, "QosRuleNotFound", method, f"{rules(policy)}/{made['id']}", body, "admin")
     unknown = {"id": str(uuid4())}
@@ -193,17 +195,17 @@ def test_a_rule_of_another_policy_is_none_of_this_one(neutron, policy) -> None:
     [{}, {"max_kbps": -1}, {"max_kbps": 2**31}, {"max_kbps": None}, {"max_kbps": 1, "max_burst_kbps": -1},
      {"max_kbps": 1, "direction": "any"}, {"max_kbps": 1, "dscp_mark": 8}],
 )  # fmt: skip
-def test_a_bad_rule_is_refused(neutron, policy, fields: Any) -> None:
+def test_a_bad_rule_is_refused(neutron: Neutron, policy: Any, fields: Any) -> None:
     body = {"bandwidth_limit_rule": fields}
     neutron.refused(400, "HTTPBadRequest", "POST", rules(policy), body, "admin")
 
 
 @pytest.mark.parametrize("kind", ["dscp_marking_rules", "minimum_bandwidth_rules", "packet_rate_limit_rules"])
-def test_other_rules_are_not_offered(neutron, policy, kind: str) -> None:
+def test_other_rules_are_not_offered(neutron: Neutron, policy: Any, kind: str) -> None:
     neutron.refused(404, "HTTPNotFound", "GET", f"{POLICIES}/{policy['id']}/{kind}", user="admin")
 
 
-def test_rule_types(neutron) -> None:
+def test_rule_types(neutron: Neutron) -> None:
     assert neutron.get("/qos/rule-types") == {"rule_types": [{"type": "bandwidth_limit"}]}
     assert neutron.get("/qos/rule-types?type=dscp_marking") == {"rule_types": []}
     neutron.refused(400, "HTTPBadRequest", "GET", "/qos/rule-types?x=1")
@@ -218,10 +220,11 @@ def test_rule_types(neutron) -> None:
 # -- who may what
 
 
-def test_only_administrators_list_and_write(neutron) -> None:
+def test_only_administrators_list_and_write(neutron: Neutron) -> None:
     own = create(neutron, project_id="demo", shared=True)
     rule = limit(neutron, own)
     path, body = f"{POLICIES}/{own['id']}", {"bandwidth_limit_rule": {"max_kbps": 1}}
+    sent: Any
     for method, at, sent in [
         ("GET", POLICIES, None), ("POST", POLICIES, {"policy": {"name": "x"}}), ("PUT", path, {"policy": {}}),
         ("DELETE", path, None), ("POST", rules(own), body), ("PUT", f"{rules(own)}/{rule['id']}", body),
@@ -232,7 +235,7 @@ def test_only_administrators_list_and_write(neutron) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"project_id": "demo"}, {"shared": True}])
-def test_own_and_shared_policies_are_seen_and_used(neutron, fields: Any) -> None:
+def test_own_and_shared_policies_are_seen_and_used(neutron: Neutron, fields: Any) -> None:
     seen = create(neutron, **fields)
     rule = limit(neutron, seen)
     for user in ("demo", "reader"):
@@ -243,7 +246,7 @@ def test_own_and_shared_policies_are_seen_and_used(neutron, fields: Any) -> None
     assert neutron.create("port", network_id=network["id"], qos_policy_id=seen["id"])["qos_policy_id"] == seen["id"]
 
 
-def test_a_policy_of_others_is_not_there(neutron) -> None:
+def test_a_policy_of_others_is_not_there(neutron: Neutron) -> None:
     theirs = create(neutron, project_id="other")
     rule = limit(neutron, theirs)
     network = neutron.network()
@@ -272,7 +275,7 @@ def test_a_policy_of_others_is_not_there(neutron) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/qos"])
-def test_tags_are_at_both_paths(neutron, policy, prefix: str) -> None:
+def test_tags_are_at_both_paths(neutron: Neutron, policy: Any, prefix: str) -> None:
     tags, one = f"{prefix}/policies/{policy['id']}/tags", f"{prefix}/policies/{policy['id']}/tags/a"
     assert neutron.expect(200, "PUT", tags, {"tags": ["a", "b"]}, "admin") == {"tags": ["a", "b"]}
     assert show(neutron, policy)["tags"] == ["a", "b"]
@@ -286,7 +289,7 @@ def test_tags_are_at_both_paths(neutron, policy, prefix: str) -> None:
     assert neutron.get(tags, "admin") == {"tags": []}
 
 
-def test_what_an_administrator_limits_its_owner_cannot_free(neutron, policy) -> None:
+def test_what_an_administrator_limits_its_owner_cannot_free(neutron: Neutron, policy: Any) -> None:
     network = neutron.network()
     port = neutron.create("port", network_id=network["id"])
     mine = create(neutron, project_id="demo")
@@ -302,7 +305,7 @@ def test_what_an_administrator_limits_its_owner_cannot_free(neutron, policy) -> 
 # -- on networks and ports
 
 
-def test_new_networks_get_the_default_policy_of_their_project(neutron) -> None:
+def test_new_networks_get_the_default_policy_of_their_project(neutron: Neutron) -> None:
     default, other = create(neutron, is_default=True, project_id="demo"), create(neutron, shared=True)
     assert neutron.network()["qos_policy_id"] == default["id"]
     assert neutron.network(qos_policy_id=None)["qos_policy_id"] == default["id"]
@@ -310,7 +313,7 @@ def test_new_networks_get_the_default_policy_of_their_project(neutron) -> None:
     assert neutron.network(user="other")["qos_policy_id"] is None
 
 
-def test_networks_and_ports_are_found_by_policy(neutron) -> None:
+def test_networks_and_ports_are_found_by_policy(neutron: Neutron) -> None:
     own, other = create(neutron, project_id="demo"), create(neutron, project_id="demo")
     network = neutron.network(qos_policy_id=own["id"])
     port = neutron.create("port", network_id=network["id"], qos_policy_id=other["id"])
@@ -320,7 +323,7 @@ def test_networks_and_ports_are_found_by_policy(neutron) -> None:
     assert neutron.get(f"/ports?qos_policy_id={own['id']}")["ports"] == []
 
 
-def test_a_policy_in_use_stays(neutron) -> None:
+def test_a_policy_in_use_stays(neutron: Neutron) -> None:
     own = create(neutron, project_id="demo")
     limit(neutron, own)
     path = f"{POLICIES}/{own['id']}"
@@ -334,7 +337,7 @@ def test_a_policy_in_use_stays(neutron) -> None:
     neutron.expect(204, "DELETE", path, user="admin")
 
 
-def test_sharing_ends_only_when_no_other_project_uses_the_policy(neutron) -> None:
+def test_sharing_ends_only_when_no_other_project_uses_the_policy(neutron: Neutron) -> None:
     shared = create(neutron, shared=True)
     network = neutron.network(qos_policy_id=shared["id"])
     path, body = f"{POLICIES}/{shared['id']}", {"policy": {"shared": False}}
@@ -347,21 +350,21 @@ def test_sharing_ends_only_when_no_other_project_uses_the_policy(neutron) -> Non
 # -- the driver
 
 
-def bound(neutron, network: Any, **fields: Any) -> Any:
+def bound(neutron: Neutron, network: Any, **fields: Any) -> Any:
     """A port that the driver holds."""
     port = neutron.create("port", "admin", network_id=network["id"], binding__host_id="fake-1", **fields)
     neutron.settle()
     return port
 
 
-def held(neutron, port: Any) -> tuple[BandwidthLimit, ...]:
+def held(neutron: Neutron, port: Any) -> tuple[BandwidthLimit, ...]:
     """The limits that the driver holds a port to."""
     neutron.settle()
     limits: tuple[BandwidthLimit, ...] = neutron.driver.ports.get(port["id"]).spec.limits
     return limits
 
 
-def test_a_plugged_port_is_held_to_the_rules_of_its_policy(neutron, policy) -> None:
+def test_a_plugged_port_is_held_to_the_rules_of_its_policy(neutron: Neutron, policy: Any) -> None:
     rule = limit(neutron, policy, 800, max_burst_kbps=100)
     port = bound(neutron, neutron.network(), qos_policy_id=policy["id"])
     egress = BandwidthLimit("egress", 800, 100)
@@ -377,7 +380,7 @@ def test_a_plugged_port_is_held_to_the_rules_of_its_policy(neutron, policy) -> N
     assert held(neutron, port) == ()
 
 
-def test_a_port_without_a_policy_follows_its_network(neutron, policy) -> None:
+def test_a_port_without_a_policy_follows_its_network(neutron: Neutron, policy: Any) -> None:
     own = create(neutron, name="own")
     rule = limit(neutron, policy, 800)
     limit(neutron, own, 50)
@@ -394,7 +397,7 @@ def test_a_port_without_a_policy_follows_its_network(neutron, policy) -> None:
     assert held(neutron, follower) == ()
 
 
-def test_the_policy_of_a_network_is_not_for_its_own_devices(neutron, policy) -> None:
+def test_the_policy_of_a_network_is_not_for_its_own_devices(neutron: Neutron, policy: Any) -> None:
     limit(neutron, policy)
     network = neutron.network(user="admin", qos_policy_id=policy["id"])
     device = bound(neutron, network, device_owner="network:dhcp")
@@ -403,6 +406,6 @@ def test_the_policy_of_a_network_is_not_for_its_own_devices(neutron, policy) -> 
     assert held(neutron, device) == (BandwidthLimit("egress", 1000),)
 
 
-def test_a_limit_of_nothing_is_none(neutron, policy) -> None:
+def test_a_limit_of_nothing_is_none(neutron: Neutron, policy: Any) -> None:
     limit(neutron, policy, 0, max_burst_kbps=10)
     assert held(neutron, bound(neutron, neutron.network(), qos_policy_id=policy["id"])) == ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tests.network.conftest import Neutron
 from tests.network.test_routers import REMOVE, held, refused, show
 
 ADD = "add_router_interface"
 
 
 class TestInterfaces:
-    def test_a_subnet_is_joined_at_its_gateway(self, neutron) -> None:
+    def test_a_subnet_is_joined_at_its_gateway(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router()
         joined = neutron.join(made, subnet_id=network["subnets"][0])
@@ -24,7 +25,7 @@ class TestInterfaces:
         assert (interface.network_id, interface.addresses) == (network["id"], ("10.0.0.1/24",))
         assert neutron.get(f"/ports/{port['id']}")["port"]["status"] == "ACTIVE"
 
-    def test_it_parts_and_its_port_goes(self, neutron) -> None:
+    def test_it_parts_and_its_port_goes(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
         joined = neutron.get("/ports")["ports"][0]
@@ -33,7 +34,7 @@ class TestInterfaces:
         assert neutron.get("/ports")["ports"] == [] and held(neutron, made).interfaces == ()
         refused(neutron, 404, "RouterInterfaceNotFoundForSubnet", made, REMOVE, subnet_id=network["subnets"][0])
 
-    def test_a_port_becomes_an_interface(self, neutron) -> None:
+    def test_a_port_becomes_an_interface(self, neutron: Neutron) -> None:
         network, made = neutron.network(), neutron.router()
         port = neutron.create("port", network_id=network["id"])
         joined = neutron.join(made, port_id=port["id"])
@@ -46,7 +47,7 @@ class TestInterfaces:
         neutron.part(made, port_id=port["id"], subnet_id=network["subnets"][0])
         neutron.expect(404, "GET", f"/ports/{port['id']}")
 
-    def test_one_of_the_two_is_named(self, neutron) -> None:
+    def test_one_of_the_two_is_named(self, neutron: Neutron) -> None:
         network, made = neutron.network(), neutron.router()
         port = neutron.create("port", network_id=network["id"])
         both = {"subnet_id": network["subnets"][0], "port_id": port["id"]}
@@ -54,7 +55,7 @@ class TestInterfaces:
             assert "must be specified." in refused(neutron, 400, "BadRequest", made, action)
         refused(neutron, 400, "BadRequest", made, ADD, **both)
 
-    def test_what_does_not_fit_is_refused(self, neutron) -> None:
+    def test_what_does_not_fit_is_refused(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
         twice = refused(neutron, 400, "BadRequest", made, ADD, subnet_id=network["subnets"][0])
@@ -70,14 +71,14 @@ class TestInterfaces:
         refused(neutron, 404, "RouterInterfaceNotFound", made, REMOVE, port_id=made["id"])
         refused(neutron, 404, "SubnetNotFound", made, REMOVE, subnet_id=made["id"])
 
-    def test_a_gateway_address_is_one_ports(self, neutron) -> None:
+    def test_a_gateway_address_is_one_ports(self, neutron: Neutron) -> None:
         network = neutron.network()
         neutron.router(network)
         refused(
             neutron, 409, "IpAddressAlreadyAllocated", neutron.router(), ADD, subnet_id=network["subnets"][0]
         )  # fmt: skip
 
-    def test_ports_that_are_in_use_or_cannot_serve_are_refused(self, neutron) -> None:
+    def test_ports_that_are_in_use_or_cannot_serve_are_refused(self, neutron: Neutron) -> None:
         network, made = neutron.network(), neutron.router()
         used = neutron.create("port", network_id=network["id"], device_id="server")
         refused(neutron, 409, "PortInUse", made, ADD, port_id=used["id"])
@@ -88,7 +89,7 @@ class TestInterfaces:
         port = neutron.create("port", network_id=network["id"], fixed_ips=both)
         refused(neutron, 400, "BadRequest", made, ADD, port_id=port["id"])
 
-    def test_subnets_of_others_are_joined_by_administrators_only(self, neutron) -> None:
+    def test_subnets_of_others_are_joined_by_administrators_only(self, neutron: Neutron) -> None:
         shared, theirs = neutron.network(user="admin", shared=True), neutron.network("10.8.0.0/24", user="other")
         made = neutron.router()
         refused(neutron, 400, "BadRequest", made, ADD, subnet_id=shared["subnets"][0])
@@ -98,7 +99,7 @@ class TestInterfaces:
         refused(neutron, 404, "PortNotFound", made, ADD, port_id=their_port["id"])
         refused(neutron, 409, "DeviceIDNotOwnedByTenant", neutron.router(), ADD, user="admin", port_id=their_port["id"])
 
-    def test_all_ipv6_subnets_of_a_network_are_on_one_port(self, neutron) -> None:
+    def test_all_ipv6_subnets_of_a_network_are_on_one_port(self, neutron: Neutron) -> None:
         network = neutron.network("2001:db8:1::/64")
         first = network["subnets"][0]
         more = {"network_id": network["id"], "ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
@@ -114,7 +115,7 @@ class TestInterfaces:
         neutron.part(made, port_id=port_id)
         assert held(neutron, made).interfaces == ()
 
-    def test_a_subnet_whose_routes_come_from_outside_is_refused(self, neutron) -> None:
+    def test_a_subnet_whose_routes_come_from_outside_is_refused(self, neutron: Neutron) -> None:
         network = neutron.network(None)
         subnet = neutron.create(
             "subnet", network_id=network["id"], ip_version=6, cidr="2001:db8::/64", ipv6_address_mode="slaac"
@@ -123,7 +124,7 @@ class TestInterfaces:
 
 
 class TestWhatInterfacesKeepOthersFrom:
-    def test_their_router_network_and_subnet_stay(self, neutron) -> None:
+    def test_their_router_network_and_subnet_stay(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network, external=neutron.external())
         port = neutron.get("/ports")["ports"][0]["id"]
@@ -137,14 +138,14 @@ class TestWhatInterfacesKeepOthersFrom:
         assert held(neutron, made) is None and port not in neutron.driver.ports.objects
         assert neutron.get("/ports", "admin")["ports"] == []
 
-    def test_ports_of_routers_go_with_them(self, neutron) -> None:
+    def test_ports_of_routers_go_with_them(self, neutron: Neutron) -> None:
         network = neutron.network()
         neutron.router(network, external=neutron.external())
         for port in neutron.get("/ports", "admin")["ports"]:
             told = neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
             assert told.endswith(f"has device owner {port['device_owner']}.")
 
-    def test_ports_of_routers_stay_theirs(self, neutron) -> None:
+    def test_ports_of_routers_stay_theirs(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
         path = f"/ports/{neutron.get('/ports')['ports'][0]['id']}"
@@ -152,7 +153,7 @@ class TestWhatInterfacesKeepOthersFrom:
             neutron.refused(409, "PortInUse", "PUT", path, {"port": fields}, "admin")
         neutron.expect(200, "PUT", path, {"port": {"name": "x", "device_id": made["id"]}})
 
-    def test_a_port_does_not_look_like_one_of_anothers_router(self, neutron) -> None:
+    def test_a_port_does_not_look_like_one_of_anothers_router(self, neutron: Neutron) -> None:
         network, theirs = neutron.network(), neutron.router(user="other")
         owner = {"device_id": theirs["id"], "device_owner": "network:router_interface"}
         body = {"port": {"network_id": network["id"], **owner}}
@@ -160,7 +161,7 @@ class TestWhatInterfacesKeepOthersFrom:
         port = neutron.create("port", network_id=network["id"])
         neutron.refused(409, "DeviceIDNotOwnedByTenant", "PUT", f"/ports/{port['id']}", {"port": owner})
 
-    def test_the_gateway_of_the_subnet_stays(self, neutron) -> None:
+    def test_the_gateway_of_the_subnet_stays(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
         path = f"/subnets/{network['subnets'][0]}"
@@ -171,7 +172,7 @@ class TestWhatInterfacesKeepOthersFrom:
         pools = [{"start": "10.0.0.2", "end": "10.0.0.99"}]
         neutron.expect(200, "PUT", path, {"subnet": {"gateway_ip": "10.0.0.254", "allocation_pools": pools}})
 
-    def test_addresses_of_an_interface_are_changed_if_they_fit(self, neutron) -> None:
+    def test_addresses_of_an_interface_are_changed_if_they_fit(self, neutron: Neutron) -> None:
         network, other = neutron.network(), neutron.network("10.0.0.0/25")
         made = neutron.router(network)
         path = f"/ports/{neutron.get('/ports')['ports'][0]['id']}"
@@ -180,7 +181,7 @@ class TestWhatInterfacesKeepOthersFrom:
         neutron.refused(400, "BadRequest", "PUT", path, {"port": {"fixed_ips": []}})
         refused(neutron, 400, "BadRequest", made, ADD, subnet_id=other["subnets"][0])
 
-    def test_an_interface_that_is_down_passes_nothing(self, neutron) -> None:
+    def test_an_interface_that_is_down_passes_nothing(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network())
         port = neutron.get("/ports")["ports"][0]["id"]
         neutron.expect(200, "PUT", f"/ports/{port}", {"port": {"admin_state_up": False}})
@@ -190,7 +191,7 @@ class TestWhatInterfacesKeepOthersFrom:
         assert len(held(neutron, made).interfaces) == 1
         assert neutron.get(f"/ports/{port}")["port"]["status"] == "ACTIVE"
 
-    def test_interfaces_of_a_router_that_is_down_are_ready(self, neutron) -> None:
+    def test_interfaces_of_a_router_that_is_down_are_ready(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network(), admin_state_up=False)
         assert not held(neutron, made).admin_state_up
         assert neutron.get("/ports")["ports"][0]["status"] == "ACTIVE"

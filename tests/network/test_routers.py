@@ -26,7 +26,9 @@ def held(neutron: Neutron, router: Any) -> Any:
     return neutron.driver.routers.get(router["id"])
 
 
-def refused(neutron: Neutron, status: int, type: str, router: Any, action: str = "", user: str = "demo", **sent: Any):
+def refused(
+    neutron: Neutron, status: int, type: str, router: Any, action: str = "", user: str = "demo", **sent: Any
+) -> Any:
     path = f"/routers/{router['id']}" + (f"/{action}" if action else "")
     return neutron.refused(status, type, "PUT", path, sent if action else {"router": sent}, user)
 
@@ -35,7 +37,7 @@ REMOVE = "remove_router_interface"
 
 
 class TestTheRecord:
-    def test_what_a_new_one_is(self, neutron) -> None:
+    def test_what_a_new_one_is(self, neutron: Neutron) -> None:
         made = neutron.create("router", name="r", description="d", tags=["b", "a"])
         seen = {**made}
         assert seen.pop("id") and seen.pop("created_at") == seen.pop("updated_at")
@@ -50,43 +52,43 @@ class TestTheRecord:
         assert (as_admin["distributed"], as_admin["ha"]) == (False, False)
         assert held(neutron, made).id == made["id"]
 
-    def test_what_can_be_changed(self, neutron) -> None:
+    def test_what_can_be_changed(self, neutron: Neutron) -> None:
         made = neutron.router()
         changed = put(neutron, made, name="new", description="x", admin_state_up=False)
         assert (changed["name"], changed["description"], changed["admin_state_up"]) == ("new", "x", False)
         assert changed["revision_number"] > made["revision_number"]
         assert held(neutron, made).admin_state_up is False
 
-    def test_no_router_is_distributed_or_redundant(self, neutron) -> None:
+    def test_no_router_is_distributed_or_redundant(self, neutron: Neutron) -> None:
         put(neutron, neutron.router(), "admin", distributed=False, ha=False)
         for name in ("distributed", "ha"):
             neutron.expect(400, "POST", "/routers", {"router": {name: True}}, "admin")
             neutron.expect(403, "POST", "/routers", {"router": {name: False}})
 
-    def test_several_are_made_at_once_or_none(self, neutron) -> None:
+    def test_several_are_made_at_once_or_none(self, neutron: Neutron) -> None:
         bad = {"external_gateway_info": {"network_id": neutron.network()["id"]}}
         neutron.refused(400, "BadRequest", "POST", "/routers", {"routers": [{"name": "a"}, bad]})
         assert neutron.get("/routers")["routers"] == []
         made = neutron.expect(201, "POST", "/routers", {"routers": [{"name": "a"}, {"name": "b"}]})["routers"]
         assert [each["name"] for each in made] == ["a", "b"]
 
-    def test_the_quota_is_kept(self, neutron) -> None:
+    def test_the_quota_is_kept(self, neutron: Neutron) -> None:
         neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"router": 1}}, "admin")
         neutron.router()
         neutron.refused(409, "OverQuota", "POST", "/routers", {"router": {}})
         assert neutron.get("/quotas/demo/details")["quota"]["router"] == {"limit": 1, "used": 1, "reserved": 0}
 
-    def test_a_zone_is_asked_for(self, neutron) -> None:
+    def test_a_zone_is_asked_for(self, neutron: Neutron) -> None:
         assert neutron.router(availability_zone_hints=["nova"])["availability_zone_hints"] == ["nova"]
         body = {"router": {"availability_zone_hints": ["mars"]}}
         neutron.refused(404, "AvailabilityZoneNotFound", "POST", "/routers", body)
 
-    def test_a_stale_revision_is_refused(self, neutron) -> None:
+    def test_a_stale_revision_is_refused(self, neutron: Neutron) -> None:
         made = neutron.router()
         for method, body in (("PUT", {"router": {"name": "x"}}), ("DELETE", None)):
             neutron.expect(412, method, f"/routers/{made['id']}", body, If_Match="revision_number=99")
 
-    def test_lists_filter_sort_and_page(self, neutron) -> None:
+    def test_lists_filter_sort_and_page(self, neutron: Neutron) -> None:
         for name in ("b", "a", "c"):
             neutron.router(name=name, admin_state_up=name != "c")
 
@@ -100,14 +102,14 @@ class TestTheRecord:
         assert names(first["routers_links"][0]["href"].partition("?")[2]) == ["c"]
         assert neutron.get("/routers?fields=name&name=a")["routers"] == [{"name": "a"}]
 
-    def test_it_has_tags(self, neutron) -> None:
+    def test_it_has_tags(self, neutron: Neutron) -> None:
         made = neutron.router()
         neutron.expect(200, "PUT", f"/routers/{made['id']}/tags", {"tags": ["x"]})
         assert [each["id"] for each in neutron.get("/routers?tags=x")["routers"]] == [made["id"]]
 
 
 class TestGateways:
-    def test_one_has_an_address_outside_that_only_administrators_see_as_a_port(self, neutron) -> None:
+    def test_one_has_an_address_outside_that_only_administrators_see_as_a_port(self, neutron: Neutron) -> None:
         external = neutron.external()
         made = neutron.router(external=external)
         subnet = external["subnets"][0]
@@ -124,27 +126,27 @@ class TestGateways:
         assert neutron.get("/quotas/demo/details")["quota"]["port"]["used"] == 0
 
     @pytest.mark.parametrize("nothing", [None, {}])
-    def test_it_is_taken_away(self, neutron, nothing: Any) -> None:
+    def test_it_is_taken_away(self, neutron: Neutron, nothing: Any) -> None:
         made = neutron.router(external=neutron.external())
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
         assert held(neutron, made).gateway is None
         assert neutron.get("/ports", "admin")["ports"] == []
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
 
-    def test_the_same_network_keeps_the_address(self, neutron) -> None:
+    def test_the_same_network_keeps_the_address(self, neutron: Neutron) -> None:
         external = neutron.external()
         first = neutron.router(external=external)
         neutron.router(external=external)
         again = put(neutron, first, external_gateway_info={"network_id": external["id"]})
         assert again["external_gateway_info"] == first["external_gateway_info"]
 
-    def test_another_network_is_another_address(self, neutron) -> None:
+    def test_another_network_is_another_address(self, neutron: Neutron) -> None:
         made, other = neutron.router(external=neutron.external()), neutron.external("198.51.100.0/24")
         moved = put(neutron, made, external_gateway_info={"network_id": other["id"]})["external_gateway_info"]
         assert [each["ip_address"] for each in moved["external_fixed_ips"]] == ["198.51.100.2"]
         assert len(neutron.get("/ports", "admin")["ports"]) == 1
 
-    def test_administrators_choose_addresses_and_source_nat(self, neutron) -> None:
+    def test_administrators_choose_addresses_and_source_nat(self, neutron: Neutron) -> None:
         external = neutron.external()
         made = neutron.router()
         fixed = [{"subnet_id": external["subnets"][0], "ip_address": "203.0.113.77"}]
@@ -161,7 +163,7 @@ class TestGateways:
         assert plain["enable_snat"] and plain["external_fixed_ips"] == changed["external_fixed_ips"]
         assert held(neutron, made).gateway.addresses == ("203.0.113.78/24",)
 
-    def test_addresses_that_others_have_are_refused(self, neutron) -> None:
+    def test_addresses_that_others_have_are_refused(self, neutron: Neutron) -> None:
         external = neutron.external()
         made = neutron.router()
         for ip, status, type in (
@@ -172,7 +174,7 @@ class TestGateways:
             refused(neutron, status, type, made, user="admin", external_gateway_info=info)
         assert show(neutron, made)["external_gateway_info"] is None
 
-    def test_networks_that_do_not_lead_out_are_refused(self, neutron) -> None:
+    def test_networks_that_do_not_lead_out_are_refused(self, neutron: Neutron) -> None:
         made = neutron.router()
         inside, theirs = neutron.network(), neutron.network(user="other")
         for id, status, type in (
@@ -184,21 +186,21 @@ class TestGateways:
             400, "PUT", f"/routers/{made['id']}", {"router": {"external_gateway_info": {"enable_snat": True}}}
         )
 
-    def test_a_network_without_subnets_gives_no_address(self, neutron) -> None:
+    def test_a_network_without_subnets_gives_no_address(self, neutron: Neutron) -> None:
         made = neutron.router(external=neutron.external(None))
         assert made["external_gateway_info"]["external_fixed_ips"] == []
 
-    def test_the_outside_does_not_overlap_the_inside(self, neutron) -> None:
+    def test_the_outside_does_not_overlap_the_inside(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network("203.0.113.0/25"))
         refused(neutron, 400, "BadRequest", made, external_gateway_info={"network_id": neutron.external()["id"]})
 
-    def test_an_outside_without_addresses_is_full(self, neutron) -> None:
+    def test_an_outside_without_addresses_is_full(self, neutron: Neutron) -> None:
         external = neutron.external("203.0.113.0/30")
         neutron.router(external=external)
         body = {"router": {"external_gateway_info": {"network_id": external["id"]}}}
         neutron.refused(409, "IpAddressGenerationFailure", "POST", "/routers", body)
 
-    def test_a_network_with_gateways_stays_external(self, neutron) -> None:
+    def test_a_network_with_gateways_stays_external(self, neutron: Neutron) -> None:
         external = neutron.external()
         made = neutron.router(external=external)
         path, body = f"/networks/{external['id']}", {"network": {"router:external": False}}
@@ -210,21 +212,21 @@ class TestGateways:
 
 class TestRoutes:
     @pytest.fixture
-    def router(self, neutron) -> Any:
+    def router(self, neutron: Neutron) -> Any:
         return neutron.router(neutron.network())
 
     @staticmethod
     def route(destination: str = "192.0.2.0/24", nexthop: str = "10.0.0.9") -> dict[str, str]:
         return {"destination": destination, "nexthop": nexthop}
 
-    def test_they_are_replaced(self, neutron, router) -> None:
+    def test_they_are_replaced(self, neutron: Neutron, router: Any) -> None:
         one, two = self.route(), self.route("198.51.100.7/24")
         assert put(neutron, router, routes=[one, one])["routes"] == [one]
         assert put(neutron, router, routes=[two])["routes"] == [self.route("198.51.100.0/24")]
         assert [each.destination for each in held(neutron, router).routes] == ["198.51.100.0/24"]
         assert put(neutron, router, routes=None)["routes"] == []
 
-    def test_they_are_added_and_removed(self, neutron, router) -> None:
+    def test_they_are_added_and_removed(self, neutron: Neutron, router: Any) -> None:
         one, two = self.route(), self.route("198.51.100.0/24")
         for action, routes, wanted in (
             ("add_extraroutes", [one], [one]), ("add_extraroutes", [one, two], [one, two]),
@@ -236,14 +238,14 @@ class TestRoutes:
     @pytest.mark.parametrize(
         "nexthop", ["10.99.0.1", "10.0.0.1", "2001:db8::1"], ids=["not connected", "its own", "other family"]
     )
-    def test_a_next_hop_is_a_neighbour(self, neutron, router, nexthop: str) -> None:
+    def test_a_next_hop_is_a_neighbour(self, neutron: Neutron, router: Any, nexthop: str) -> None:
         refused(neutron, 400, "InvalidRoutes", router, routes=[self.route(nexthop=nexthop)])
 
-    def test_there_are_not_too_many(self, neutron, router) -> None:
+    def test_there_are_not_too_many(self, neutron: Neutron, router: Any) -> None:
         many = [self.route(f"192.0.{number}.0/24") for number in range(31)]
         refused(neutron, 400, "RoutesExhausted", router, routes=many)
 
-    def test_what_they_need_stays(self, neutron, router) -> None:
+    def test_what_they_need_stays(self, neutron: Neutron, router: Any) -> None:
         put(neutron, router, routes=[self.route()])
         subnet = neutron.get("/subnets")["subnets"][0]["id"]
         refused(neutron, 409, "RouterInterfaceInUseByRoute", router, REMOVE, subnet_id=subnet)
@@ -255,7 +257,7 @@ class TestRoutes:
 
 
 class TestTheDriver:
-    def test_what_it_cannot_hold_is_in_error_until_it_can(self, neutron) -> None:
+    def test_what_it_cannot_hold_is_in_error_until_it_can(self, neutron: Neutron) -> None:
         neutron.driver.behaviour.fail("ensure_router", times=None)
         made = neutron.router(neutron.network())
         neutron.settle(7200)
@@ -265,13 +267,13 @@ class TestTheDriver:
         neutron.settle()
         assert show(neutron, made)["status"] == "ACTIVE"
 
-    def test_it_has_the_networks_before_the_router(self, neutron) -> None:
+    def test_it_has_the_networks_before_the_router(self, neutron: Neutron) -> None:
         network = neutron.network()
         neutron.router(network)
         neutron.settle()
         assert neutron.held[0] == [network["id"]]
 
-    def test_a_network_that_goes_meanwhile_is_not_left_behind(self, neutron) -> None:
+    def test_a_network_that_goes_meanwhile_is_not_left_behind(self, neutron: Neutron) -> None:
         network = neutron.network()
         neutron.settle()
         neutron.driver.behaviour.delay("ensure_router", 5.0)
@@ -282,14 +284,14 @@ class TestTheDriver:
         assert held(neutron, made).interfaces == ()
         assert neutron.held[0] == [] and show(neutron, made)["status"] == "ACTIVE"
 
-    def test_a_router_that_goes_meanwhile_is_not_left_behind(self, neutron) -> None:
+    def test_a_router_that_goes_meanwhile_is_not_left_behind(self, neutron: Neutron) -> None:
         neutron.driver.behaviour.delay("ensure_router", 5.0)
         made = neutron.router()
         neutron.clock.advance(1)
         neutron.expect(204, "DELETE", f"/routers/{made['id']}")
         assert held(neutron, made) is None
 
-    def test_a_change_of_the_networks_reaches_it(self, neutron) -> None:
+    def test_a_change_of_the_networks_reaches_it(self, neutron: Neutron) -> None:
         external = neutron.external()
         neutron.router(external=external)
         neutron.settle()
@@ -301,7 +303,7 @@ class TestTheDriver:
         assert neutron.driver.behaviour.calls["ensure_router"] == before + 1
 
 
-def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron) -> None:
+def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutron) -> None:
     class Plain:
         pass
 
@@ -321,7 +323,7 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron) -> Non
     }  # fmt: skip
 
 
-def test_one_external_network_is_the_default_one(neutron) -> None:
+def test_one_external_network_is_the_default_one(neutron: Neutron) -> None:
     first = neutron.external(is_default=True)
     assert first["is_default"] is True
     inside = neutron.network()

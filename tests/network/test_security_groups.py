@@ -9,13 +9,14 @@ import pytest
 
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import security_groups
+from tests.network.conftest import Neutron
 
 
-def rule(neutron, group: Any, **fields: Any) -> Any:
+def rule(neutron: Neutron, group: Any, **fields: Any) -> Any:
     return neutron.create("security_group_rule", security_group_id=group["id"], **{"direction": "ingress", **fields})
 
 
-def test_a_project_has_its_default_group_when_it_first_looks(neutron) -> None:
+def test_a_project_has_its_default_group_when_it_first_looks(neutron: Neutron) -> None:
     for _ in range(2):
         (group,) = neutron.get("/security-groups")["security_groups"]
     assert (group["name"], group["description"]) == ("default", "Default security group")
@@ -32,12 +33,12 @@ def test_a_project_has_its_default_group_when_it_first_looks(neutron) -> None:
 
 
 @pytest.mark.parametrize("first", ["network", "security_group"])
-def test_other_first_acts_make_it_too(neutron, first: str) -> None:
+def test_other_first_acts_make_it_too(neutron: Neutron, first: str) -> None:
     neutron.create(first, name="x")
     assert "default" in {group["name"] for group in neutron.get("/security-groups")["security_groups"]}
 
 
-def test_a_new_group_lets_everything_out(neutron) -> None:
+def test_a_new_group_lets_everything_out(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="web", description="d")
     rules = sorted((each["direction"], each["ethertype"]) for each in group["security_group_rules"])
     assert rules == [("egress", "IPv4"), ("egress", "IPv6")]
@@ -45,7 +46,7 @@ def test_a_new_group_lets_everything_out(neutron) -> None:
     assert len({neutron.create("security_group", name="web")["id"], group["id"]}) == 2
 
 
-def test_there_is_one_default_group(neutron) -> None:
+def test_there_is_one_default_group(neutron: Neutron) -> None:
     neutron.refused(
         409, "SecurityGroupDefaultAlreadyExists", "POST", "/security-groups", {"security_group": {"name": "Default"}}
     )
@@ -62,7 +63,7 @@ def test_there_is_one_default_group(neutron) -> None:
     assert neutron.get("/security-groups?name=default")["security_groups"][0]["id"] != default["id"]
 
 
-def test_a_group_in_use_stays(neutron) -> None:
+def test_a_group_in_use_stays(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="web")
     port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[group["id"]])
     path = f"/security-groups/{group['id']}"
@@ -76,7 +77,7 @@ def test_a_group_in_use_stays(neutron) -> None:
     neutron.refused(404, "SecurityGroupNotFound", "DELETE", path)
 
 
-def test_rules_that_name_a_group_go_with_it(neutron) -> None:
+def test_rules_that_name_a_group_go_with_it(neutron: Neutron) -> None:
     web, db = (neutron.create("security_group", name=name) for name in ("web", "db"))
     named = rule(neutron, db, remote_group_id=web["id"])
     before = neutron.get(f"/security-groups/{db['id']}")["security_group"]["revision_number"]
@@ -85,7 +86,7 @@ def test_rules_that_name_a_group_go_with_it(neutron) -> None:
     assert neutron.get(f"/security-groups/{db['id']}")["security_group"]["revision_number"] > before
 
 
-def test_a_rule_looks_as_documented(neutron) -> None:
+def test_a_rule_looks_as_documented(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="web")
     made = rule(
         neutron, group, protocol="TCP", port_range_min="22", port_range_max=22, remote_ip_prefix="203.0.113.7/24"
@@ -118,7 +119,7 @@ def test_a_rule_looks_as_documented(neutron) -> None:
     }
 
 
-def test_a_rule_is_there_once(neutron) -> None:
+def test_a_rule_is_there_once(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="web")
     made = rule(neutron, group, protocol="tcp")
     body = {"security_group_id": group["id"], "direction": "ingress", "protocol": "6", "remote_ip_prefix": "0.0.0.0/0"}
@@ -132,7 +133,7 @@ def test_a_rule_is_there_once(neutron) -> None:
     )
 
 
-def test_several_rules_at_once_are_of_one_group(neutron) -> None:
+def test_several_rules_at_once_are_of_one_group(neutron: Neutron) -> None:
     one, two = (neutron.create("security_group", name=name)["id"] for name in "ab")
     rules = [{"security_group_id": group, "direction": "ingress", "protocol": "udp"} for group in (one, two)]
     body = {"security_group_rules": rules}
@@ -142,13 +143,13 @@ def test_several_rules_at_once_are_of_one_group(neutron) -> None:
     assert [each["protocol"] for each in made] == ["udp", "tcp"]
 
 
-def test_rules_have_no_put(neutron) -> None:
+def test_rules_have_no_put(neutron: Neutron) -> None:
     made = rule(neutron, neutron.create("security_group", name="web"))
     response = neutron.ask("PUT", f"/security-group-rules/{made['id']}", {"security_group_rule": {}})
     assert response.status == 405 and "DELETE" in response.headers["Allow"]
 
 
-def test_any_rule_can_go(neutron) -> None:
+def test_any_rule_can_go(neutron: Neutron) -> None:
     (group,) = neutron.get("/security-groups")["security_groups"]
     for each in group["security_group_rules"]:
         neutron.expect(204, "DELETE", f"/security-group-rules/{each['id']}")
@@ -157,7 +158,7 @@ def test_any_rule_can_go(neutron) -> None:
 
 
 @pytest.mark.parametrize("field", ["security_group_id", "remote_group_id"])
-def test_unknown_and_foreign_groups_are_not_found(neutron, field: str) -> None:
+def test_unknown_and_foreign_groups_are_not_found(neutron: Neutron, field: str) -> None:
     own = neutron.create("security_group", name="web")["id"]
     foreign = neutron.create("security_group", "other", name="web")["id"]
     for group in (foreign, str(uuid4())):
@@ -165,7 +166,7 @@ def test_unknown_and_foreign_groups_are_not_found(neutron, field: str) -> None:
         neutron.refused(404, "SecurityGroupNotFound", "POST", "/security-group-rules", {"security_group_rule": body})
 
 
-def test_quotas_are_kept(neutron) -> None:
+def test_quotas_are_kept(neutron: Neutron) -> None:
     neutron.create("security_group", name="a")
     neutron.expect(200, "PUT", "/quotas/demo", {"quota": {"security_group": 2, "security_group_rule": 7}}, "admin")
     neutron.refused(409, "OverQuota", "POST", "/security-groups", {"security_group": {"name": "b"}})
@@ -175,7 +176,7 @@ def test_quotas_are_kept(neutron) -> None:
     neutron.refused(409, "OverQuota", "POST", "/security-group-rules", {"security_group_rule": body})
 
 
-def test_changed_rules_reach_the_ports_that_are_there(neutron) -> None:
+def test_changed_rules_reach_the_ports_that_are_there(neutron: Neutron) -> None:
     group = neutron.create("security_group", "admin", name="web")
     network = neutron.network(user="admin")
     port = neutron.create(
@@ -197,7 +198,7 @@ def test_changed_rules_reach_the_ports_that_are_there(neutron) -> None:
     assert neutron.held[2] == [] and neutron.driver.ports.get(port["id"]).spec.security_groups == ()
 
 
-def test_groups_are_found_by_name_or_id(neutron) -> None:
+def test_groups_are_found_by_name_or_id(neutron: Neutron) -> None:
     one, two, three = (neutron.create("security_group", name=name)["id"] for name in ("a", "b", "b"))
 
     def resolve(*wanted: str, project: str = "demo") -> list[str]:
@@ -213,7 +214,7 @@ def test_groups_are_found_by_name_or_id(neutron) -> None:
     assert neutron.transact(security_groups.names, [one, three]) == {one: "a", three: "b"}
 
 
-def test_a_spec_holds_every_rule(neutron) -> None:
+def test_a_spec_holds_every_rule(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="web", stateful=False)
     rule(neutron, group, protocol="icmp", port_range_min=8, port_range_max=0)
     spec = neutron.transact(security_groups.driver_spec, group["id"])
@@ -223,7 +224,7 @@ def test_a_spec_holds_every_rule(neutron) -> None:
     assert neutron.transact(security_groups.driver_spec, "nothing") is None
 
 
-def test_a_remote_group_that_is_none_is_not_found(neutron) -> None:
+def test_a_remote_group_that_is_none_is_not_found(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="g")
     for unknown in ("bad", "0" * 8 + "-0000-4000-8000-" + "0" * 12):
         body = {"security_group_id": group["id"], "direction": "ingress", "remote_group_id": unknown}
@@ -231,7 +232,7 @@ def test_a_remote_group_that_is_none_is_not_found(neutron) -> None:
         neutron.refused(404, "SecurityGroupNotFound", "POST", path, {"security_group_rule": body})
 
 
-def test_the_words_for_icmp_are_its_own(neutron) -> None:
+def test_the_words_for_icmp_are_its_own(neutron: Neutron) -> None:
     group = neutron.create("security_group", name="g")
     rule = {"security_group_id": group["id"], "direction": "ingress", "protocol": "icmp"}
     for least, most, words in ((300, 1, "ICMP type (port_range_min) 300"), (1, 256, "ICMP code (port_range_max) 256")):

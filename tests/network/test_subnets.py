@@ -6,18 +6,20 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.network.conftest import Neutron
 
-def make(neutron, network: Any, cidr: str = "10.0.0.0/24", **fields: Any) -> Any:
+
+def make(neutron: Neutron, network: Any, cidr: str = "10.0.0.0/24", **fields: Any) -> Any:
     return neutron.create(
         "subnet", network_id=network["id"], **{"ip_version": 6 if ":" in cidr else 4, "cidr": cidr, **fields}
     )
 
 
-def put(neutron, subnet: Any, **fields: Any) -> Any:
+def put(neutron: Neutron, subnet: Any, **fields: Any) -> Any:
     return neutron.expect(200, "PUT", f"/subnets/{subnet['id']}", {"subnet": fields})["subnet"]
 
 
-def test_a_new_subnet_looks_as_documented(neutron) -> None:
+def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
     network = neutron.network(None)
     made = make(neutron, network, "10.0.0.7/24", name="sub1", dns_nameservers=["9.9.9.9"])
     assert made | {"id": 0} == {
@@ -46,7 +48,7 @@ def test_a_new_subnet_looks_as_documented(neutron) -> None:
     assert seen["subnets"] == [made["id"]] and seen["revision_number"] > network["revision_number"]
 
 
-def test_the_driver_holds_the_network_with_its_subnets(neutron) -> None:
+def test_the_driver_holds_the_network_with_its_subnets(neutron: Neutron) -> None:
     network = neutron.network(None)
     routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
     made = make(neutron, network, gateway_ip=None, dns_nameservers=["9.9.9.9", "1.1.1.1"], host_routes=routes)
@@ -59,7 +61,7 @@ def test_the_driver_holds_the_network_with_its_subnets(neutron) -> None:
     assert neutron.driver.networks.get(network["id"]).subnets == ()
 
 
-def test_subnets_of_one_network_do_not_overlap(neutron) -> None:
+def test_subnets_of_one_network_do_not_overlap(neutron: Neutron) -> None:
     network = neutron.network()
     for cidr in ("10.0.0.0/24", "10.0.0.128/25", "10.0.0.0/8"):
         body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": cidr}}
@@ -96,14 +98,14 @@ def test_subnets_of_one_network_do_not_overlap(neutron) -> None:
         ({"prefixlen": 24}, 400, "HTTPBadRequest"),
     ],
 )  # fmt: skip
-def test_a_subnet_that_cannot_be_is_refused(neutron, fields: dict, status: int, type: str) -> None:
+def test_a_subnet_that_cannot_be_is_refused(neutron: Neutron, fields: dict[str, Any], status: int, type: str) -> None:
     network = neutron.network(None)
     body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24", **fields}}
     neutron.refused(status, type, "POST", "/subnets", body)
     assert neutron.get(f"/networks/{network['id']}")["network"]["subnets"] == []
 
 
-def test_a_subnet_needs_a_cidr(neutron) -> None:
+def test_a_subnet_needs_a_cidr(neutron: Neutron) -> None:
     network = neutron.network(None)
     message = neutron.refused(
         400, "BadRequest", "POST", "/subnets", {"subnet": {"network_id": network["id"], "ip_version": 4}}
@@ -111,7 +113,7 @@ def test_a_subnet_needs_a_cidr(neutron) -> None:
     assert "a subnetpool must be specified in the absence of a cidr" in message
 
 
-def test_several_subnets_at_once_must_not_overlap_either(neutron) -> None:
+def test_several_subnets_at_once_must_not_overlap_either(neutron: Neutron) -> None:
     network = neutron.network(None)
     one = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}
     neutron.expect(400, "POST", "/subnets", {"subnets": [one, one]})
@@ -119,7 +121,7 @@ def test_several_subnets_at_once_must_not_overlap_either(neutron) -> None:
     assert [subnet["cidr"] for subnet in made] == ["10.0.0.0/24", "10.0.1.0/24"]
 
 
-def test_changed_pools_are_used_from_now_on(neutron) -> None:
+def test_changed_pools_are_used_from_now_on(neutron: Neutron) -> None:
     network = neutron.network(None)
     subnet = make(neutron, network)
     first = neutron.create("port", network_id=network["id"])
@@ -133,7 +135,7 @@ def test_changed_pools_are_used_from_now_on(neutron) -> None:
     neutron.refused(409, "IpAddressGenerationFailure", "POST", "/ports", {"port": {"network_id": network["id"]}})
 
 
-def test_the_gateway_can_change_but_not_into_a_pool(neutron) -> None:
+def test_the_gateway_can_change_but_not_into_a_pool(neutron: Neutron) -> None:
     subnet = make(neutron, neutron.network(None), allocation_pools=[{"start": "10.0.0.10", "end": "10.0.0.20"}])
     body = {"subnet": {"gateway_ip": "10.0.0.15"}}
     neutron.refused(409, "GatewayConflictWithAllocationPools", "PUT", f"/subnets/{subnet['id']}", body)
@@ -143,12 +145,12 @@ def test_the_gateway_can_change_but_not_into_a_pool(neutron) -> None:
 
 
 @pytest.mark.parametrize("field", ["cidr", "network_id", "ip_version"])
-def test_what_a_subnet_is_cannot_change(neutron, field: str) -> None:
+def test_what_a_subnet_is_cannot_change(neutron: Neutron, field: str) -> None:
     subnet = make(neutron, neutron.network(None))
     neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {field: subnet[field]}})
 
 
-def test_other_fields_can_change(neutron) -> None:
+def test_other_fields_can_change(neutron: Neutron) -> None:
     subnet = make(neutron, neutron.network(None))
     routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
     wanted = {"name": "x", "enable_dhcp": False, "dns_nameservers": ["1.1.1.1"], "host_routes": routes}
@@ -157,7 +159,7 @@ def test_other_fields_can_change(neutron) -> None:
     assert changed["revision_number"] > subnet["revision_number"]
 
 
-def test_a_subnet_in_use_is_not_deleted(neutron) -> None:
+def test_a_subnet_in_use_is_not_deleted(neutron: Neutron) -> None:
     network = neutron.network()
     port = neutron.create("port", network_id=network["id"])
     path = f"/subnets/{network['subnets'][0]}"
@@ -167,7 +169,7 @@ def test_a_subnet_in_use_is_not_deleted(neutron) -> None:
     neutron.refused(404, "SubnetNotFound", "DELETE", path)
 
 
-def test_a_subnet_on_anothers_shared_network_is_refused(neutron) -> None:
+def test_a_subnet_on_anothers_shared_network_is_refused(neutron: Neutron) -> None:
     network = neutron.network(None, user="admin", shared=True)
     body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.0.0/24"}}
     neutron.expect(403, "POST", "/subnets", body)
@@ -183,13 +185,15 @@ class TestAutomaticAddresses:
     MAC = "fa:16:3e:23:fd:d7"
     EUI = "2001:db8::f816:3eff:fe23:fdd7"
 
-    def test_ports_get_them_beside_their_ipv4_address(self, neutron) -> None:
+    def test_ports_get_them_beside_their_ipv4_address(self, neutron: Neutron) -> None:
         network = neutron.network()
         make(neutron, network, "2001:db8::/64", **self.SLAAC)
         port = neutron.create("port", network_id=network["id"], mac_address=self.MAC)
         assert [each["ip_address"] for each in port["fixed_ips"]] == ["10.0.0.2", self.EUI]
 
-    def test_ports_that_are_there_get_them_when_the_subnet_comes_and_lose_them_when_it_goes(self, neutron) -> None:
+    def test_ports_that_are_there_get_them_when_the_subnet_comes_and_lose_them_when_it_goes(
+        self, neutron: Neutron
+    ) -> None:
         network = neutron.network()
         port = neutron.create("port", network_id=network["id"], mac_address=self.MAC)
         subnet = make(neutron, network, "2001:db8::/64", **self.SLAAC)
@@ -199,7 +203,7 @@ class TestAutomaticAddresses:
         neutron.expect(204, "DELETE", f"/subnets/{subnet['id']}")
         assert neutron.get(f"/ports/{port['id']}")["port"]["fixed_ips"] == port["fixed_ips"]
 
-    def test_another_address_there_is_refused(self, neutron) -> None:
+    def test_another_address_there_is_refused(self, neutron: Neutron) -> None:
         network = neutron.network(None)
         subnet = make(neutron, network, "2001:db8::/64", **self.SLAAC)
         body = {
@@ -210,19 +214,19 @@ class TestAutomaticAddresses:
         }
         neutron.refused(400, "AllocationOnAutoAddressSubnet", "POST", "/ports", body)
 
-    def test_they_follow_the_mac(self, neutron) -> None:
+    def test_they_follow_the_mac(self, neutron: Neutron) -> None:
         network = neutron.network()
         make(neutron, network, "2001:db8::/64", **self.SLAAC)
         port = neutron.create("port", network_id=network["id"])
         changed = neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"mac_address": self.MAC}})["port"]
         assert [each["ip_address"] for each in changed["fixed_ips"]] == ["10.0.0.2", self.EUI]
 
-    def test_managed_ipv6_subnets_give_their_lowest_address(self, neutron) -> None:
+    def test_managed_ipv6_subnets_give_their_lowest_address(self, neutron: Neutron) -> None:
         network = neutron.network("2001:db8::/64")
         port = neutron.create("port", network_id=network["id"])
         assert [each["ip_address"] for each in port["fixed_ips"]] == ["2001:db8::2"]
 
-    def test_the_modes_need_dhcp_and_cannot_change(self, neutron) -> None:
+    def test_the_modes_need_dhcp_and_cannot_change(self, neutron: Neutron) -> None:
         subnet = make(neutron, neutron.network(None), "2001:db8::/64", **self.SLAAC)
         neutron.refused(400, "InvalidInput", "PUT", f"/subnets/{subnet['id']}", {"subnet": {"enable_dhcp": False}})
         neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {"ipv6_ra_mode": None}})

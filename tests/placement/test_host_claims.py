@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
-from cloudctl.db.database import create
+from cloudctl.db.driver import create
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost
@@ -21,6 +21,7 @@ from cloudctl.placement.hosts import Promises
 from cloudctl.placement.tables import Host, HostAllocation
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
+from cloudctl.testing.cloud import empty_database
 
 PROMISES = Promises(cpu_ratio=1.0, reserved_memory_mib=0)
 WISH = Wish(Resources(1, 100, 1))
@@ -38,9 +39,7 @@ def filled(db: Database, *machines: HostInventory, promises: Promises = PROMISES
 
 @pytest.fixture
 def db() -> Database:
-    made = Database.in_memory(Clock())
-    made.transact(False, lambda conn: metadata.create_all(conn.alchemy))
-    return made
+    return empty_database(Clock())
 
 
 def claim(db: Database, consumer: str, wish: Wish = WISH) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -11,12 +11,12 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, globalLogPublisher
 from twisted.python.failure import Failure
 
 from cloudctl import context
 from cloudctl.compute.api import FAULTS as OF_COMPUTE
-from cloudctl.identity.api import FAULTS as OF_IDENTITY
+from cloudctl.identity.api.faults import FAULTS as OF_IDENTITY
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.call import Call
 from cloudctl.rest.metrics import Metrics
@@ -131,9 +131,9 @@ def statuses() -> Any:
         if "status" in event:
             found.append(event["status"])
 
-    globalLogPublisher.addObserver(observe)
+    globalLogPublisher.addObserver(cast(ILogObserver, observe))
     yield found
-    globalLogPublisher.removeObserver(observe)
+    globalLogPublisher.removeObserver(cast(ILogObserver, observe))
 
 
 def test_an_answer_that_never_waits_makes_no_deferred(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_what_fails_after_a_wait_is_a_500_and_logged(world: World, statuses: lis
 
 
 def test_a_client_that_hangs_up_cancels_what_is_waited_for(world: World, statuses: list[int]) -> None:
-    cancelled = []
+    cancelled: list[Any] = []
     world.waits.given = [Deferred(cancelled.append)]
     client = world.send("GET", "/waits/later")
     client.hang_up()

@@ -53,7 +53,8 @@ def test_nothing_is_kept_of_what_is_not_committed() -> None:
 def test_what_is_kept_has_a_bound() -> None:
     records, rendered = Records(), Rendered(most_bytes=30_000)
     for number in range(200):
-        records.shown(rendered, number % 3, **{f"id-{number % 70}": ((f"port-{number}", 1),) * (number % 5)})
+        editions: dict[str, Any] = {f"id-{number % 70}": ((f"port-{number}", 1),) * (number % 5)}
+        records.shown(rendered, number % 3, **editions)
         entries = [entry for kept in rendered._kept.values() for entry in kept.values()]
         assert rendered.size == sum(map(_size, entries)) <= 30_000
     assert entries

@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from werkzeug.exceptions import HTTPException
 
 from cloudctl.compute.api import FAULTS as OF_COMPUTE
-from cloudctl.identity.api import FAULTS as OF_IDENTITY
+from cloudctl.identity.api.faults import FAULTS as OF_IDENTITY
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.call import Call
 from cloudctl.rest.metrics import Metrics
@@ -175,7 +175,7 @@ def test_the_answer_is_the_one_of_a_cloud_that_has_only_klein(path: str) -> None
 
 def test_what_is_declared_never_needs_the_klein_tree() -> None:
     site = served(True)
-    api: Any = site.resource._apis[b"echo"]._api  # type: ignore[attr-defined] # what Tree was made of
+    api: Any = site.resource._apis[b"echo"]._api  # what Tree was made of
     for path in ("/echo/v1/things", "/echo/v1/things/detail", "/echo/v1/things/1", f"/echo/v1/{ID}/things/1"):
         assert parse(exchange(site, encode("GET", path, {}, b"")), "GET").status == 200
     assert "klein" not in vars(api)

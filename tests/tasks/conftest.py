@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.db import Database
-from cloudctl.db.columns import metadata
+from cloudctl.testing.cloud import empty_database
 from tests.tasks.scene import Scene
 
 START = 1_800_000_000.0
@@ -25,9 +24,8 @@ def clock() -> Clock:
 @pytest.fixture
 def bare(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A scene in which no engine has started."""
-    db = Database.in_memory(clock)
+    db = empty_database(clock)
     db.startService()
-    metadata.create_all(db.engine)
     scene = Scene(clock, db)
     monkeypatch.setattr(db, "run", partial(scene.run, db.run))
     monkeypatch.setattr(db, "read", partial(scene.run, db.read))

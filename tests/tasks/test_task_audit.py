@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, globalLogPublisher
 
 from cloudctl.tasks.audit import Audit, Check, Finding
 from tests.conftest import LoggedFailures
@@ -50,7 +51,8 @@ def start(clock: Clock, audits: list[Audit], checks: dict[str, Check]) -> Audit:
 
 def test_checks_run_each_period_and_what_they_find_is_counted_and_logged(clock: Clock, audits: list[Audit]) -> None:
     events: list[str] = []
-    globalLogPublisher.addObserver(observe := lambda event: events.append(str(event.get("log_format"))))
+    observe = cast(ILogObserver, lambda event: events.append(str(event.get("log_format"))))
+    globalLogPublisher.addObserver(observe)
 
     async def hypervisor() -> list[Finding]:
         return [LOST, UNKNOWN]

@@ -13,11 +13,12 @@ from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import LIMIT, Prober, World, crash_everywhere, run
 
 things = Table(
@@ -116,8 +117,8 @@ def boot(*last: Step, restarts: int = 0) -> Workflow:
         Step("define", define_guest, undo=undefine),
         *last,
     )
-    hooks = {"on_failure": failed, "on_cancel": cancelled}
-    return Workflow(Kind("sound.boot", "thing", 1800.0), steps, restarts=restarts, **hooks)
+    kind = Kind("sound.boot", "thing", 1800.0)
+    return Workflow(kind, steps, restarts=restarts, on_failure=failed, on_cancel=cancelled)
 
 
 async def make_volume(ctx: Context) -> Any:
@@ -137,9 +138,8 @@ async def refuse(_ctx: Context) -> None:
 def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool = False) -> Callable[[], World]:
     def build() -> World:
         clock = Clock()
-        db = Database.in_memory(clock)
+        db = empty_database(clock)
         db.startService()
-        metadata.create_all(db.engine)
         backend = Backend(clock, down)
 
         def begin(conn: Connection) -> None:
@@ -254,8 +254,7 @@ def test_a_task_that_never_ends_is_caught() -> None:
 def test_a_world_without_work_is_no_proof() -> None:
     def build() -> World:
         clock = Clock()
-        db = Database.in_memory(clock)
-        metadata.create_all(db.engine)
+        db = empty_database(clock)
         return World(clock, db, lambda: Engine(db, clock, None, exclusive=True), lambda: None, lambda: None)
 
     with pytest.raises(AssertionError, match="no work"):

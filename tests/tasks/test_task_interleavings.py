@@ -14,13 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.task import Clock, deferLater
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.run import Crash
 from cloudctl.tasks.tables import ENDED, HELD, OPEN, TaskRow
+from cloudctl.testing.cloud import empty_database
 
 objects = Table(
     "test_objects",
@@ -125,9 +126,8 @@ class Cloud(RuleBasedStateMachine):
     @initialize()
     def build(self) -> None:
         self.clock = Clock()
-        self.db = Database.in_memory(self.clock)
+        self.db = empty_database(self.clock)
         self.db.startService()
-        metadata.create_all(self.db.engine)
         self.backend = Backend(self.clock)
         self.fatal: int | None = None
 
@@ -239,7 +239,7 @@ class Cloud(RuleBasedStateMachine):
                 raise Crash
 
     def open_kinds(self, conn: Connection) -> set[str]:
-        return {row.kind for row in conn.execute(select(TaskRow.kind).where(TaskRow.state.in_(OPEN)))}
+        return set(conn.scalars(select(TaskRow.kind).where(TaskRow.state.in_(OPEN))))
 
     def transact(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         return self.db.transact(False, fn, *args, **kwargs)

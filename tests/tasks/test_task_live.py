@@ -18,6 +18,7 @@ from cloudctl.db.columns import metadata
 from cloudctl.tasks import Context, Kind, Step, Transient, Unasked, Wait, Workflow, claims, queue, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN, TaskRow
+from cloudctl.testing.cloud import without_rows
 from tests.statements import asked
 
 effects = Table(
@@ -49,8 +50,10 @@ FOUR = Workflow(Kind("four", "thing", 1800.0), [Step(name, effect) for name in (
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'cloud.db'}"
-    return str(request.getfixturevalue("postgresql_url"))
+        file = tmp_path / "cloud.db"
+        file.write_bytes(without_rows(len(metadata.tables)))
+        return f"sqlite:///{file}"
+    return str(request.getfixturevalue("postgresql_with_tables"))
 
 
 @pytest.fixture
@@ -60,8 +63,6 @@ def databases(url: str, reactor: Any) -> Iterator[Callable[[], Database]]:
     def another() -> Database:
         db = Database.open(url, reactor)
         db.startService()
-        if not opened:
-            metadata.create_all(db.engine)
         opened.append(db)
         return db
 
@@ -112,11 +113,12 @@ async def test_a_committed_task_does_not_wait_for_the_next_poll(
     await engine.stopService()
 
 
-async def test_several_engines_share_the_work_and_nothing_is_done_twice(postgresql_url: str, reactor: Any) -> None:
-    dbs = [Database.open(postgresql_url, reactor) for _ in range(3)]
+async def test_several_engines_share_the_work_and_nothing_is_done_twice(
+    postgresql_with_tables: str, reactor: Any
+) -> None:
+    dbs = [Database.open(postgresql_with_tables, reactor) for _ in range(3)]
     for db in dbs:
         db.startService()
-    metadata.create_all(dbs[0].engine)
     engines = [Engine(db, reactor, None, [FOUR], slots=8) for db in dbs]
     await dbs[0].run(submit_all, "four", 120)
     for engine in engines:
@@ -131,11 +133,12 @@ async def test_several_engines_share_the_work_and_nothing_is_done_twice(postgres
     assert min(shares) > 0
 
 
-async def test_a_dead_engine_loses_its_task_to_another_and_cannot_write(postgresql_url: str, reactor: Any) -> None:
-    dbs = [Database.open(postgresql_url, reactor) for _ in range(2)]
+async def test_a_dead_engine_loses_its_task_to_another_and_cannot_write(
+    postgresql_with_tables: str, reactor: Any
+) -> None:
+    dbs = [Database.open(postgresql_with_tables, reactor) for _ in range(2)]
     for db in dbs:
         db.startService()
-    metadata.create_all(dbs[0].engine)
     gate: Deferred[None] = Deferred()
     began = []
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.threadpool import ThreadPool
 
 from cloudctl.errors import ConfigError
@@ -206,7 +208,7 @@ def threads(archive: Archive) -> object:
 
     pool = ThreadPool(0, 2, "archive")
     pool.start()
-    yield ArchiveThreads(archive, pool, reactor)
+    yield ArchiveThreads(archive, pool, cast(IReactorFromThreads, reactor))
     pool.stop()
 
 

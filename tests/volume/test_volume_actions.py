@@ -255,5 +255,6 @@ def test_a_wrong_action_is_refused(make: Any, demo: Any, action: str, body: Any)
 
 def test_an_action_is_the_only_key_of_its_body(make: Any, demo: Any) -> None:
     id = make()["id"]
+    body: Any
     for body in ({}, {"os-reserve": None, "os-unreserve": None}, []):
         assert demo.post(f"{V3}/volumes/{id}/action", body).status == 400

@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 from twisted.internet.defer import ensureDeferred
 
+from cloudctl.drivers.boundary import call
 from cloudctl.drivers.fake.volume import Snapshot, Volume
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.drivers.specs import SnapshotState
@@ -50,8 +51,14 @@ def test_looking_keeps_nobody_from_writing(make: Any, cloud: Any, backend: Any, 
     kept, small = make()["id"], make(size=3)["id"]
     backend.volumes.put(small, evolve(backend.volumes.get(small), size_gib=1))
     backend.volumes.put(kept, evolve(backend.volumes.get(kept), size_gib=9))
-    run, written = cloud.db.run, []
-    monkeypatch.setattr(cloud.db, "run", lambda fn, *args: written.append((fn.__module__, args)) or run(fn, *args))
+    run = cloud.db.run
+    written: list[Any] = []
+
+    def noting(fn: Any, *args: Any) -> Any:
+        written.append((fn.__module__, args))
+        return run(fn, *args)
+
+    monkeypatch.setattr(cloud.db, "run", noting)
     assert look() == sorted([("volume-larger", kept, False), ("volume-smaller", small, True)])
     assert [args for module, args in written if module == audit.__name__] == [([small],)]
 
@@ -161,8 +168,8 @@ def test_a_backend_without_snapshots_is_not_asked_for_them(cloud: Any, backend: 
     class Plain:
         inventory = backend.inventory
 
-    plain = Plain()
+    plain: Any = Plain()
     directlyProvides(plain, IVolumeBackend)
     ended: list[Any] = []
-    ensureDeferred(audit.check(cloud.db, plain)()).addBoth(ended.append)
+    call(audit.check(cloud.db, plain)).addBoth(ended.append)
     assert ended == [[]]

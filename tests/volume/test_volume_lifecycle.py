@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define
@@ -13,7 +13,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import metadata, utc
+from cloudctl.db.columns import utc
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake import hypervisor, network, volume
@@ -21,6 +21,7 @@ from cloudctl.drivers.specs import DriverResources, GuestSpec, VolumeConnection
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Kind, Unasked, cancel_open, submit
 from cloudctl.tasks.engine import Engine
+from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere
 from cloudctl.volume import attachments, kinds, types, volumes
 from cloudctl.volume.lifecycle import WORKFLOWS
@@ -46,14 +47,13 @@ class Store:
     def build(cls, path: Path, **fields: Any) -> Store:
         clock = Clock()
         clock.rightNow = START
-        db = Database.in_memory(clock)
+        db = empty_database(clock)
         db.startService()
-        db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
         resources = DriverResources(clock=clock, name="fake")
         drivers = Drivers(
-            hypervisor=hypervisor.create(hypervisor.Config(), resources),
-            volume=volume.create(volume.Config(), resources),
-            network=network.create(network.Config(), resources),
+            hypervisor=cast(Any, hypervisor.create(hypervisor.Config(), resources)),
+            volume=cast(Any, volume.create(volume.Config(), resources)),
+            network=cast(Any, network.create(network.Config(), resources)),
             image_path=lambda image_id: path / image_id,
         )
         made = cls(clock, db, drivers)

@@ -237,7 +237,7 @@ def test_a_volume_of_another_project_does_not_exist(make: Any, demo: Any, strang
     assert stranger.delete(f"{V3}/volumes/{id}").status == 404
     assert stranger.post(f"{V3}/volumes", {"volume": {"source_volid": id}}).status == 404
     assert stranger.post(f"{V3}/attachments", {"attachment": {"volume_uuid": id}}, headers=LATEST).status == 404
-    actions = {
+    actions: Any = {
         "os-extend": {"new_size": 2}, "os-reserve": None, "os-unreserve": None, "os-begin_detaching": None,
         "os-roll_detaching": None, "os-detach": None, "os-set_bootable": {"bootable": True},
         "os-attach": {"mountpoint": "/dev/vdb", "host_name": "h"}, "os-update_readonly_flag": {"readonly": True},

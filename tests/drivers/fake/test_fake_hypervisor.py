@@ -49,7 +49,7 @@ class TestSlow(hypervisor_suite(slow)):
 SPEC = GuestSpec("g1", "vm", "fake-1", 1, 512, 1)
 
 
-async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
+async def test_what_is_kept_is_there_for_the_next_process(tmp_path: Path) -> None:
     first = durable(tmp_path)
     connection = VolumeConnection("v1", {"driver_volume_type": "fake", "data": {"lun": 1}}, boot_index=0)
     await first.ensure_defined(evolve(SPEC, name="süß", volumes=(connection,), metadata={"k": "v"}))
@@ -62,7 +62,7 @@ async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
     assert await first.inventory() == ()
 
 
-async def test_the_console_tells_what_happened():
+async def test_the_console_tells_what_happened() -> None:
     driver = in_memory(Path())
     await driver.ensure_defined(SPEC)
     await driver.ensure_running("g1")
@@ -79,7 +79,7 @@ async def test_the_console_tells_what_happened():
     assert "panic" in await driver.console_output("g1", 1)
 
 
-async def test_the_console_is_bounded():
+async def test_the_console_is_bounded() -> None:
     driver = in_memory(Path())
     await driver.ensure_defined(SPEC)
     for number in range(1000):
@@ -87,7 +87,7 @@ async def test_the_console_is_bounded():
     assert len(await driver.console_output("g1")) == 65536
 
 
-async def test_a_capture_holds_the_start_of_the_image(tmp_path):
+async def test_a_capture_holds_the_start_of_the_image(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"\x00\xffhello")
     driver = durable(tmp_path)
     image = ImageSource("i1", str(tmp_path / "image"), "qcow2")
@@ -97,21 +97,21 @@ async def test_a_capture_holds_the_start_of_the_image(tmp_path):
     assert not list(tmp_path.glob("*.new"))
 
 
-async def test_a_guest_that_boots_from_a_volume_has_nothing_to_capture(tmp_path):
+async def test_a_guest_that_boots_from_a_volume_has_nothing_to_capture(tmp_path: Path) -> None:
     driver = in_memory(tmp_path)
     await driver.ensure_defined(SPEC)
     with pytest.raises(Unfit):
         await driver.ensure_captured("g1", str(tmp_path / "copy"))
 
 
-async def test_an_image_that_cannot_be_read_is_unfit(tmp_path):
+async def test_an_image_that_cannot_be_read_is_unfit(tmp_path: Path) -> None:
     driver = in_memory(tmp_path)
     with pytest.raises(Unfit, match="i1"):
         await driver.ensure_defined(evolve(SPEC, image=ImageSource("i1", str(tmp_path / "none"))))
     assert await driver.inventory() == ()
 
 
-async def test_a_host_that_is_down_answers_nothing():
+async def test_a_host_that_is_down_answers_nothing() -> None:
     driver = in_memory(Path())
     await driver.ensure_defined(SPEC)
     await driver.ensure_running("g1")
@@ -127,7 +127,7 @@ async def test_a_host_that_is_down_answers_nothing():
         driver.fail_host("fake-9")
 
 
-async def test_a_host_that_returns_has_its_guests_off():
+async def test_a_host_that_returns_has_its_guests_off() -> None:
     driver = in_memory(Path())
     await driver.ensure_defined(SPEC)
     await driver.ensure_running("g1")
@@ -136,7 +136,7 @@ async def test_a_host_that_returns_has_its_guests_off():
     assert (await driver.observe("g1")).power is Power.STOPPED
 
 
-async def test_an_evacuated_guest_stays_where_it_went(tmp_path):
+async def test_an_evacuated_guest_stays_where_it_went(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"fresh")
     image = ImageSource("i1", str(tmp_path / "image"))
     driver = in_memory(tmp_path)
@@ -151,7 +151,7 @@ async def test_an_evacuated_guest_stays_where_it_went(tmp_path):
     assert (state.host, state.power) == ("fake-2", Power.RUNNING)
 
 
-async def test_time_passes_on_the_given_clock_only():
+async def test_time_passes_on_the_given_clock_only() -> None:
     clock = Clock()
     driver = create(Config(delays={"ensure_running": 5}), DriverResources(clock=clock, name="fake"))
     await driver.ensure_defined(SPEC)
@@ -162,13 +162,13 @@ async def test_time_passes_on_the_given_clock_only():
     assert starting.called and (await driver.observe("g1")).power is Power.RUNNING
 
 
-async def test_two_drivers_share_nothing():
+async def test_two_drivers_share_nothing() -> None:
     one, two = in_memory(Path()), in_memory(Path())
     await one.ensure_defined(SPEC)
     one.behaviour.delay("observe", 1)
     assert await two.inventory() == () and two.behaviour.delays == {}
 
 
-def test_every_interface_of_the_fake_is_declared():
+def test_every_interface_of_the_fake_is_declared() -> None:
     driver = in_memory(Path())
     assert all(interface.providedBy(driver) for interface in INTERFACES)

@@ -23,6 +23,7 @@ from cloudctl.drivers.specs import (
     SubnetSpec,
 )
 from cloudctl.testing.network_suite import network_suite
+from tests.there import there
 
 SLOW = {name: 0.001 for name in methods(INetworkBackend) if name.startswith("ensure_")}
 
@@ -53,7 +54,7 @@ class TestSlow(network_suite(slow)):
     """With delays, calls at once really overlap."""
 
 
-async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
+async def test_what_is_kept_is_there_for_the_next_process(tmp_path: Path) -> None:
     first = durable(tmp_path)
     subnet = SubnetSpec("s1", "10.0.0.0/24", host_routes=(Route("10.1.0.0/16", "10.0.0.9"),))
     port = PortSpec("p1", "n1", "fa:16:3e:00:00:01", (FixedIp("s1", "10.0.0.5"),), address_pairs=(("10.0.0.6", "x"),))
@@ -65,13 +66,13 @@ async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
     await first.ensure_security_group(group)
     second = durable(tmp_path)
     assert await second.inventory() == await first.inventory()
-    assert second.networks.get("n1").subnets == (subnet,)
-    assert second.ports.get("p1").spec == port
+    assert there(second.networks.get("n1")).subnets == (subnet,)
+    assert there(second.ports.get("p1")).spec == port
     assert second.routers.get("r1") == router
     assert second.groups.get("g1") == group
 
 
-async def test_a_port_forgets_only_the_host_that_is_named():
+async def test_a_port_forgets_only_the_host_that_is_named() -> None:
     driver = in_memory(Path())
     await driver.ensure_network(NetworkSpec("n1"))
     for host in ("a", "b", "c"):

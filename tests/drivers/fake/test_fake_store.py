@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -16,6 +18,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake import hypervisor
 from cloudctl.drivers.fake.store import Directory, Memory
 from cloudctl.drivers.specs import DriverResources, Power
+from tests.there import there
 
 
 @frozen
@@ -26,11 +29,11 @@ class Thing:
 
 
 @pytest.fixture(params=["memory", "directory"])
-def store(request, tmp_path):
+def store(request: Any, tmp_path: Path) -> Any:
     return Memory() if request.param == "memory" else Directory(Thing, tmp_path / "things")
 
 
-def test_what_is_put_is_found_and_what_is_deleted_is_not(store):
+def test_what_is_put_is_found_and_what_is_deleted_is_not(store: Any) -> None:
     one, two = Thing("ü", Power.RUNNING, (1, 2)), Thing("b", Power.STOPPED)
     assert store.get("1") is None and store.values() == []
     store.put("2", two)
@@ -43,7 +46,7 @@ def test_what_is_put_is_found_and_what_is_deleted_is_not(store):
 
 
 @pytest.mark.parametrize("id", ["../up", "a/b", ".", "..", ".hidden", "a.json", "a%2Fb", "a b"])
-def test_no_id_leaves_the_directory(tmp_path, id):
+def test_no_id_leaves_the_directory(tmp_path: Path, id: str) -> None:
     store = Directory(Thing, tmp_path / "things")
     store.put(id, Thing(id, Power.STOPPED))
     assert store.get(id) == store.values()[0] == Thing(id, Power.STOPPED)
@@ -52,21 +55,21 @@ def test_no_id_leaves_the_directory(tmp_path, id):
     assert store.values() == []
 
 
-def test_a_file_left_by_a_killed_process_is_no_object(tmp_path):
+def test_a_file_left_by_a_killed_process_is_no_object(tmp_path: Path) -> None:
     store = Directory(Thing, tmp_path)
     (tmp_path / "1.json.4711.new").write_text('{"name": "ha')
     assert store.values() == [] and store.get("1") is None
 
 
-def test_a_damaged_file_is_named(tmp_path):
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text('{"name": "ha')
     with pytest.raises(DriverError, match=r"1\.json is damaged"):
         Directory(Thing, tmp_path).values()
 
 
-def test_without_a_state_directory_it_is_in_memory():
+def test_without_a_state_directory_it_is_in_memory() -> None:
     driver = hypervisor.create(hypervisor.Config(), DriverResources(clock=Clock(), name="fake"))
-    found = []
+    found: list[Any] = []
     ensureDeferred(driver.inventory()).addCallback(found.append)
     assert found == [()]
 
@@ -97,12 +100,12 @@ sys.exit(str(failures))
 """
 
 
-async def test_a_killed_process_leaves_every_answered_effect_and_no_half(tmp_path):
+async def test_a_killed_process_leaves_every_answered_effect_and_no_half(tmp_path: Path) -> None:
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    answered = [writer.stdout.readline().split() for _ in range(200)]
+    answered = [there(writer.stdout).readline().split() for _ in range(200)]
     os.kill(writer.pid, signal.SIGKILL)
-    rest = [line.split() for line in writer.stdout.read().splitlines()]
-    writer.stdout.close()
+    rest = [line.split() for line in there(writer.stdout).read().splitlines()]
+    there(writer.stdout).close()
     assert writer.wait() == -signal.SIGKILL
     latest = {id: int(number) for id, number in [*answered, *rest]}
     driver = hypervisor.create(
@@ -111,4 +114,4 @@ async def test_a_killed_process_leaves_every_answered_effect_and_no_half(tmp_pat
     assert {state.id for state in await driver.inventory()} == {f"g{number}" for number in range(50)}
     for id, number in latest.items():
         # The effect of the call that was killed may be there, too.
-        assert driver.guests.get(id).reboot_token in (str(number), str(number + 50))
+        assert there(driver.guests.get(id)).reboot_token in (str(number), str(number + 50))

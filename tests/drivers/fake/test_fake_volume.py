@@ -43,7 +43,7 @@ class TestSlow(volume_suite(slow)):
     """With delays, calls at once really overlap."""
 
 
-async def test_volumes_and_snapshots_use_up_room_and_give_it_back():
+async def test_volumes_and_snapshots_use_up_room_and_give_it_back() -> None:
     driver = in_memory(Path(), total_gib=10)
     await driver.ensure_created(VolumeSpec("v1", 4))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -58,7 +58,7 @@ async def test_volumes_and_snapshots_use_up_room_and_give_it_back():
     assert (await driver.capacity()).free_gib == 10
 
 
-async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
+async def test_what_is_kept_is_there_for_the_next_process(tmp_path: Path) -> None:
     first = durable(tmp_path)
     await first.ensure_created(VolumeSpec("v1", 4))
     await first.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -69,7 +69,7 @@ async def test_what_is_kept_is_there_for_the_next_process(tmp_path):
     assert await second.connect("v1", "host-1") == info
 
 
-async def test_a_state_directory_that_cannot_be_made_is_unusable(tmp_path):
+async def test_a_state_directory_that_cannot_be_made_is_unusable(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in the way")
     with pytest.raises(Unusable, match="state"):
         await durable(tmp_path).check()

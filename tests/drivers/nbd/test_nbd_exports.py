@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from twisted.internet.task import Clock
 
@@ -19,25 +21,26 @@ class Daemon:
         self.refusal = refusal
         self.exports = ["e1"]
 
-    async def ask(self, _command):
+    async def ask(self, _command: Any) -> Any:
         return [{"id": each, "node-name": "n"} for each in self.exports]
 
-    async def tell(self, command, _arguments):
+    async def tell(self, command: Any, _arguments: Any) -> None:
         if self.refusal is not None:
             raise Refused(command, "GenericError", self.refusal)
 
 
-def withdrawing(daemon, clock):
+def withdrawing(daemon: Any, clock: Any) -> Any:
     from twisted.internet.defer import ensureDeferred
 
-    disks = ServedDisks(None, None, daemon, clock, 1.0, dry_run=False)
-    outcome = []
+    none: Any = None  # of records and images: they are not asked
+    disks = ServedDisks(none, none, daemon, clock, 1.0, dry_run=False)
+    outcome: list[Any] = []
     ensureDeferred(disks._withdraw(["e1"])).addBoth(outcome.append)
     return outcome
 
 
 @pytest.mark.parametrize("refusal", [None, "Export 'e1' is already shutting down", "Export 'e1' is not found"])
-def test_an_export_that_is_on_its_way_out_is_waited_for(refusal):
+def test_an_export_that_is_on_its_way_out_is_waited_for(refusal: Any) -> None:
     daemon, clock = Daemon(refusal), Clock()
     outcome = withdrawing(daemon, clock)
     assert outcome == []
@@ -46,7 +49,7 @@ def test_an_export_that_is_on_its_way_out_is_waited_for(refusal):
     assert outcome == [None]
 
 
-def test_one_that_does_not_go_is_busy_and_another_refusal_is_told():
+def test_one_that_does_not_go_is_busy_and_another_refusal_is_told() -> None:
     clock = Clock()
     outcome = withdrawing(Daemon(), clock)
     clock.pump([0.01] * 120)

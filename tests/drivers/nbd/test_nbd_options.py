@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,27 +25,27 @@ from cloudctl.options import structure
         ("san:65535", ("san", "65535")),
     ],
 )
-def test_an_endpoint_is_a_host_and_a_port(text, found):
+def test_an_endpoint_is_a_host_and_a_port(text: str, found: Any) -> None:
     assert endpoint(text) == found
 
 
 @pytest.mark.parametrize("text", ["10809", ":1", "a:", "a:0", "a:65536", "a:b", "2001:db8::1:10809", "a:-1", "[]:1"])
-def test_what_is_no_endpoint_is_refused_in_the_configuration(text):
+def test_what_is_no_endpoint_is_refused_in_the_configuration(text: str) -> None:
     with pytest.raises(ConfigError, match=r"driver\.volume\.nbd"):
         structure(Config, {"listen": text}, "driver.volume.nbd")
 
 
-def test_the_server_is_a_socket_address_of_qemu():
+def test_the_server_is_a_socket_address_of_qemu() -> None:
     assert server("", Path("/run/x.nbd")) == {"type": "unix", "path": "/run/x.nbd"}
     assert server("[::1]:10809", Path("/run/x.nbd")) == {"type": "inet", "host": "::1", "port": "10809"}
 
 
-def test_two_directories_have_two_daemons(tmp_path):
+def test_two_directories_have_two_daemons(tmp_path: Path) -> None:
     assert sockets(tmp_path, Path("/a")) != sockets(tmp_path, Path("/b"))
     assert sockets(tmp_path, Path("/a")) == sockets(tmp_path, Path("/a"))
 
 
-def test_a_directory_in_which_no_socket_fits_is_unusable(tmp_path):
+def test_a_directory_in_which_no_socket_fits_is_unusable(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="runtime_dir"):
         sockets(tmp_path / ("x" * 100), Path("/a")).open()
     (tmp_path / "file").touch()
@@ -52,17 +53,17 @@ def test_a_directory_in_which_no_socket_fits_is_unusable(tmp_path):
         sockets(tmp_path / "file", Path("/a")).open()
 
 
-def test_the_directory_of_the_sockets_is_made_for_the_owner_only(tmp_path):
+def test_the_directory_of_the_sockets_is_made_for_the_owner_only(tmp_path: Path) -> None:
     sockets(tmp_path / "run", Path("/a")).open()
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
 
 
-def test_each_host_of_each_volume_has_an_export_of_its_own():
+def test_each_host_of_each_volume_has_an_export_of_its_own() -> None:
     one, two = exports(Volume("v1", 1, ("a", "b"))), exports(Volume("v2", 1, ("a", "b")))
     assert set(one.values()) == {"v1/a", "v1/b"}
     assert not one.keys() & two.keys()
 
 
-def test_names_of_nodes_fit_into_qemu():
+def test_names_of_nodes_fit_into_qemu() -> None:
     assert len(node_name("x" * 1000)) <= 31
     assert node_name("v1") != node_name("v2")

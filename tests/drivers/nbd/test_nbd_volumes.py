@@ -6,8 +6,10 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -31,12 +33,13 @@ from tests.drivers.qcow2.live import (
     run,
     small_file_system,
 )
+from tests.there import there
 
 
 class Client:
     """A guest's side of a connection: QEMU's NBD client, which waits for a server that has gone."""
 
-    def __init__(self, told):
+    def __init__(self, told: Any) -> None:
         data = told["data"]
         server = ",".join(f"server.{key}={value}" for key, value in data["server"].items())
         options = f"driver=nbd,{server},export={data['export']},reconnect-delay=15"
@@ -48,44 +51,44 @@ class Client:
             text=True,
         )
 
-    def says(self, command, lines=1):
+    def says(self, command: Any, lines: Any = 1) -> Any:
         print(command, file=self.process.stdin, flush=True)
-        return [self.process.stdout.readline().removeprefix("qemu-io> ").strip() for _ in range(lines)]
+        return [there(self.process.stdout).readline().removeprefix("qemu-io> ").strip() for _ in range(lines)]
 
-    def write(self, pattern, offset=0, length=MIB):
+    def write(self, pattern: str, offset: int = 0, length: Any = MIB) -> Any:
         """The first line of the answer, in a thread: the daemon may have to be started meanwhile."""
         command = f"write -P {pattern} {offset} {length}"
         return deferToThread(lambda: self.says(command)[0]).addCallback(self._done)
 
-    def _done(self, line):
+    def _done(self, line: str) -> Any:
         if line.startswith("wrote"):
-            self.process.stdout.readline()
+            there(self.process.stdout).readline()
         return line
 
-    def holds(self, pattern, offset=0, length=MIB):
-        def read():
+    def holds(self, pattern: str, offset: int = 0, length: Any = MIB) -> Any:
+        def read() -> Any:
             first = self.says(f"read -P {pattern} {offset} {length}")[0]
             if "failed" in first:
-                self.process.stdout.readline()
-            self.process.stdout.readline()
+                there(self.process.stdout).readline()
+            there(self.process.stdout).readline()
             return "failed" not in first
 
         return deferToThread(read)
 
-    def size(self):
+    def size(self) -> Any:
         return self.says("length")[0]
 
-    def end(self):
+    def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
 
 
 @pytest.fixture
-def client():
+def client() -> Iterator[Any]:
     clients = []
 
-    def connected(told):
+    def connected(told: Any) -> Any:
         clients.append(Client(told))
         return clients[-1]
 
@@ -94,11 +97,11 @@ def client():
         each.end()
 
 
-def pids(runtime_dir):
+def pids(runtime_dir: Path) -> Any:
     return [int(file.read_text()) for file in runtime_dir.glob("*.pid")]
 
 
-async def until(reactor, condition, seconds=5.0):
+async def until(reactor: Any, condition: Any, seconds: Any = 5.0) -> None:
     for _ in range(int(seconds / 0.01)):
         if condition():
             return
@@ -106,14 +109,16 @@ async def until(reactor, condition, seconds=5.0):
     raise AssertionError("it did not come about in time")
 
 
-async def with_volume(driver, tmp_path, *blocks):
+async def with_volume(driver: Any, tmp_path: Path, *blocks: Any) -> None:
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "image", *blocks or (1,))))
 
 
 # -- in use
 
 
-async def test_what_a_guest_writes_is_read_by_the_next_one(open_driver, client, tmp_path):
+async def test_what_a_guest_writes_is_read_by_the_next_one(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     one = client(await driver.connect("v1", "a"))
@@ -125,7 +130,9 @@ async def test_what_a_guest_writes_is_read_by_the_next_one(open_driver, client, 
     assert await one.holds(3, 20 * MIB)
 
 
-async def test_a_host_that_is_disconnected_is_cut_off_and_the_others_are_not(open_driver, client, tmp_path):
+async def test_a_host_that_is_disconnected_is_cut_off_and_the_others_are_not(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     told = await driver.connect("v1", "a")
@@ -139,7 +146,9 @@ async def test_a_host_that_is_disconnected_is_cut_off_and_the_others_are_not(ope
     assert one.process.poll() is None
 
 
-async def test_the_daemon_runs_while_a_volume_is_connected_and_leaves_nothing(open_driver, runtime_dir, tmp_path):
+async def test_the_daemon_runs_while_a_volume_is_connected_and_leaves_nothing(
+    open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.ensure_created(VolumeSpec("v2", 1))
@@ -151,7 +160,9 @@ async def test_the_daemon_runs_while_a_volume_is_connected_and_leaves_nothing(op
     assert not driver.disks.daemon.is_alive()
 
 
-async def test_a_guest_sees_its_volume_grow_and_goes_on(open_driver, client, tmp_path):
+async def test_a_guest_sees_its_volume_grow_and_goes_on(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     guest = client(await driver.connect("v1", "a"))
@@ -164,7 +175,9 @@ async def test_a_guest_sees_its_volume_grow_and_goes_on(open_driver, client, tmp
     assert await driver.observe("v1") == VolumeState("v1", 3, ("a",))
 
 
-async def test_a_volume_in_use_is_frozen_at_one_moment_and_copied(open_driver, client, tmp_path):
+async def test_a_volume_in_use_is_frozen_at_one_moment_and_copied(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     guest = client(await driver.connect("v1", "a"))
@@ -194,7 +207,7 @@ async def test_a_volume_in_use_is_frozen_at_one_moment_and_copied(open_driver, c
     assert driver.locks.held == frozenset()
 
 
-async def test_many_guests_on_tcp(open_driver, client, tmp_path):
+async def test_many_guests_on_tcp(open_driver: Callable[..., Any], client: Any, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -210,7 +223,9 @@ async def test_many_guests_on_tcp(open_driver, client, tmp_path):
         assert await guest.holds(10 + number)
 
 
-async def test_a_disk_that_is_full_stops_nothing_else(open_driver, client, tmp_path):
+async def test_a_disk_that_is_full_stops_nothing_else(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
     demand("qemu-storage-daemon", root=True)
     blocks = tmp_path / "blocks"
     blocks.write_bytes(bytes(range(256)) * (6 * MIB // 256))
@@ -238,8 +253,8 @@ async def test_a_disk_that_is_full_stops_nothing_else(open_driver, client, tmp_p
 
 
 async def test_a_daemon_that_is_killed_comes_back_and_the_guest_goes_on(
-    open_driver, client, runtime_dir, tmp_path, reactor
-):
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path, reactor: Any
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.ensure_created(VolumeSpec("v2", 1))
@@ -254,7 +269,9 @@ async def test_a_daemon_that_is_killed_comes_back_and_the_guest_goes_on(
     assert inside(driver.records.disk("v1")) == ["s1"]
 
 
-async def test_a_call_that_meets_a_dead_daemon_starts_it(open_driver, runtime_dir, tmp_path):
+async def test_a_call_that_meets_a_dead_daemon_starts_it(
+    open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.connect("v1", "a")
@@ -268,7 +285,9 @@ async def test_a_call_that_meets_a_dead_daemon_starts_it(open_driver, runtime_di
     assert info(driver.records.disk("v1"))["virtual-size"] == 2 * GIB
 
 
-async def test_a_daemon_that_died_while_nobody_looked_is_started_again(open_driver, client, runtime_dir, tmp_path):
+async def test_a_daemon_that_died_while_nobody_looked_is_started_again(
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     guest = client(await driver.connect("v1", "a"))
@@ -280,7 +299,9 @@ async def test_a_daemon_that_died_while_nobody_looked_is_started_again(open_driv
     assert await guest.holds(2)
 
 
-async def test_the_next_process_finds_the_daemon_and_what_it_serves(open_driver, client, runtime_dir, tmp_path):
+async def test_the_next_process_finds_the_daemon_and_what_it_serves(
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     told = await driver.connect("v1", "a")
@@ -296,8 +317,8 @@ async def test_the_next_process_finds_the_daemon_and_what_it_serves(open_driver,
 
 
 async def test_what_is_served_though_nobody_may_use_it_any_more_is_withdrawn(
-    open_driver, runtime_dir, tmp_path, reactor
-):
+    open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path, reactor: Any
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.connect("v1", "a")
@@ -308,7 +329,9 @@ async def test_what_is_served_though_nobody_may_use_it_any_more_is_withdrawn(
     await until(reactor, lambda: list(runtime_dir.iterdir()) == [])
 
 
-async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(open_driver, runtime_dir, tmp_path):
+async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(
+    open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path
+) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     await driver.connect("v1", "a")
@@ -328,7 +351,9 @@ async def test_a_daemon_that_does_not_answer_is_unreachable_until_it_does(open_d
     assert await driver.observe("v1") == VolumeState("v1", 1, ("a", "b"))
 
 
-async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected(open_driver, runtime_dir, tmp_path):
+async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected(
+    open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -340,7 +365,9 @@ async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected
     await driver.connect("v1", "a")
 
 
-async def test_a_damaged_volume_keeps_no_other_from_being_served(open_driver, client, runtime_dir, tmp_path, reactor):
+async def test_a_damaged_volume_keeps_no_other_from_being_served(
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path, reactor: Any
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("bad", 1))
     await with_volume(driver, tmp_path)
@@ -352,7 +379,7 @@ async def test_a_damaged_volume_keeps_no_other_from_being_served(open_driver, cl
     assert (await guest.write(2)).startswith("wrote")
 
 
-async def test_a_dry_run_starts_no_daemon(open_driver, runtime_dir, tmp_path):
+async def test_a_dry_run_starts_no_daemon(open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path) -> None:
     driver = await open_driver()
     await with_volume(driver, tmp_path)
     dry = await open_driver(dry_run=True)

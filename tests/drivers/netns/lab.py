@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 from attrs import define, frozen
 from twisted.internet.threads import deferToThread
@@ -80,7 +81,7 @@ def run(*command: str, stdin: str = "") -> str:
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=30).stdout
 
 
-def make_driver(prefix: str, directory: Path, hosts: tuple[str, ...] = HOSTS, **options) -> NetnsBackend:
+def make_driver(prefix: str, directory: Path, hosts: tuple[str, ...] = HOSTS, **options: Any) -> NetnsBackend:
     from twisted.internet import reactor
 
     namespaces = {host: f"{prefix}-{host}" for host in hosts}

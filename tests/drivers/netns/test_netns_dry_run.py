@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
 from twisted.internet.task import Clock
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
 
 from cloudctl.drivers.netns.driver import Config, create
 from cloudctl.drivers.specs import (
@@ -23,16 +26,17 @@ NOWHERE = "cloudctl-test-that-is-not-there"
 class NoProcesses:
     """A reactor on which nothing can be started."""
 
-    def spawnProcess(self, *args, **kwargs):
+    def spawnProcess(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError(f"a dry run starts {args[2]}")
 
 
-async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path):
+async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path: Path) -> None:
     config = Config(hosts={"one": NOWHERE}, runtime_dir=tmp_path / "run", dry_run=True)
     resources = DriverResources(clock=Clock(), name="netns", reactor=NoProcesses(), state_dir=tmp_path / "state")
     driver = create(config, resources)
-    events = []
-    globalLogPublisher.addObserver(events.append)
+    events: list[Any] = []
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
     try:
         await driver.ensure_network(NetworkSpec("n1", subnets=(SubnetSpec("s1", "10.0.0.0/24"),)))
         await driver.ensure_security_group(SecurityGroupSpec("g1"))
@@ -43,7 +47,7 @@ async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path):
             RouterSpec("r1", interfaces=(RouterInterface("p2", "n1", "fa:16:3e:00:00:02", ("10.0.0.1/24",)),))
         )
     finally:
-        globalLogPublisher.removeObserver(events.append)
+        globalLogPublisher.removeObserver(observer)
     told = [
         event["command"] + event["stdin"]
         for event in events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -22,11 +23,11 @@ ALONE = {"one": None}
 BRIDGE, TUNNEL, SERVICE, TAP = NAMES.bridge("n1"), NAMES.tunnel("n1"), NAMES.service("n1"), NAMES.tap("p1")
 
 
-def segment(spec=NETWORK, host="one", hosts=TWO, physical=None):
+def segment(spec: Any = NETWORK, host: Any = "one", hosts: Any = TWO, physical: Any = None) -> Any:
     return links.segment(NAMES, spec, host, hosts, physical or {})
 
 
-def plugged(name, **changes) -> Link:
+def plugged(name: Any, **changes: Any) -> Link:
     return evolve(Link(name, BRIDGE, up=True, mtu=1450, alias="n1", mac=""), **changes)
 
 
@@ -35,7 +36,7 @@ def complete() -> dict[str, Link]:
     return {link.name: link for link in made}
 
 
-def test_a_new_network_gets_a_bridge_a_tunnel_and_the_way_to_its_namespace():
+def test_a_new_network_gets_a_bridge_a_tunnel_and_the_way_to_its_namespace() -> None:
     assert links.segment_lines(NAMES, {}, segment()) == [
         f"link add name {BRIDGE} type bridge forward_delay 0 mcast_snooping 0",
         f"link set dev {BRIDGE} addrgenmode none mtu 1450 up alias n1",
@@ -47,13 +48,13 @@ def test_a_new_network_gets_a_bridge_a_tunnel_and_the_way_to_its_namespace():
     assert links.flood_lines(NAMES, segment()) == [f"fdb append 00:00:00:00:00:00 dev {TUNNEL} dst 198.18.0.2"]
 
 
-def test_nothing_is_done_where_everything_is_there():
+def test_nothing_is_done_where_everything_is_there() -> None:
     assert links.segment_lines(NAMES, complete(), segment()) == []
     assert links.port_lines(NAMES, complete(), segment(), PORT) == []
 
 
 @pytest.mark.parametrize("change", [{"up": False}, {"mtu": 1500}, {"master": None}, {"alias": ""}], ids=str)
-def test_what_differs_is_put_right_and_nothing_else(change):
+def test_what_differs_is_put_right_and_nothing_else(change: Any) -> None:
     found = complete() | {TAP: plugged(TAP, alias="p1", **change)} if change != {"alias": ""} else complete()
     if change == {"alias": ""}:
         found[TAP] = plugged(TAP, alias="")
@@ -62,7 +63,7 @@ def test_what_differs_is_put_right_and_nothing_else(change):
     ]
 
 
-def test_a_port_or_a_network_that_is_down_is_set_so():
+def test_a_port_or_a_network_that_is_down_is_set_so() -> None:
     down = evolve(PORT, admin_state_up=False)
     assert links.port_lines(NAMES, complete(), segment(), down)[0].endswith("down alias p1")
     off = segment(evolve(NETWORK, admin_state_up=False))
@@ -71,17 +72,17 @@ def test_a_port_or_a_network_that_is_down_is_set_so():
     ]
 
 
-def test_only_the_first_host_leads_to_the_namespace():
+def test_only_the_first_host_leads_to_the_namespace() -> None:
     assert not segment(host="two").served
     assert SERVICE not in " ".join(links.segment_lines(NAMES, {}, segment(host="two")))
 
 
-def test_a_host_that_is_alone_has_no_tunnel_and_neither_has_a_local_network():
+def test_a_host_that_is_alone_has_no_tunnel_and_neither_has_a_local_network() -> None:
     assert segment(hosts=ALONE).tunnel_from is None
     assert segment(evolve(NETWORK, network_type="local")).tunnel_from is None
 
 
-def test_a_flat_network_uses_the_operators_bridge_and_leaves_it_alone():
+def test_a_flat_network_uses_the_operators_bridge_and_leaves_it_alone() -> None:
     wanted = segment(FLAT, hosts=ALONE, physical={"public": "br-ex"})
     found = {"br-ex": plugged("br-ex", master=None)}
     assert wanted.bridge == "br-ex"
@@ -91,7 +92,7 @@ def test_a_flat_network_uses_the_operators_bridge_and_leaves_it_alone():
     assert links.segment_removal(NAMES, found, "n1") == []
 
 
-def test_an_external_network_has_a_service_only_if_it_has_dhcp():
+def test_an_external_network_has_a_service_only_if_it_has_dhcp() -> None:
     public = evolve(FLAT, external=True, subnets=(SubnetSpec("s1", "203.0.113.0/24", enable_dhcp=False),))
     assert not segment(public, physical={"public": "br-ex"}).served
     assert segment(evolve(public, subnets=NETWORK.subnets), physical={"public": "br-ex"}).served
@@ -106,17 +107,17 @@ def test_an_external_network_has_a_service_only_if_it_has_dhcp():
     ],
     ids=["vlan", "unknown physical network", "no segmentation id"],
 )
-def test_a_network_that_cannot_be_is_unfit(spec, physical):
+def test_a_network_that_cannot_be_is_unfit(spec: Any, physical: Any) -> None:
     with pytest.raises(Unfit):
         segment(spec, physical=physical)
 
 
-def test_a_bridge_of_the_operators_that_is_not_there_is_told():
+def test_a_bridge_of_the_operators_that_is_not_there_is_told() -> None:
     with pytest.raises(Unfit, match="br-ex"):
         links.segment_lines(NAMES, {}, segment(FLAT, physical={"public": "br-ex"}))
 
 
-def test_a_network_leaves_with_all_its_links():
+def test_a_network_leaves_with_all_its_links() -> None:
     assert links.segment_removal(NAMES, complete(), "n1") == [
         f"link del dev {SERVICE}",
         f"link del dev {TUNNEL}",
@@ -124,20 +125,20 @@ def test_a_network_leaves_with_all_its_links():
     ]
 
 
-def test_ports_are_up_if_they_and_their_bridge_are():
+def test_ports_are_up_if_they_and_their_bridge_are() -> None:
     assert links.plugged(NAMES, complete()) == {"p1": True}
     assert links.plugged(NAMES, complete() | {BRIDGE: plugged(BRIDGE, up=False)}) == {"p1": False}
     assert links.plugged(NAMES, complete() | {TAP: plugged(TAP, alias="p1", up=False)}) == {"p1": False}
     assert links.plugged(NAMES, complete() | {TAP: plugged(TAP, alias="p1", master=None)}) == {}
 
 
-def test_links_are_read_as_ip_shows_them():
+def test_links_are_read_as_ip_shows_them() -> None:
     row = {"ifname": "x", "flags": ["BROADCAST", "UP"], "mtu": 9, "master": "b", "ifalias": "id", "address": "m"}
     assert links.found_links(json.dumps([row, {}]).encode()) == {"x": Link("x", "b", True, 9, "id", "m")}
     assert links.found_links(b"") == {}
 
 
-def test_guests_of_all_ipv4_subnets_are_reached_from_the_namespace():
+def test_guests_of_all_ipv4_subnets_are_reached_from_the_namespace() -> None:
     spec = evolve(
         NETWORK, subnets=(SubnetSpec("a", "10.0.0.0/24"), SubnetSpec("b", "fd00::/64"), SubnetSpec("c", "10.2.0.0/24"))
     )
@@ -146,11 +147,11 @@ def test_guests_of_all_ipv4_subnets_are_reached_from_the_namespace():
     assert "address replace 169.254.169.254/32 dev net0" in lines
 
 
-def test_several_hosts_get_addresses_in_their_order_and_one_gets_none():
+def test_several_hosts_get_addresses_in_their_order_and_one_gets_none() -> None:
     assert underlay.addresses("198.18.0.0/24", {"one": "", "two": "ns"}) == TWO
     assert underlay.addresses("198.18.0.0/24", {"one": ""}) == ALONE
 
 
-def test_more_hosts_than_addresses_are_refused():
+def test_more_hosts_than_addresses_are_refused() -> None:
     with pytest.raises(ValueError, match="underlay"):
         underlay.addresses("198.18.0.0/30", {"a": "a", "b": "b", "c": "c"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import closing
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -17,6 +18,7 @@ from cloudctl.drivers.specs import (
     FixedIp,
     SecurityGroupRule,
 )
+from tests.drivers.netns.lab import Lab
 from tests.drivers.netns.probes import arp_request
 from tests.drivers.netns.wishes import (
     NETWORK,
@@ -33,7 +35,7 @@ from tests.drivers.netns.wishes import (
 )
 
 
-async def test_a_guest_gets_its_address_with_all_options(lab):
+async def test_a_guest_gets_its_address_with_all_options(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     made = await lab.guest(port(9))
     lease = await made.lease()
@@ -48,21 +50,21 @@ async def test_a_guest_gets_its_address_with_all_options(lab):
     }
 
 
-async def test_a_stranger_gets_no_address(lab):
+async def test_a_stranger_gets_no_address(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     made = await lab.guest(port(9, port_security=False))
     made.ip("link", "set", "dev", "eth0", "address", "fa:16:3e:99:99:99")
     assert await made.lease(tries=1) == {}
 
 
-async def test_a_changed_address_is_given_from_the_next_request_on(lab):
+async def test_a_changed_address_is_given_from_the_next_request_on(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     made = await leasing(lab, port(9))
     await lab.driver.ensure_port(port(9, fixed_ips=(FixedIp("subnet", "10.7.0.19"),)), "host-1")
     assert (await made.lease())["ip"] == "10.7.0.19"
 
 
-async def test_an_address_goes_to_the_next_port_that_has_it(lab):
+async def test_an_address_goes_to_the_next_port_that_has_it(lab: Lab) -> None:
     """dnsmasq refuses an address that it has leased to another MAC, unless it is made to forget."""
     await ensure(lab, NETWORK, OPEN)
     spec = port(9)
@@ -72,7 +74,9 @@ async def test_an_address_goes_to_the_next_port_that_has_it(lab):
     await leasing(lab, heir)
 
 
-async def test_an_address_is_free_for_the_next_port_if_the_first_removal_was_killed(lab, monkeypatch):
+async def test_an_address_is_free_for_the_next_port_if_the_first_removal_was_killed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ensure(lab, NETWORK, OPEN)
     spec = port(9)
     await leasing(lab, spec)
@@ -85,11 +89,11 @@ async def test_an_address_is_free_for_the_next_port_if_the_first_removal_was_kil
     await leasing(lab, evolve(spec, id=spec.id[::-1], mac="fa:16:3e:77:77:77"))
 
 
-async def _killed(*_args):
+async def _killed(*_args: Any) -> None:
     raise ZeroDivisionError
 
 
-async def test_neighbours_reach_each_other_and_not_their_twins_on_another_network(lab):
+async def test_neighbours_reach_each_other_and_not_their_twins_on_another_network(lab: Lab) -> None:
     await ensure(lab, NETWORK, TWIN, OPEN)
     first, second = await guest(lab, port(9)), await guest(lab, port(10))
     twin = await guest(lab, port(9, TWIN))
@@ -98,7 +102,7 @@ async def test_neighbours_reach_each_other_and_not_their_twins_on_another_networ
     assert not twin.ping("10.7.0.10", patience=SILENCE)
 
 
-async def test_neighbours_on_two_hosts_reach_each_other(lab):
+async def test_neighbours_on_two_hosts_reach_each_other(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     first, second = await guest(lab, port(9)), await guest(lab, port(10), "host-2")
     assert first.ping("10.7.0.10")
@@ -106,7 +110,7 @@ async def test_neighbours_on_two_hosts_reach_each_other(lab):
         assert first.connects("10.7.0.10", 80)
 
 
-async def test_spoofed_packets_are_dropped(lab):
+async def test_spoofed_packets_are_dropped(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     first, second = await guest(lab, port(9)), await guest(lab, port(10))
     assert first.ping("10.7.0.10")
@@ -118,7 +122,7 @@ async def test_spoofed_packets_are_dropped(lab):
     assert not second.ping("10.7.0.9", patience=SILENCE)
 
 
-async def test_spoofed_arp_is_dropped(lab):
+async def test_spoofed_arp_is_dropped(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     first, second = await guest(lab, port(9)), await guest(lab, port(10))
     first.broadcast(arp_request(first.mac, "10.7.0.99", "10.7.0.10"))
@@ -127,7 +131,7 @@ async def test_spoofed_arp_is_dropped(lab):
     assert "10.7.0.99" not in second.ip("neighbour", "show")
 
 
-async def test_an_allowed_address_pair_may_be_used(lab):
+async def test_an_allowed_address_pair_may_be_used(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     first, _ = await guest(lab, port(9)), await guest(lab, port(10))
     first.ip("address", "add", "10.7.0.99/24", "dev", "eth0")
@@ -135,7 +139,7 @@ async def test_an_allowed_address_pair_may_be_used(lab):
     assert first.ping("10.7.0.10", source="10.7.0.99")
 
 
-async def test_a_port_without_port_security_may_send_as_anyone_and_is_not_filtered(lab):
+async def test_a_port_without_port_security_may_send_as_anyone_and_is_not_filtered(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     free, other = await guest(lab, port(9, groups=(), port_security=False)), await guest(lab, port(10))
     free.ip("address", "add", "10.7.0.99/24", "dev", "eth0")
@@ -143,7 +147,7 @@ async def test_a_port_without_port_security_may_send_as_anyone_and_is_not_filter
     assert other.ping("10.7.0.9")
 
 
-async def test_nothing_comes_in_without_a_rule_and_answers_always_do(lab):
+async def test_nothing_comes_in_without_a_rule_and_answers_always_do(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN, QUIET)
     quiet, other = await guest(lab, port(9, groups=(QUIET,))), await guest(lab, port(10))
     assert not other.ping("10.7.0.9", patience=SILENCE)
@@ -155,7 +159,7 @@ async def test_nothing_comes_in_without_a_rule_and_answers_always_do(lab):
         assert not other.connects("10.7.0.9", 80, SILENCE)
 
 
-async def test_nothing_goes_out_without_a_rule(lab):
+async def test_nothing_goes_out_without_a_rule(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN, evolve(QUIET, rules=()))
     mute, other = await guest(lab, port(9, groups=(QUIET,))), await guest(lab, port(10))
     assert not mute.ping("10.7.0.10", patience=SILENCE)
@@ -165,7 +169,7 @@ async def test_nothing_goes_out_without_a_rule(lab):
         assert not mute.connects("10.7.0.10", 80, SILENCE)
 
 
-async def test_rules_and_protection_from_spoofing_hold_for_ipv6_too(lab):
+async def test_rules_and_protection_from_spoofing_hold_for_ipv6_too(lab: Lab) -> None:
     ssh = SecurityGroupRule("ingress", "IPv6", "tcp", 22, 22, remote_prefix="fd00:7::/64")
     rules = (SecurityGroupRule("egress", "IPv6"), ssh)
     await ensure(lab, NETWORK, evolve(OPEN, rules=(*OPEN.rules, *rules)))
@@ -181,7 +185,7 @@ async def test_rules_and_protection_from_spoofing_hold_for_ipv6_too(lab):
         assert not second.connects("fd00:7::9", 22, SILENCE)
 
 
-async def test_members_of_a_remote_group_come_in_from_any_host(lab):
+async def test_members_of_a_remote_group_come_in_from_any_host(lab: Lab) -> None:
     among = SecurityGroupRule("ingress", "IPv4", remote_group_id=QUIET.id)
     await ensure(lab, NETWORK, OPEN, evolve(QUIET, rules=(*QUIET.rules, among)))
     first, second = await guest(lab, port(9, groups=(QUIET,))), await guest(lab, port(10, groups=(QUIET,)), "host-2")
@@ -193,7 +197,7 @@ async def test_members_of_a_remote_group_come_in_from_any_host(lab):
     assert stranger.ping("10.7.0.9")
 
 
-async def test_an_established_connection_ends_with_the_rule_that_let_it_in(lab):
+async def test_an_established_connection_ends_with_the_rule_that_let_it_in(lab: Lab) -> None:
     ping = SecurityGroupRule("ingress", "IPv4", "icmp")
     await ensure(lab, NETWORK, OPEN, evolve(QUIET, rules=(*QUIET.rules, ping)))
     _, other = await guest(lab, port(9, groups=(QUIET,))), await guest(lab, port(10))
@@ -204,7 +208,7 @@ async def test_an_established_connection_ends_with_the_rule_that_let_it_in(lab):
 
 
 @pytest.mark.parametrize("direction", ["egress", "ingress"])
-async def test_a_port_gets_no_more_bandwidth_than_its_limit(lab, direction):
+async def test_a_port_gets_no_more_bandwidth_than_its_limit(lab: Lab, direction: str) -> None:
     limits = (BandwidthLimit(direction, max_kbps=800, max_burst_kbit=1600),)
     await ensure(lab, NETWORK, OPEN)
     limited, free = await guest(lab, port(9, limits=limits)), await guest(lab, port(10))
@@ -219,7 +223,7 @@ async def test_a_port_gets_no_more_bandwidth_than_its_limit(lab, direction):
     assert receiver.receives(sender, address, packets=400) == 400
 
 
-async def test_a_dnsmasq_that_died_runs_again_with_the_next_call(lab):
+async def test_a_dnsmasq_that_died_runs_again_with_the_next_call(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     made = await guest(lab, port(9))
     (pid,) = lab.dnsmasq_pids()
@@ -229,7 +233,7 @@ async def test_a_dnsmasq_that_died_runs_again_with_the_next_call(lab):
     assert (await made.lease())["ip"] == "10.7.0.9"
 
 
-async def test_a_dnsmasq_whose_files_were_swept_away_is_replaced(lab):
+async def test_a_dnsmasq_whose_files_were_swept_away_is_replaced(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     made = await guest(lab, port(9))
     (pid,) = lab.dnsmasq_pids()
@@ -239,7 +243,7 @@ async def test_a_dnsmasq_whose_files_were_swept_away_is_replaced(lab):
     assert pid not in lab.dnsmasq_pids()
 
 
-async def test_what_stands_in_the_way_of_one_port_is_in_no_others(lab):
+async def test_what_stands_in_the_way_of_one_port_is_in_no_others(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     # Larger than any link can be: the kernel refuses it.
     with pytest.raises(ProgramFailed):
@@ -249,7 +253,7 @@ async def test_what_stands_in_the_way_of_one_port_is_in_no_others(lab):
     assert [state.id for state in (await lab.driver.inventory()).ports] == [port(10).id]
 
 
-async def test_the_last_port_takes_its_network_from_the_host(lab):
+async def test_the_last_port_takes_its_network_from_the_host(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     await guest(lab, port(9))
     await lab.driver.ensure_port(port(9), "host-2")
@@ -259,7 +263,7 @@ async def test_the_last_port_takes_its_network_from_the_host(lab):
     assert (await lab.driver.observe_port(port(9).id)).hosts == ("host-1",)
 
 
-async def test_a_plug_is_a_tap_in_the_hosts_namespace(lab):
+async def test_a_plug_is_a_tap_in_the_hosts_namespace(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     binding = await lab.driver.ensure_port(port(9), "host-2")
     assert binding["vif_type"] == "tap"
@@ -268,14 +272,14 @@ async def test_a_plug_is_a_tap_in_the_hosts_namespace(lab):
     assert lab.link_kind(details["namespace"], details["tap"]) == "tun"
 
 
-async def test_twenty_ports_at_once_are_all_plugged(lab):
+async def test_twenty_ports_at_once_are_all_plugged(lab: Lab) -> None:
     await ensure(lab, NETWORK, OPEN)
     specs = [port(number) for number in range(10, 30)]
     await gatherResults([Deferred.fromCoroutine(lab.driver.ensure_port(spec, "host-1")) for spec in specs])
     assert [state.id for state in (await lab.driver.inventory()).ports] == sorted(spec.id for spec in specs)
 
 
-async def test_a_network_without_a_wire_to_be_on_is_refused(lab):
+async def test_a_network_without_a_wire_to_be_on_is_refused(lab: Lab) -> None:
     with pytest.raises(Unfit, match="physical_networks"):
         await ensure(lab, evolve(PUBLIC, physical_network="elsewhere"))
     assert (await lab.driver.inventory()).networks == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address
@@ -18,18 +19,18 @@ from cloudctl.drivers.netns import metadata
 class Site(Resource):
     isLeaf = True
 
-    def render(self, request):
+    def render(self, request: Any) -> Any:
         return b"%d bytes" % len(request.content.read())
 
 
-def connected(factory, address="10.0.0.2"):
+def connected(factory: Any, address: Any = "10.0.0.2") -> Any:
     made = factory.buildProtocol(IPv4Address("TCP", address, 40000))
     if made is not None:
         made.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", address, 40000)))
     return made
 
 
-def said(protocol, data):
+def said(protocol: Any, data: Any) -> Any:
     protocol.dataReceived(data)
     return protocol.transport.value()
 
@@ -37,7 +38,7 @@ def said(protocol, data):
 POST = b"POST /x HTTP/1.1\r\nHost: x\r\n"
 
 
-def test_a_small_body_is_read():
+def test_a_small_body_is_read() -> None:
     site = metadata.site(Site(), Clock())
     assert b"5 bytes" in said(connected(site), POST + b"Content-Length: 5\r\n\r\nhello")
 
@@ -50,14 +51,14 @@ def test_a_small_body_is_read():
     ],
     ids=["told before", "in chunks"],
 )
-def test_a_body_that_is_too_large_is_refused_as_soon_as_that_is_known(request_):
+def test_a_body_that_is_too_large_is_refused_as_soon_as_that_is_known(request_: Any) -> None:
     protocol = connected(metadata.site(Site(), Clock()))
     answer = said(protocol, request_)
     assert answer.startswith(b"HTTP/1.1 413 ") and protocol.transport.disconnecting
     assert b"bytes" not in said(protocol, b"\r\n0\r\n\r\n" + bytes(70000))
 
 
-def test_a_guest_and_a_network_have_so_many_connections_at_a_time():
+def test_a_guest_and_a_network_have_so_many_connections_at_a_time() -> None:
     site = metadata.site(Site(), Clock())
     first = [connected(site) for _ in range(metadata.GUEST_CONNECTIONS)]
     assert None not in first and connected(site) is None
@@ -69,14 +70,14 @@ def test_a_guest_and_a_network_have_so_many_connections_at_a_time():
     assert len(site.protocols) == metadata.NETWORK_CONNECTIONS
 
 
-def test_an_idle_connection_is_closed():
+def test_an_idle_connection_is_closed() -> None:
     clock = Clock()
     protocol = connected(metadata.site(Site(), clock))
     clock.advance(metadata.IDLE_SECONDS + 1)
     assert protocol.transport.disconnecting
 
 
-def test_nobody_is_waited_for_who_cannot_be_answered_yet():
+def test_nobody_is_waited_for_who_cannot_be_answered_yet() -> None:
     service = metadata.MetadataService(SimpleNamespace())
     assert service.is_served("n")
     service.site_of = lambda _: Site()

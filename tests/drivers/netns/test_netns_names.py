@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import asdict
 
@@ -17,35 +19,35 @@ LINKS = ("bridge", "tunnel", "service", "tap", "router_outer", "router_inner")
 
 
 @pytest.mark.parametrize("id", [UUID, "1", ODD])
-def test_every_link_has_a_name_of_its_own_that_fits(id):
+def test_every_link_has_a_name_of_its_own_that_fits(id: str) -> None:
     names = [getattr(NAMES, kind)(id) for kind in LINKS]
     assert len(set(names)) == len(names)
     assert all(len(name) <= LINK_NAME_LIMIT and name.isascii() and "/" not in name for name in names)
 
 
-def test_the_longest_prefix_leaves_room_for_all_names():
+def test_the_longest_prefix_leaves_room_for_all_names() -> None:
     assert len(NAMES.underlay_link) <= LINK_NAME_LIMIT
 
 
-def test_a_uuid_is_recognised_by_its_beginning_and_other_ids_by_a_hash():
+def test_a_uuid_is_recognised_by_its_beginning_and_other_ids_by_a_hash() -> None:
     assert short(UUID) == "a1b2c3d4-00"
     assert short("port-of-somebody-1") != short("port-of-somebody-2")
 
 
 @pytest.mark.parametrize("id", [UUID, ODD])
-def test_ids_survive_being_written(id):
+def test_ids_survive_being_written(id: str) -> None:
     assert read(written(id)) == id
     assert not set(written(id)) & set("/;# ")
 
 
-def test_networks_and_routers_are_found_among_all_namespaces():
+def test_networks_and_routers_are_found_among_all_namespaces() -> None:
     names = Names("cc")
     there = {names.network_namespace(UUID), names.network_namespace("n2"), names.router_namespace("r1"), "ccother", "x"}
     assert names.networks_among(there) == [UUID, "n2"]
     assert names.routers_among(there) == ["r1"]
 
 
-def test_a_tap_of_another_cloud_is_none_of_ours():
+def test_a_tap_of_another_cloud_is_none_of_ours() -> None:
     assert Names("cc").is_tap(Names("cc").tap(UUID))
     assert not Names("cc").is_tap(Names("cct").tap(UUID))
     assert not Names("cc").is_tap(Names("cc").bridge(UUID))
@@ -66,11 +68,11 @@ def test_a_tap_of_another_cloud_is_none_of_ours():
     ],
     ids=str,
 )
-def test_options_that_cannot_be_are_refused(table):
+def test_options_that_cannot_be_are_refused(table: Any) -> None:
     with pytest.raises(ConfigError, match=f"driver.network.netns.{next(iter(table))}"):
         structure(Config, table, "driver.network.netns")
 
 
-def test_without_hosts_this_machine_is_the_only_one():
+def test_without_hosts_this_machine_is_the_only_one() -> None:
     assert list(Config().namespaces.values()) == [""]
     assert asdict(Config())["hosts"] == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -16,7 +17,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupRule,
     SubnetSpec,
 )
-from tests.drivers.netns.lab import run
+from tests.drivers.netns.lab import Lab, run
 from tests.drivers.netns.probes import ping
 from tests.drivers.netns.wishes import (
     NETWORK,
@@ -34,7 +35,7 @@ from tests.drivers.netns.wishes import (
 )
 
 
-async def test_a_guest_reaches_the_outside_through_its_router_with_the_routers_address(lab):
+async def test_a_guest_reaches_the_outside_through_its_router_with_the_routers_address(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, router())
     made = await guest(lab, port(9))
     assert made.ping("203.0.113.1")
@@ -42,7 +43,7 @@ async def test_a_guest_reaches_the_outside_through_its_router_with_the_routers_a
     assert not made.ping("203.0.113.1", patience=SILENCE)
 
 
-async def test_a_floating_address_is_reached_from_outside_if_a_rule_lets_it(lab):
+async def test_a_floating_address_is_reached_from_outside_if_a_rule_lets_it(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, QUIET, router(("203.0.113.50", "10.7.0.9")))
     made = await guest(lab, port(9, groups=(QUIET,)))
     with closing(made.listen(22)):
@@ -53,7 +54,7 @@ async def test_a_floating_address_is_reached_from_outside_if_a_rule_lets_it(lab)
         assert not lab.outside_connects("203.0.113.50", 22, SILENCE)
 
 
-async def test_a_floating_address_is_also_the_sender_and_works_from_inside(lab):
+async def test_a_floating_address_is_also_the_sender_and_works_from_inside(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     made, other = await guest(lab, port(9)), await guest(lab, port(10))
     assert lab.seen_from_outside(made) == "203.0.113.50"
@@ -61,7 +62,7 @@ async def test_a_floating_address_is_also_the_sender_and_works_from_inside(lab):
     assert other.ping("203.0.113.50")
 
 
-async def test_what_the_machine_itself_does_on_an_operators_bridge_is_left_alone(lab):
+async def test_what_the_machine_itself_does_on_an_operators_bridge_is_left_alone(lab: Lab) -> None:
     """It has an address there, a firewall, and passes on what comes from there under its own address."""
     await ensure(lab, NETWORK, PUBLIC, OPEN, router())
     made = await guest(lab, port(9))
@@ -92,7 +93,7 @@ async def test_what_the_machine_itself_does_on_an_operators_bridge_is_left_alone
     assert ping(beyond, "203.0.113.1"), "what carries a mark is no port's"
 
 
-async def test_a_floating_address_moves_to_another_guest(lab):
+async def test_a_floating_address_moves_to_another_guest(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     _, second = await guest(lab, port(9)), await guest(lab, port(10))
     with closing(second.listen(22)):
@@ -101,7 +102,7 @@ async def test_a_floating_address_moves_to_another_guest(lab):
         assert lab.outside_connects("203.0.113.50", 22)
 
 
-async def test_a_router_joins_two_networks_and_follows_its_own_routes(lab):
+async def test_a_router_joins_two_networks_and_follows_its_own_routes(lab: Lab) -> None:
     other = evolve(TWIN, subnets=(SubnetSpec("other", "10.8.0.0/24", "10.8.0.1"),))
     leg = RouterInterface("99999999-cccc-4000-8000-000000000000", other.id, "fa:16:3e:fe:00:03", ("10.8.0.1/24",))
     await ensure(lab, NETWORK, other, OPEN, router(gateway=None, interfaces=(*router().interfaces, leg)))
@@ -120,12 +121,14 @@ async def test_a_router_joins_two_networks_and_follows_its_own_routes(lab):
     assert not first.ping("172.16.0.1", patience=SILENCE)
 
 
-async def test_a_network_without_its_namespace_keeps_metadata_from_no_other(lab, monkeypatch):
+async def test_a_network_without_its_namespace_keeps_metadata_from_no_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ensure(lab, NETWORK, TWIN, OPEN)
     made, twin = await guest(lab, port(9)), await guest(lab, port(9, TWIN))
     real = inside.listening
 
-    def listening(namespace, *where):
+    def listening(namespace: Any, *where: Any) -> Any:
         if namespace == lab.names.network_namespace(NETWORK.id):
             raise Unreachable("no socket")
         return real(namespace, *where)
@@ -138,7 +141,7 @@ async def test_a_network_without_its_namespace_keeps_metadata_from_no_other(lab,
     assert await made.get("/") == f"{NETWORK.id} 10.7.0.9 /".encode()
 
 
-async def test_metadata_knows_the_guest_with_a_router_or_without(lab):
+async def test_metadata_knows_the_guest_with_a_router_or_without(lab: Lab) -> None:
     await lab.driver.serve_guest_metadata(Site)
     await ensure(lab, NETWORK, TWIN, PUBLIC, OPEN, router())
     routed, alone = await guest(lab, port(9)), await guest(lab, port(9, TWIN), "host-2")
@@ -149,7 +152,7 @@ async def test_metadata_knows_the_guest_with_a_router_or_without(lab):
     assert await routed.get("/2") == f"{NETWORK.id} 10.7.0.9 /2".encode()
 
 
-async def test_everything_is_there_again_after_a_reboot(lab):
+async def test_everything_is_there_again_after_a_reboot(lab: Lab) -> None:
     await lab.driver.serve_guest_metadata(Site)
     await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     await lab.guest(port(9))
@@ -164,7 +167,7 @@ async def test_everything_is_there_again_after_a_reboot(lab):
     assert lab.outside_pings("203.0.113.50")
 
 
-async def test_a_restart_disturbs_nobody(lab):
+async def test_a_restart_disturbs_nobody(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     made = await guest(lab, port(9))
     links, dnsmasq = lab.links("host-1"), lab.dnsmasq_pids()
@@ -176,7 +179,7 @@ async def test_a_restart_disturbs_nobody(lab):
     assert (await made.lease())["ip"] == "10.7.0.9"
 
 
-async def test_nothing_is_left_of_what_was_removed(lab):
+async def test_nothing_is_left_of_what_was_removed(lab: Lab) -> None:
     await lab.driver.serve_guest_metadata(Site)
     await ensure(lab, NETWORK, TWIN, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     made = await guest(lab, port(9))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
@@ -23,14 +25,14 @@ GW, IN = NAMES.router_inner("gw"), NAMES.router_inner("in")
 LEGS = [Leg(INNER, INSIDE, "ccb1", 5), Leg(GATEWAY, PUBLIC, "br-ex", 6, gateway=True)]
 
 
-def has(name: str, *addresses: str) -> dict:
+def has(name: str, *addresses: str) -> dict[str, Any]:
     info = [
         {"local": each.split("/")[0], "prefixlen": int(each.split("/")[1]), "scope": "global"} for each in addresses
     ]
     return {"ifname": name, "addr_info": [*info, {"local": "fe80::1", "prefixlen": 64, "scope": "link"}]}
 
 
-def test_each_interface_is_a_pair_between_bridge_and_namespace():
+def test_each_interface_is_a_pair_between_bridge_and_namespace() -> None:
     outer = NAMES.router_outer("in")
     assert routing.outer_lines(NAMES, {}, "ccr-r1", LEGS[:1]) == [
         f"link add name {outer} type veth peer name {IN} address fa:16:3e:00:00:02 netns ccr-r1",
@@ -38,14 +40,14 @@ def test_each_interface_is_a_pair_between_bridge_and_namespace():
     ]
 
 
-def test_a_new_router_gets_all_its_addresses_floating_ones_too():
+def test_a_new_router_gets_all_its_addresses_floating_ones_too() -> None:
     lines = routing.inner_lines(NAMES, ROUTER, LEGS, [])
     assert f"address add 10.0.0.1/24 dev {IN}" in lines
     assert f"address add 203.0.113.10/24 dev {GW}" in lines
     assert f"address add 203.0.113.50/32 dev {GW}" in lines
 
 
-def test_only_what_has_changed_is_touched():
+def test_only_what_has_changed_is_touched() -> None:
     found = [has("lo"), has(IN, "10.0.0.1/24"), has(GW, "203.0.113.10/24", "203.0.113.49/32"), has("cciold12345678")]
     lines = routing.inner_lines(NAMES, ROUTER, LEGS, found)
     assert [line for line in lines if "link set" not in line] == [
@@ -55,7 +57,7 @@ def test_only_what_has_changed_is_touched():
     ]
 
 
-def test_a_router_that_is_down_has_its_interfaces_down_and_no_routes():
+def test_a_router_that_is_down_has_its_interfaces_down_and_no_routes() -> None:
     down = evolve(ROUTER, admin_state_up=False)
     assert all(
         line.endswith("down") for line in routing.inner_lines(NAMES, down, LEGS, []) if "cci" in line and "link" in line
@@ -63,7 +65,7 @@ def test_a_router_that_is_down_has_its_interfaces_down_and_no_routes():
     assert routing.route_lines(NAMES, down, LEGS, [], []) == []
 
 
-def test_the_way_out_is_the_gateway_of_the_subnet_that_the_router_is_in():
+def test_the_way_out_is_the_gateway_of_the_subnet_that_the_router_is_in() -> None:
     lines = routing.route_lines(NAMES, ROUTER, LEGS, [], [])
     assert lines == [
         f"route replace 169.254.169.254 dev {IN} table 1005 proto static",
@@ -72,7 +74,7 @@ def test_the_way_out_is_the_gateway_of_the_subnet_that_the_router_is_in():
     ]
 
 
-def test_routes_that_are_not_wanted_any_more_go_and_rules_too():
+def test_routes_that_are_not_wanted_any_more_go_and_rules_too() -> None:
     routes = [
         {"dst": "default", "gateway": "203.0.113.1", "dev": GW},
         {"dst": "10.5.0.0/16", "gateway": "10.0.0.5", "dev": IN},
@@ -89,36 +91,36 @@ def test_routes_that_are_not_wanted_any_more_go_and_rules_too():
     assert not any("rule add" in line for line in lines)
 
 
-def test_a_route_whose_next_hop_is_out_of_reach_waits():
+def test_a_route_whose_next_hop_is_out_of_reach_waits() -> None:
     router = evolve(ROUTER, routes=(Route("10.5.0.9/32", "10.0.0.5"), Route("10.6.0.0/16", "10.99.0.5")))
     lines = " ".join(routing.route_lines(NAMES, router, LEGS, [], []))
     assert f"10.5.0.9 via 10.0.0.5 dev {IN}" in lines
     assert "10.6.0.0" not in lines
 
 
-def test_of_two_interfaces_in_one_network_one_leads_to_metadata():
+def test_of_two_interfaces_in_one_network_one_leads_to_metadata() -> None:
     second = Leg(evolve(INNER, port_id="in2", addresses=("10.0.1.1/24",)), INSIDE, "ccb1", 5)
     lines = routing.route_lines(NAMES, ROUTER, [*LEGS, second], [], [])
     assert len([line for line in lines if "169.254.169.254 dev" in line]) == 1
     assert len([line for line in lines if line.startswith("rule add")]) == 2
 
 
-def nat(router: RouterSpec = ROUTER, legs=None) -> str:
+def nat(router: RouterSpec = ROUTER, legs: Any = None) -> str:
     return routing.ruleset("cc", NAMES, router, LEGS if legs is None else legs)
 
 
-def test_floating_addresses_are_translated_both_ways():
+def test_floating_addresses_are_translated_both_ways() -> None:
     assert "dnat to ip daddr map { 203.0.113.50 : 10.0.0.9 }" in nat()
     assert f'oifname "{GW}" snat to ip saddr map {{ 10.0.0.9 : 203.0.113.50 }}' in nat()
 
 
-def test_all_others_leave_with_the_routers_address_if_they_may():
+def test_all_others_leave_with_the_routers_address_if_they_may() -> None:
     line = f'    oifname "{GW}" snat to 203.0.113.10\n'
     assert line in nat()
     assert line not in nat(evolve(ROUTER, enable_snat=False))
 
 
-def test_a_router_without_gateway_translates_nothing():
+def test_a_router_without_gateway_translates_nothing() -> None:
     assert " to " not in nat(evolve(ROUTER, gateway=None), LEGS[:1])
 
 
@@ -130,7 +132,7 @@ def test_a_router_without_gateway_translates_nothing():
     ],
     ids=["floating address", "route"],
 )
-def test_what_is_no_address_is_refused(router):
+def test_what_is_no_address_is_refused(router: Any) -> None:
     with pytest.raises(Unfit):
         nat(router)
         routing.route_lines(NAMES, router, LEGS, [], [])

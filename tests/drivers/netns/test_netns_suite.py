@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.drivers.netns.lab import HOSTS, make_driver
 MARK = "prefix"
 
 
-def make(directory: Path):
+def make(directory: Path) -> Any:
     from twisted.internet import reactor
 
     return with_faults(make_driver((directory / MARK).read_text(), directory), reactor)

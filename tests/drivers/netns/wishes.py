@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import evolve
 from twisted.internet.task import deferLater
@@ -20,6 +21,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SubnetSpec,
 )
+from tests.drivers.netns.lab import Lab
 
 SILENCE = 0.15  # seconds after which what has not come counts as dropped
 
@@ -43,7 +45,7 @@ QUIET = SecurityGroupSpec("55555555-aaaa-4000-8000-000000000005", (SecurityGroup
 
 
 def port(
-    number: int, network: NetworkSpec = NETWORK, groups: tuple[SecurityGroupSpec, ...] = (OPEN,), **changes
+    number: int, network: NetworkSpec = NETWORK, groups: tuple[SecurityGroupSpec, ...] = (OPEN,), **changes: Any
 ) -> PortSpec:
     """The port with address 10.7.0.NUMBER of a network."""
     found = PortSpec(
@@ -57,7 +59,7 @@ def port(
     return evolve(found, **changes)
 
 
-def router(*floating: tuple[str, str], **changes) -> RouterSpec:
+def router(*floating: tuple[str, str], **changes: Any) -> RouterSpec:
     """From NETWORK to the outside, where it is 203.0.113.10; floating addresses and what they are for."""
     found = RouterSpec(
         "66666666-aaaa-4000-8000-000000000006",
@@ -72,7 +74,7 @@ def router(*floating: tuple[str, str], **changes) -> RouterSpec:
     return evolve(found, **changes)
 
 
-async def ensure(lab, *wishes) -> None:
+async def ensure(lab: Lab, *wishes: Any) -> None:
     for wish in wishes:
         kind = {NetworkSpec: "network", RouterSpec: "router", SecurityGroupSpec: "security_group"}[type(wish)]
         await getattr(lab.driver, f"ensure_{kind}")(wish)
@@ -88,7 +90,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to be within two seconds")
 
 
-async def guest(lab, spec: PortSpec, host: str = "host-1"):
+async def guest(lab: Lab, spec: PortSpec, host: str = "host-1") -> Any:
     """With its address, as it has it from DHCP, without the wait for that."""
     made = await lab.guest(spec, host)
     address = spec.fixed_ips[0].ip_address
@@ -96,7 +98,7 @@ async def guest(lab, spec: PortSpec, host: str = "host-1"):
     return made
 
 
-async def leasing(lab, spec: PortSpec):
+async def leasing(lab: Lab, spec: PortSpec) -> Any:
     """A guest that asked for its address."""
     made = await lab.guest(spec)
     lease = await made.lease()
@@ -113,5 +115,5 @@ class Site(Resource):
         super().__init__()
         self.network_id = network_id
 
-    def render_GET(self, request) -> bytes:
+    def render_GET(self, request: Any) -> bytes:
         return f"{self.network_id} {request.getClientAddress().host} {request.path.decode()}".encode()

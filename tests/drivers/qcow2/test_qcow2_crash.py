@@ -6,6 +6,8 @@ Every change goes through `Programs` or `Records`. Before each of them in turn, 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +65,7 @@ def mortal(driver: Any, fate: Fate) -> None:
     driver.records, driver.images, driver.disks = records, images, LocalDisks(records, images)
 
 
-async def before(driver, tmp_path):
+async def before(driver: Any, tmp_path: Path) -> None:
     """A volume of 1 GiB: ones, and twos where the snapshot has ones, too; and an empty one."""
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "ones", 1, 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -71,7 +73,7 @@ async def before(driver, tmp_path):
     await driver.ensure_created(VolumeSpec("v0", 1))
 
 
-def disk_holds(driver, id, first, second):
+def disk_holds(driver: Any, id: str, first: Any, second: Any) -> Any:
     disk = driver.records.disk(id)
     return is_zero(disk, 2 * MIB) and (
         holds(disk, first, 0, 2 * MIB) if first == second else holds(disk, first, 0) and holds(disk, second, MIB)
@@ -127,7 +129,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_that_a_death_interrupted_can_be_repeated_by_the_next_process(name, open_driver, tmp_path):
+async def test_a_call_that_a_death_interrupted_can_be_repeated_by_the_next_process(
+    name: Any, open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     act, is_done = CALLS[name]
     await before(await open_driver(tmp_path / "before"), tmp_path)
     deaths = 0
@@ -161,14 +165,16 @@ async def test_a_call_that_a_death_interrupted_can_be_repeated_by_the_next_proce
     assert deaths, "it never died"
 
 
-async def test_an_import_that_a_death_interrupted_is_taken_back_when_the_volume_is_used(open_driver, tmp_path):
+async def test_an_import_that_a_death_interrupted_is_taken_back_when_the_volume_is_used(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     fate = Fate(10**6)
     mortal(driver, fate)
     refill = driver.images.refill
 
-    async def half(source, format, target, size_gib):
+    async def half(source: Any, format: Any, target: Any, size_gib: int) -> None:
         await refill(source, format, target, size_gib)
         fate.left = 0
 

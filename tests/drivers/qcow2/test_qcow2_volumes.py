@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -29,20 +32,21 @@ from tests.drivers.qcow2.live import (
     small_file_system,
     write,
 )
+from tests.there import there
 
 
 @contextmanager
-def opened_by_a_guest(disk):
+def opened_by_a_guest(disk: Any) -> Iterator[Any]:
     """Another process has the file open for writing, as QEMU has it for a guest."""
     command = ["qemu-io", "-f", "qcow2", str(disk)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         print("length", file=process.stdin, flush=True)
-        assert "GiB" in process.stdout.readline()
+        assert "GiB" in there(process.stdout).readline()
         yield
         process.communicate("quit\n")
 
 
-def everything_below(directory):
+def everything_below(directory: Path) -> Any:
     return sorted(str(each.relative_to(directory)) for each in directory.rglob("*"))
 
 
@@ -61,7 +65,9 @@ def everything_below(directory):
         ("vmdk", "vmdk"),
     ],
 )
-async def test_a_volume_holds_the_image_that_it_is_made_from_then_zeros(open_driver, tmp_path, disk_format, format):
+async def test_a_volume_holds_the_image_that_it_is_made_from_then_zeros(
+    open_driver: Callable[..., Any], tmp_path: Path, disk_format: str, format: Any
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 2, image=image(tmp_path / "image", disk_format, format, 1, 2)))
     disk = driver.records.disk("v1")
@@ -72,12 +78,14 @@ async def test_a_volume_holds_the_image_that_it_is_made_from_then_zeros(open_dri
     assert everything_below(tmp_path / "state" / "new") == []
 
 
-async def test_what_looks_like_a_qcow2_inside_a_raw_image_is_only_bytes(open_driver, tmp_path):
+async def test_what_looks_like_a_qcow2_inside_a_raw_image_is_only_bytes(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     inner = image(tmp_path / "inner", "qcow2", "qcow2", 7)
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=evolve(inner, disk_format="raw")))
     await driver.ensure_exported("v1", str(tmp_path / "out"))
-    with open(inner.path, "rb") as wanted, open(tmp_path / "out", "rb") as found:
+    with open(there(inner.path), "rb") as wanted, open(tmp_path / "out", "rb") as found:
         content = wanted.read()
         assert found.read(len(content)) == content
 
@@ -92,7 +100,9 @@ async def test_what_looks_like_a_qcow2_inside_a_raw_image_is_only_bytes(open_dri
     ],
     ids=["missing", "no qcow2", "no vhdx", "unheard-of"],
 )
-async def test_an_image_that_cannot_be_read_is_unfit_and_leaves_nothing(open_driver, tmp_path, source):
+async def test_an_image_that_cannot_be_read_is_unfit_and_leaves_nothing(
+    open_driver: Callable[..., Any], tmp_path: Path, source: Any
+) -> None:
     driver = await open_driver()
     with pytest.raises(Unfit):
         await driver.ensure_created(VolumeSpec("v1", 1, image=source(tmp_path)))
@@ -100,9 +110,9 @@ async def test_an_image_that_cannot_be_read_is_unfit_and_leaves_nothing(open_dri
     assert everything_below(tmp_path / "state") == ["new", "snapshots", "volumes"]
 
 
-async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver, tmp_path):
+async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     whole = image(tmp_path / "image", "qcow2", "qcow2", 1, 2, 3)
-    with open(whole.path, "r+b") as file:
+    with open(there(whole.path), "r+b") as file:
         file.truncate(MIB)
         file.seek(0x30000)
         file.write(b"\xff" * 0x20000)
@@ -112,7 +122,9 @@ async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver, tmp_path
     assert everything_below(tmp_path / "state") == ["new", "snapshots", "volumes"]
 
 
-async def test_an_image_that_is_larger_than_the_volume_is_unfit(open_driver, tmp_path):
+async def test_an_image_that_is_larger_than_the_volume_is_unfit(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     huge = tmp_path / "huge.qcow2"
     run("qemu-img", "create", "-q", "-f", "qcow2", huge, "1025M")
@@ -124,7 +136,7 @@ async def test_an_image_that_is_larger_than_the_volume_is_unfit(open_driver, tmp
         await driver.ensure_imported("v1", source)
 
 
-async def test_more_than_may_be_promised_is_refused(open_driver):
+async def test_more_than_may_be_promised_is_refused(open_driver: Callable[..., Any]) -> None:
     driver = await open_driver(overcommit=1.0)
     total = (await driver.capacity()).total_gib
     await driver.ensure_created(VolumeSpec("v1", total - 1))
@@ -138,7 +150,7 @@ async def test_more_than_may_be_promised_is_refused(open_driver):
 # -- snapshots, copies
 
 
-async def test_copies_are_of_their_own(open_driver, tmp_path):
+async def test_copies_are_of_their_own(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -155,7 +167,9 @@ async def test_copies_are_of_their_own(open_driver, tmp_path):
     assert inside(driver.records.disk("of-volume")) == []
 
 
-async def test_a_volume_that_grew_after_a_snapshot_keeps_its_size_when_it_goes_back(open_driver, tmp_path):
+async def test_a_volume_that_grew_after_a_snapshot_keeps_its_size_when_it_goes_back(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -169,7 +183,7 @@ async def test_a_volume_that_grew_after_a_snapshot_keeps_its_size_when_it_goes_b
     assert await driver.observe("v1") == VolumeState("v1", 2)
 
 
-async def test_a_volume_does_not_go_back_to_the_snapshot_of_another(open_driver):
+async def test_a_volume_does_not_go_back_to_the_snapshot_of_another(open_driver: Callable[..., Any]) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1))
     await driver.ensure_created(VolumeSpec("v2", 1))
@@ -180,7 +194,9 @@ async def test_a_volume_does_not_go_back_to_the_snapshot_of_another(open_driver)
         await driver.ensure_exported("v2", "/nowhere", "s1")
 
 
-async def test_an_export_is_sparse_and_as_large_as_what_it_is_of(open_driver, tmp_path):
+async def test_an_export_is_sparse_and_as_large_as_what_it_is_of(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -197,7 +213,9 @@ async def test_an_export_is_sparse_and_as_large_as_what_it_is_of(open_driver, tm
     assert not list(tmp_path.glob("out.*"))
 
 
-async def test_what_is_imported_is_followed_by_zeros_and_snapshots_stay(open_driver, tmp_path):
+async def test_what_is_imported_is_followed_by_zeros_and_snapshots_stay(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1, 1)))
     write(driver.records.disk("v1"), 9, 500 * MIB)
@@ -211,11 +229,11 @@ async def test_what_is_imported_is_followed_by_zeros_and_snapshots_stay(open_dri
     assert "No errors" in run("qemu-img", "check", disk)
 
 
-async def test_an_import_that_fails_changes_nothing(open_driver, tmp_path):
+async def test_an_import_that_fails_changes_nothing(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     broken = image(tmp_path / "j", "qcow2", "qcow2", *range(2, 10))
-    with open(broken.path, "r+b") as file:
+    with open(there(broken.path), "r+b") as file:
         file.truncate(5 * MIB)  # some of its clusters are missing
         file.seek(0x40000)
         file.write(b"\xff" * 0x20000)
@@ -227,7 +245,7 @@ async def test_an_import_that_fails_changes_nothing(open_driver, tmp_path):
     assert driver.records.volume("v1") == Volume("v1", 1)
 
 
-async def test_many_copies_at_once_are_all_right(open_driver, tmp_path):
+async def test_many_copies_at_once_are_all_right(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1, 2)))
     await driver.ensure_snapshot(SnapshotSpec("s0", "v1"))
@@ -249,7 +267,7 @@ async def test_many_copies_at_once_are_all_right(open_driver, tmp_path):
 # -- a guest has it open
 
 
-async def test_an_open_volume_grows_once_nobody_has_it_open(open_driver):
+async def test_an_open_volume_grows_once_nobody_has_it_open(open_driver: Callable[..., Any]) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1))
     told = await driver.connect("v1", "host-1")
@@ -263,7 +281,7 @@ async def test_an_open_volume_grows_once_nobody_has_it_open(open_driver):
     assert info(disk)["virtual-size"] == 2 * GIB
 
 
-async def test_an_open_volume_cannot_be_frozen_and_says_so(open_driver, tmp_path):
+async def test_an_open_volume_cannot_be_frozen_and_says_so(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
@@ -288,7 +306,7 @@ async def test_an_open_volume_cannot_be_frozen_and_says_so(open_driver, tmp_path
     assert inside(driver.records.disk("v1")) == []
 
 
-async def test_a_volume_that_is_open_though_nobody_may_is_busy(open_driver):
+async def test_a_volume_that_is_open_though_nobody_may_is_busy(open_driver: Callable[..., Any]) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1))
     with opened_by_a_guest(driver.records.disk("v1")):
@@ -299,7 +317,7 @@ async def test_a_volume_that_is_open_though_nobody_may_is_busy(open_driver):
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
 
 
-async def test_a_volume_is_not_deleted_while_it_is_copied(open_driver, tmp_path):
+async def test_a_volume_is_not_deleted_while_it_is_copied(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     async with driver._moment("v1"):
@@ -311,7 +329,9 @@ async def test_a_volume_is_not_deleted_while_it_is_copied(open_driver, tmp_path)
 # -- a full disk
 
 
-async def test_a_full_disk_is_no_capacity_and_nothing_is_lost_or_left(open_driver, tmp_path):
+async def test_a_full_disk_is_no_capacity_and_nothing_is_lost_or_left(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     demand("qemu-img", root=True)
     content = raw_image(tmp_path / "i", *range(1, 7))
     # Bytes that are no pattern, or qemu-img would need no room for them.
@@ -350,12 +370,12 @@ async def test_a_full_disk_is_no_capacity_and_nothing_is_lost_or_left(open_drive
 # -- options
 
 
-async def test_a_dry_run_changes_nothing(open_driver, tmp_path):
+async def test_a_dry_run_changes_nothing(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1)))
     await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
 
-    def all_files():
+    def all_files() -> Any:
         below = (tmp_path / "state").rglob("*")
         return {each: each.read_bytes() for each in below if each.is_file()}
 
@@ -374,13 +394,13 @@ async def test_a_dry_run_changes_nothing(open_driver, tmp_path):
     assert not list(tmp_path.glob("out*"))
 
 
-async def test_a_directory_that_cannot_be_made_is_unusable(open_driver, tmp_path):
+async def test_a_directory_that_cannot_be_made_is_unusable(open_driver: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Unusable, match="file"):
         await open_driver(tmp_path / "file")
 
 
-def test_a_cloud_without_a_state_directory_must_name_one():
+def test_a_cloud_without_a_state_directory_must_name_one() -> None:
     from twisted.internet.task import Clock
 
     from cloudctl.drivers.qcow2.driver import Config, create
@@ -389,7 +409,7 @@ def test_a_cloud_without_a_state_directory_must_name_one():
         create(Config(), DriverResources(clock=Clock(), name="qcow2"))
 
 
-async def test_a_damaged_record_is_named(open_driver):
+async def test_a_damaged_record_is_named(open_driver: Callable[..., Any]) -> None:
     driver = await open_driver()
     await driver.ensure_created(VolumeSpec("v1", 1))
     (driver.records.directory("v1") / "volume.json").write_text("{")
@@ -397,7 +417,9 @@ async def test_a_damaged_record_is_named(open_driver):
         await driver.observe("v1")
 
 
-async def test_ids_of_any_printable_characters_are_files_below_the_directory(open_driver, tmp_path):
+async def test_ids_of_any_printable_characters_are_files_below_the_directory(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
     driver = await open_driver()
     odd = "../a,b=c:'\"%*"
     await driver.ensure_created(VolumeSpec(odd, 1, image=raw_image(tmp_path / "i", 1)))

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -20,6 +21,7 @@ from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power, VolumeConnection, VolumeSpec
 from tests.drivers.qemu import real, tiny_guest
 from tests.drivers.qemu.real import ID, VOLUME, booted, disk_info, driver_in, soon, tiny, volume
+from tests.there import there
 
 
 def pid(driver: Qemu) -> int | None:
@@ -41,11 +43,12 @@ async def run(driver: Qemu, spec: GuestSpec) -> None:
 
 
 async def test_a_killed_guest_has_crashed_and_is_told_of(tmp_path: Path, runtime_dir: Path) -> None:
-    driver, told = driver_in(tmp_path, runtime_dir), []
+    driver = driver_in(tmp_path, runtime_dir)
+    told: list[Any] = []
     await driver.watch_guests(told.append)
     await run(driver, tiny(tmp_path))
     assert told == []
-    os.kill(pid(driver), signal.SIGKILL)
+    os.kill(there(pid(driver)), signal.SIGKILL)
     assert await soon(lambda: told) == [ID]
     assert await power(driver) is Power.CRASHED
     await driver.ensure_running(ID)
@@ -55,7 +58,8 @@ async def test_a_killed_guest_has_crashed_and_is_told_of(tmp_path: Path, runtime
 
 
 async def test_a_guest_that_shuts_itself_down_is_off_and_is_told_of(tmp_path: Path, runtime_dir: Path) -> None:
-    driver, told = driver_in(tmp_path, runtime_dir), []
+    driver = driver_in(tmp_path, runtime_dir)
+    told: list[Any] = []
     await driver.watch_guests(told.append)
     await run(driver, tiny(tmp_path))
     await booted(driver)
@@ -76,7 +80,8 @@ async def test_a_guest_outlives_the_driver_and_is_found_again(tmp_path: Path, ru
     await booted(first)
     number = pid(first)
     await first.close()
-    second, told = driver_in(tmp_path, runtime_dir), []
+    second = driver_in(tmp_path, runtime_dir)
+    told: list[Any] = []
     await second.watch_guests(told.append)
     assert pid(second) == number
     state = await second.observe(ID)
@@ -84,7 +89,7 @@ async def test_a_guest_outlives_the_driver_and_is_found_again(tmp_path: Path, ru
     await second.ensure_running(ID)
     await second.ensure_volume_detached(ID, VOLUME)
     assert await booted(second) == 1
-    os.kill(number, signal.SIGKILL)
+    os.kill(there(number), signal.SIGKILL)
     assert await soon(lambda: told) == [ID]
     await second.close()
 
@@ -93,7 +98,7 @@ async def test_a_start_whose_note_was_lost_is_not_repeated(tmp_path: Path, runti
     driver = driver_in(tmp_path, runtime_dir)
     await run(driver, tiny(tmp_path))
     number = pid(driver)
-    record = driver.records.get(ID)
+    record = there(driver.records.get(ID))
     driver.records.put(evolve(record, power=Power.STOPPED))
     assert await power(driver) is Power.RUNNING
     await driver.ensure_running(ID)
@@ -107,7 +112,7 @@ async def test_a_reboot_that_was_killed_after_the_stop_goes_on_with_the_start(
     driver = driver_in(tmp_path, runtime_dir)
     await run(driver, tiny(tmp_path))
     assert await booted(driver) == 1
-    record = evolve(driver.records.get(ID), reboot_token="a", reboot_done=True)
+    record = evolve(there(driver.records.get(ID)), reboot_token="a", reboot_done=True)
     await driver.machines.end(record, driver.records.files(ID))
     await driver.ensure_rebooted(ID, "a", True)
     assert await booted(driver) == 2
@@ -149,13 +154,15 @@ async def test_the_power_of_a_guest_that_does_not_heed_it_is_cut(tmp_path: Path,
     await driver.close()
 
 
-async def test_a_process_that_hangs_is_killed(tmp_path: Path, runtime_dir: Path, monkeypatch) -> None:
+async def test_a_process_that_hangs_is_killed(
+    tmp_path: Path, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from cloudctl.drivers.qemu import machines
 
     monkeypatch.setattr(machines, "QUIT_SECONDS", 0.2)
     driver = driver_in(tmp_path, runtime_dir, answer_timeout=2.0)
     await run(driver, tiny(tmp_path))
-    os.kill(pid(driver), signal.SIGSTOP)
+    os.kill(there(pid(driver)), signal.SIGSTOP)
     assert await power(driver) is Power.RUNNING
     await driver.ensure_stopped(ID, 5.0)
     assert (await power(driver), pid(driver)) == (Power.STOPPED, None)
@@ -166,7 +173,7 @@ async def test_a_suspension_whose_caller_was_killed_is_finished(tmp_path: Path, 
     driver = driver_in(tmp_path, runtime_dir)
     await run(driver, tiny(tmp_path))
     assert await booted(driver) == 1
-    record, files = driver.records.get(ID), driver.records.files(ID)
+    record, files = there(driver.records.get(ID)), driver.records.files(ID)
     monitor = await driver.monitors.get(ID, files)
     await driver.machines._save(record, files, monitor)
     assert await power(driver) is Power.PAUSED, "the note of it was lost"

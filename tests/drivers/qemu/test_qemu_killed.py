@@ -13,6 +13,7 @@ from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.specs import GuestSpec, Power, VolumeConnection
 from tests.drivers.qemu import real
 from tests.drivers.qemu.real import ID, VOLUME, disk_info, driver_in, tiny
+from tests.there import there
 
 
 async def power(driver: Qemu) -> Power:
@@ -73,7 +74,7 @@ async def test_an_unrescue_that_was_killed_before_the_start_goes_on_with_it(tmp_
     driver = driver_in(tmp_path, runtime_dir)
     await run(driver, tiny(tmp_path))
     await driver.ensure_rescued(ID, None, "secret")
-    record, files = driver.records.get(ID), driver.records.files(ID)
+    record, files = there(driver.records.get(ID)), driver.records.files(ID)
     await driver.machines.end(evolve(record, rescued=False), files)
     await driver.ensure_unrescued(ID)
     assert (await power(driver), files.rescue.exists()) == (Power.RUNNING, False)

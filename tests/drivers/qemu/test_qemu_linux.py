@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
@@ -13,11 +14,12 @@ from twisted.internet.protocol import Protocol
 from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu.real import HOST, ID, PORT, VOLUME, driver_in, port, soon, volume
+from tests.there import there
 
 SCRIPT = base64.b64encode(b"#!/bin/sh\necho this is what the user wants\n").decode()
 
 
-def linux(image: Path, **changes: object) -> GuestSpec:
+def linux(image: Path, **changes: Any) -> GuestSpec:
     source = ImageSource("linux", str(image / "guest.qcow2"), "qcow2")
     spec = GuestSpec(ID, "linux", HOST, vcpus=1, memory_mib=128, disk_gib=0, image=source)
     return evolve(spec, **changes)
@@ -38,7 +40,7 @@ class Typing(Protocol):
 
     async def type(self, line: str, until: str) -> str:
         self.seen = ""
-        self.transport.write(f"{line}\n".encode())
+        there(self.transport).write(f"{line}\n".encode())
         assert await soon(lambda: until in self.seen, 15.0), self.seen
         return self.seen
 
@@ -68,8 +70,8 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
 
     driver = driver_in(tmp_path, runtime_dir)
     spec = linux(image, hostname="anna", config_drive=True, user_data=SCRIPT, swap_mib=8, ephemeral_gib=1)
-    kernel = {"kernel_path": str(image / "vmlinuz"), "ramdisk_path": str(image / "initrd")}
-    await driver.ensure_defined(evolve(spec, image=evolve(spec.image, **kernel)))
+    kernel: dict[str, Any] = {"kernel_path": str(image / "vmlinuz"), "ramdisk_path": str(image / "initrd")}
+    await driver.ensure_defined(evolve(spec, image=evolve(there(spec.image), **kernel)))
     await driver.ensure_running(ID)
     text = await on_console(driver, "anna login:")
     assert "guest: the drive says that this is anna" in text

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -154,7 +155,8 @@ def test_sockets_have_room_in_their_address_and_differ_between_drivers(tmp_path:
 
 @pytest.mark.parametrize("age", [0.0, 100.0])
 def test_half_an_image_whose_maker_was_killed_is_swept_in_time(tmp_path: Path, age: float) -> None:
-    made = disks.Disks(Programs(None, Clock()), None, tmp_path, keep_seconds=50.0)
+    none: Any = None  # no program is started
+    made = disks.Disks(Programs(none, Clock()), None, tmp_path, keep_seconds=50.0)
     half = tmp_path / "image.qcow2.new"
     half.touch()
     os.utime(half, (time.time() - age,) * 2)
@@ -191,7 +193,7 @@ def test_the_host_is_what_the_kernel_says(tmp_path: Path) -> None:
     assert host.version_number("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright") == 7_002_022
 
 
-def test_it_refuses_to_work_without_root_or_a_directory(tmp_path: Path, monkeypatch) -> None:
+def test_it_refuses_to_work_without_root_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hypervisor, "require", lambda *names: None)
     clock = Clock()
     resources = DriverResources(clock, "qemu", reactor=object(), state_dir=tmp_path)
