@@ -33,6 +33,13 @@ def changes(body: Any) -> dict[str, Any]:
     return found
 
 
+def may_as_anybody(call: Call, rule: str | None = None) -> bool:
+    """Whether the caller's roles alone allow it, for any user's. By default it is the Operation's own rule."""
+    name = rule or call.rule
+    assert name is not None, "a public Operation has no rule"
+    return call.may(name, user_id="")
+
+
 def domain_of(call: Call, named: str | Missing | None) -> str:
     """The domain of a new record: the one named, else that of the caller's scope, else the default one."""
     return named or call.identity.domain_id or "default"
