@@ -70,7 +70,7 @@ def test_every_update_raises_the_revision(demo: Asking, cloud: MemoryCloud) -> N
 
 
 def test_what_is_kept_has_a_bound() -> None:
-    pages, shape = ServerPages(3000), server_pages.Shape("http://here", (2, 1), False)
+    pages, shape = ServerPages(3000), server_pages.Shape("http://here", (2, 1), False, False)
     for number in range(100):
         pages._keep(shape, {str(number): (0, orjson.dumps("x" * 100))})
         assert pages.size <= 3000

@@ -48,6 +48,7 @@ class Shape(NamedTuple):
     root_url: str
     version: Version
     admin: bool
+    user_data: bool
 
 
 class ServerPages:
@@ -62,7 +63,7 @@ class ServerPages:
     def shown(self, conn: Connection, around: Surroundings, page: Sequence[Entry]) -> list[orjson.Fragment]:
         """`around`: what was gathered for this page. For a transaction that writes nothing."""
         assert conn.read_only, "what is not committed must not be kept"
-        shape = Shape(around.call.root_url, around.call.version, around.admin)
+        shape = Shape(around.call.root_url, around.call.version, around.admin, around.user_data)
         kept = self._kept.get(shape, {})
         missing = [entry.id for entry in page if kept.get(entry.id, NEVER)[0] != entry.revision]
         if missing:

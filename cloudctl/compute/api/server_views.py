@@ -28,6 +28,7 @@ from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 
 ADMIN_FIELDS = "compute:servers:show:admin_fields"
+USER_DATA = "compute:servers:show:user_data"
 
 View = dict[str, Any]
 
@@ -58,8 +59,12 @@ FOR_ADMINS = Fields[[Server]](
         "OS-EXT-SRV-ATTR:kernel_id": (since(2, 3), lambda server: ""),
         "OS-EXT-SRV-ATTR:ramdisk_id": (since(2, 3), lambda server: ""),
         "OS-EXT-SRV-ATTR:root_device_name": (since(2, 3), lambda server: server.root_device_name),
-        "OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data),
     },
+)
+# It may hold passwords, so whoever looks after the cloud without being its administrator is not told.
+SECRETS = Fields[[Server]](
+    "a server, to those who may see user data",
+    {"OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data)},
 )
 VOLUME = Fields[[BlockDevice]](
     "the volumes that a server shows",
@@ -75,6 +80,7 @@ class Surroundings:
 
     call: Call
     admin: bool
+    user_data: bool
     addresses: Mapping[str, Sequence[PortAddress]]
     volumes: Mapping[str, Sequence[BlockDevice]]
     # Of servers whose ports have no address.
@@ -111,6 +117,7 @@ def gather(conn: Connection, call: Call, rows: Sequence[Entry]) -> Surroundings:
     return Surroundings(
         call=call,
         admin=admin,
+        user_data=call.may(USER_DATA),
         addresses=addresses,
         volumes=block_devices.of_servers(conn, ids),
         groups=devices.groups(conn, bare) if bare else {},
@@ -143,6 +150,8 @@ def own(around: Surroundings, row: Server) -> View:
     shown |= LATER.of(call.version, row)
     if around.admin:
         shown |= _for_admins(around, row)
+    if around.user_data:
+        shown |= SECRETS.of(call.version, row)
     shown["links"] = resource_links(call, "servers", row.id)
     return shown
 
