@@ -14,7 +14,6 @@ from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records
 from cloudctl.identity.effective import RoleRef
-from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.records import folded, text_filters
 from cloudctl.identity.tables import (
     AccessRule,
@@ -25,7 +24,9 @@ from cloudctl.identity.tables import (
     Role,
     User,
 )
-from cloudctl.rest.listing import Listing, equals
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import AccessRule as Rule
+from cloudctl.rest.listing import Condition, Listing, equals
 
 SECRET_BYTES = 64  # 86 characters of URL-safe base64
 
@@ -73,10 +74,8 @@ class NewRule:
 
 @frozen
 class NewCredential:
-    """`roles` None: all that the token has. `rules` None: it may be used for every call."""
+    """For the caller, in the project of the token. `roles` and `rules` None: all that the token has."""
 
-    user_id: str
-    project_id: str
     name: str
     secret_hash: str
     description: str | None
@@ -84,6 +83,14 @@ class NewCredential:
     unrestricted: bool
     roles: Sequence[RoleName] | None
     rules: Sequence[NewRule] | None
+
+
+@frozen
+class Limits:
+    """How many of them one user may have; 0: no limit."""
+
+    credentials: int
+    rules: int
 
 
 def new_secret() -> str:
@@ -115,37 +122,42 @@ def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[
     return found
 
 
-def create(conn: Connection, new: NewCredential, now: datetime, most: int) -> ApplicationCredential:
-    """Raises Conflict (name), Invalid (a role that the user lacks, a time in the past), Forbidden (too many)."""
-    if new.expires_at is not None and new.expires_at <= now:
+def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits) -> ApplicationCredential:
+    """It reaches no further than the token that makes it.
+
+    Raises Conflict (name), Invalid (a role that the token lacks, a time in the past), Forbidden (an access rule that it
+    lacks, too many).
+    """
+    if new.expires_at is not None and new.expires_at <= caller.now:
         raise Invalid("The expiration of an application credential must be in the future.")
-    records.get(conn, User, new.user_id, "user", stays=True)
-    records.get(conn, Project, new.project_id, "project", stays=True)
-    held = conn.execute(select(func.count()).where(ApplicationCredential.user_id == new.user_id)).scalar_one()
-    if most and held >= most:
-        raise Forbidden(f"A user has at most {most} application credentials.")
-    scope = Scope(ScopeKind.PROJECT, new.project_id)
-    chosen = _chosen_roles(conn, new.roles, effective.roles_on(conn, new.user_id, scope))
+    # Locked, so that the limits hold for requests at the same time.
+    records.get(conn, User, caller.user_id, "user", lock=True)
+    records.get(conn, Project, caller.project_id, "project", stays=True)
+    held = conn.execute(select(func.count()).where(ApplicationCredential.user_id == caller.user_id)).scalar_one()
+    if limits.credentials and held >= limits.credentials:
+        raise Forbidden(f"A user has at most {limits.credentials} application credentials.")
+    chosen = _chosen_roles(conn, new.roles, effective.lendable(conn, caller))
+    rule_ids = _rules(conn, caller, new.rules, limits.rules)
     row = {
         "id": new_hex_id(),
-        "user_id": new.user_id,
-        "project_id": new.project_id,
+        "user_id": caller.user_id,
+        "project_id": caller.project_id,
         "name": new.name,
         "name_key": folded(new.name),
         "secret_hash": new.secret_hash,
         "description": new.description,
         "expires_at": new.expires_at,
         "unrestricted": new.unrestricted,
-        "has_access_rules": new.rules is not None,
-        "created_at": now,
+        "has_access_rules": rule_ids is not None,
+        "created_at": caller.now,
     }
     taken = Conflict(f"It is not permitted to have two application credentials with the same name: {new.name}.")
     records.insert_unique(conn, ApplicationCredential, row, taken)
     for role_id in chosen:
         conn.execute(insert(ApplicationCredentialRole).values(credential_id=row["id"], role_id=role_id))
-    for rule_id in dict.fromkeys(_rule(conn, new.user_id, rule, now) for rule in new.rules or ()):
+    for rule_id in dict.fromkeys(rule_ids or ()):
         conn.execute(insert(ApplicationCredentialRule).values(credential_id=row["id"], rule_id=rule_id))
-    return get(conn, new.user_id, str(row["id"]))
+    return get(conn, caller.user_id, str(row["id"]))
 
 
 def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[RoleRef]) -> set[str]:
@@ -159,15 +171,37 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
             if (role.id == name.id if name.id is not None else role.name == name.name and not name.domain_id)
         }
         if not matching:
-            raise Invalid(f"You do not have the role {(name.id or name.name or '')[:64]!r} in this project.")
+            raise Invalid(f"The token does not have the role {(name.id or name.name or '')[:64]!r} in this project.")
         chosen |= matching
     if not chosen:
         raise Invalid("An application credential has at least one role.")
     return effective.closure(conn, chosen) & {role.id for role in held}
 
 
-def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
-    """The id of the user's rule; equal rules are kept once."""
+def _rules(conn: Connection, caller: Caller, wanted: Sequence[NewRule] | None, most: int) -> list[str] | None:
+    """The ids of the user's rules. A token that has rules passes on those, or some of them. Raises Forbidden."""
+    mine = caller.identity.access_rules
+    if mine is None:
+        return None if wanted is None else [_rule(conn, caller.user_id, rule, caller.now, most) for rule in wanted]
+    if wanted is None:
+        return [rule.id for rule in mine]
+    found = []
+    for new in wanted:
+        same = [rule.id for rule in mine if _is_same(new, rule)]
+        if not same:
+            raise Forbidden("The token does not have this access rule, so it cannot pass it on.")
+        found += same
+    return found
+
+
+def _is_same(new: NewRule, rule: Rule) -> bool:
+    if new.id is not None:
+        return new.id == rule.id
+    return (new.service, new.method, new.path) == (rule.service, rule.method, rule.path)
+
+
+def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime, most: int) -> str:
+    """The id of the user's rule; equal rules are kept once. Raises NotFound, Forbidden (too many)."""
     if new.id is not None:
         return str(get_rule(conn, user_id, new.id).id)
     same = (
@@ -179,6 +213,9 @@ def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime) -> str:
     found = conn.execute(select(AccessRule.id).where(*same)).scalar()
     if found is not None:
         return str(found)
+    held = conn.execute(select(func.count()).where(AccessRule.user_id == user_id)).scalar_one()
+    if most and held >= most:
+        raise Forbidden(f"A user has at most {most} access rules.")
     id = new_hex_id()
     values = {"path": new.path, "method": new.method, "service": new.service}
     conn.execute(insert(AccessRule).values(id=id, user_id=user_id, created_at=now, **values))
@@ -195,9 +232,15 @@ def remove(conn: Connection, user_id: str, credential_id: str) -> None:
 # -- access rules
 
 
-def get_rule(conn: Connection, user_id: str, rule_id: str) -> AccessRule:
-    """Raises NotFound; so is the rule of another user."""
-    query = select(AccessRule).where(AccessRule.id == rule_id, AccessRule.user_id == user_id)
+def is_rule_of(credential_id: str) -> Condition:
+    return AccessRule.id.in_(
+        select(ApplicationCredentialRule.rule_id).where(ApplicationCredentialRule.credential_id == credential_id)
+    )
+
+
+def get_rule(conn: Connection, user_id: str, rule_id: str, *where: Condition) -> AccessRule:
+    """Raises NotFound; so is the rule of another user, and one that does not meet `where`."""
+    query = select(AccessRule).where(AccessRule.id == rule_id, AccessRule.user_id == user_id, *where)
     row = conn.execute(query).first()
     if row is None:
         raise records.not_found("access rule", rule_id)

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 from cryptography.fernet import InvalidToken
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, false, func, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -23,7 +23,8 @@ from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
 from cloudctl.identity.tables import Credential, Project, User
-from cloudctl.rest.listing import Listing, equals
+from cloudctl.rest.identity import Identity
+from cloudctl.rest.listing import Condition, Listing, equals
 
 EC2 = "ec2"
 FIXED = ("type", "user_id", "project_id")
@@ -49,6 +50,26 @@ def get(conn: Connection, credential_id: str) -> Credential:
     return records.get(conn, Credential, credential_id, "credential")
 
 
+def is_of(identity: Identity, row: Credential) -> bool:
+    """Whether it is the caller's: the user's own, or for a delegated token, what it has made."""
+    if identity.user_id != row.user_id:
+        return False
+    if not identity.delegated:
+        return True
+    made_by = row.application_credential_id
+    return made_by is not None and made_by == identity.application_credential_id and not identity.signed
+
+
+def are_of(identity: Identity) -> Condition:
+    """The same, for a list."""
+    mine = Credential.user_id == identity.user_id
+    if not identity.delegated:
+        return mine
+    if identity.signed or not identity.application_credential_id:
+        return false()
+    return mine & (Credential.application_credential_id == identity.application_credential_id)
+
+
 def blob(row: Credential, keys: Keys) -> str:
     """Raises ValueError if the key that sealed it is gone."""
     try:
@@ -64,7 +85,8 @@ def create(
 
     Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
     """
-    records.get(conn, User, values["user_id"], "user", stays=True)
+    # Locked, so that the limit holds for requests at the same time.
+    records.get(conn, User, values["user_id"], "user", lock=True)
     if values.get("project_id"):
         records.get(conn, Project, values["project_id"], "project", stays=True)
     held = conn.execute(select(func.count()).where(Credential.user_id == values["user_id"])).scalar_one()

@@ -10,6 +10,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, and_, bindparam, or
 from cloudctl.db import Connection
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import Assignment, ImpliedRole, Membership, Project, Role
+from cloudctl.rest.caller import Caller
 
 SYSTEM_TARGET = "system"
 
@@ -64,6 +65,12 @@ def roles_on(conn: Connection, user_id: str, scope: Scope) -> tuple[RoleRef, ...
     """The roles of a user in a scope, implied ones included, sorted by name. Those of domains are left out."""
     found = conn.execute(_reading[scope.kind], {"user": user_id, "target": scope.id})
     return tuple(RoleRef(id, name) for id, name in found)
+
+
+def lendable(conn: Connection, caller: Caller) -> tuple[RoleRef, ...]:
+    """What the caller may give to others in the project of the token: the roles that the token has, if still held."""
+    held = roles_on(conn, caller.user_id, Scope(ScopeKind.PROJECT, caller.project_id))
+    return tuple(role for role in held if role.name in caller.identity.roles)
 
 
 def implications(conn: Connection) -> dict[str, set[str]]:

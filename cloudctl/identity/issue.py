@@ -45,6 +45,12 @@ class Draft:
     delegation_id: str = ""
     scope: Scope = UNSCOPED
 
+    def delegated(self, delegation: Delegation, id: str) -> None:
+        """Bind it, for good. Raises Unauthorized if another proof has bound it to something else."""
+        if self.delegation is not Delegation.NONE and (self.delegation, self.delegation_id) != (delegation, id):
+            raise invalid()
+        self.delegation, self.delegation_id = delegation, id
+
     def ends_by(self, when: datetime | None) -> None:
         if when is not None:
             self.expires_at = min(self.expires_at, int((when - utc(0)).total_seconds()))
@@ -81,11 +87,11 @@ def issue(
         if proof.token is not None:
             _continue(draft, subject.read(conn, proof.token, now), wish)
         if proof.credential_id:
-            draft.delegation, draft.delegation_id = Delegation.APPLICATION_CREDENTIAL, proof.credential_id
+            draft.delegated(Delegation.APPLICATION_CREDENTIAL, proof.credential_id)
         if proof.trust_id:
-            draft.delegation, draft.delegation_id = Delegation.TRUST, proof.trust_id
+            draft.delegated(Delegation.TRUST, proof.trust_id)
         if proof.access_token_id:
-            draft.delegation, draft.delegation_id = Delegation.OAUTH, proof.access_token_id
+            draft.delegated(Delegation.OAUTH, proof.access_token_id)
     if receipt is not None:
         _take_receipt(conn, draft, receipt, now)
     _check_user(conn, user, draft, proofs, value, time, options)
@@ -97,7 +103,7 @@ def issue(
         _scope_of_trust(conn, draft, draft.delegation_id, now)
     elif isinstance(wish, TrustName):
         _take_trust(conn, draft, wish, now)
-    else:
+    elif draft.scope == UNSCOPED:
         draft.scope = _scope(conn, user, wish, options)
     token = Token(
         draft.user_id,
@@ -148,12 +154,18 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
         raise Forbidden("A token of an OAuth access token cannot be exchanged.")
     if delegation is Delegation.APPLICATION_CREDENTIAL and wish is not None:
         raise Forbidden("A token of an application credential cannot be given another scope.")
+    if payload.SIGNED in origin.token.methods:
+        # It stands for a request in one project, and its secret was given to a service, perhaps.
+        if wish is not None:
+            raise Forbidden("A token of an EC2 credential cannot be given another scope.")
+        draft.scope = origin.token.scope
     if origin.token.scope.kind is ScopeKind.SYSTEM and isinstance(wish, ProjectName | DomainName | TrustName):
         raise Forbidden("A token with system scope cannot be exchanged for one with another scope.")
     draft.methods = tuple(dict.fromkeys((*origin.token.methods, *draft.methods)))
     draft.audit_ids += (origin.token.audit_ids[-1],)
     draft.expires_at = origin.token.expires_at
-    draft.delegation, draft.delegation_id = delegation, origin.token.delegation_id
+    if delegation is not Delegation.NONE:
+        draft.delegated(delegation, origin.token.delegation_id)
 
 
 # -- several methods
@@ -176,12 +188,11 @@ def _check_user(
     options: IdentityOptions,
 ) -> None:
     """Raises NotEnough; Unauthorized where there is nothing to go on with, or somebody was guessing meanwhile."""
-    if "ec2credential" in draft.methods:
+    if any(lockout.is_locked(user, proof.method, options.passwords, utc(time)) for proof in proofs):
+        raise invalid()
+    if payload.SIGNED in draft.methods:
         # Not a login of the user: a service says what the user has signed.
         return
-    guessable = any(proof.method in ("password", "totp") for proof in proofs)
-    if guessable and lockout.is_locked(user, options.passwords, utc(time)):
-        raise invalid()
     if multi_factor.is_enough(user.options, draft.methods):
         return
     found = multi_factor.receipt(draft.user_id, draft.methods, epoch, int(time), options.receipt_lifetime)

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import case, select, update
 
 from cloudctl.db import Connection
 from cloudctl.identity.options import PasswordOptions
-from cloudctl.identity.tables import User
+from cloudctl.identity.tables import Credential, User
 
 
-def is_locked(user: Any, rules: PasswordOptions, now: datetime) -> bool:
-    """Whether too many logins failed lately. `user` has `failures`, `failed_at` and `options`."""
-    if not rules.lockout_failure_attempts or user.options.get("ignore_lockout_failure_attempts"):
-        return False
-    if user.failures < rules.lockout_failure_attempts or user.failed_at is None:
-        return False
-    return bool(now < user.failed_at + timedelta(seconds=rules.lockout_duration))
+def most_failures(user: User, method: str, rules: PasswordOptions) -> int:
+    """How many failed logins lock a method out; 0: none do."""
+    if method == "totp":
+        # There are only a million passcodes, so nobody may try them for ever.
+        return rules.passcode_failure_attempts
+    if method != "password" or user.options.get("ignore_lockout_failure_attempts"):
+        return 0
+    return rules.lockout_failure_attempts
+
+
+def is_locked(user: User, method: str, rules: PasswordOptions, now: datetime, *, underway: int = 0) -> bool:
+    """Whether too many logins failed lately. `underway`: attempts whose end is not known yet; they count as failed."""
+    most = most_failures(user, method, rules)
+    return 0 < most <= failures(user, rules, now) + underway
+
+
+def failures(user: User, rules: PasswordOptions, now: datetime) -> int:
+    """Those that count still: not after a pause as long as a lockout."""
+    if user.failed_at is None or now >= user.failed_at + timedelta(seconds=rules.lockout_duration):
+        return 0
+    return user.failures
 
 
 def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime) -> None:
-    """Count one more; failures before the last lockout ended do not count any longer."""
-    forgotten = now - timedelta(seconds=rules.lockout_duration)
-    mine = User.id == user_id
-    conn.execute(update(User).where(mine, User.failed_at < forgotten).values(failures=0))
-    conn.execute(update(User).where(mine).values(failures=User.failures + 1, failed_at=now))
+    """Count one more."""
+    forgotten = User.failed_at <= now - timedelta(seconds=rules.lockout_duration)
+    values = {"failures": case((forgotten, 1), else_=User.failures + 1), "failed_at": now}
+    conn.execute(update(User).where(User.id == user_id).values(values))
 
 
-def forgiven(conn: Connection, user_id: str) -> None:
-    """The user has logged in: failures before that do not count."""
-    conn.execute(update(User).where(User.id == user_id).values(failures=0, failed_at=None))
+def forgiven(conn: Connection, user_id: str, methods: Collection[str]) -> None:
+    """The user has logged in: failures before that do not count.
+
+    A passcode belongs to that for whoever has a device, or each login by password would give a guesser new attempts.
+    """
+    devices = select(Credential.id).where(Credential.user_id == user_id, Credential.type == "totp")
+    if "totp" in methods or conn.execute(devices).first() is None:
+        conn.execute(update(User).where(User.id == user_id).values(failures=0, failed_at=None))
 
 
 def is_inactive(user: User, rules: PasswordOptions, now: datetime) -> bool:

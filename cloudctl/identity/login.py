@@ -6,6 +6,7 @@ users there are. Reference: identity.md, «POST /auth/tokens».
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,6 @@ from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.errors import Unauthorized
 from cloudctl.identity import credentials, lockout, oauth, payload, records, totp
 from cloudctl.identity.auth_request import (
     ByApplicationCredential,
@@ -52,6 +52,8 @@ class Logins:
         self.options = options
         # Those of the credentials.
         self.keys = keys
+        # User id → how many passcodes are being looked at, and failures being counted.
+        self._trying: Counter[str] = Counter()
 
     async def login(self, methods: Sequence[Method], wish: Wish, receipt: str | None = None) -> tuple[str, Subject]:
         """The token string and what it stands for.
@@ -67,7 +69,7 @@ class Logins:
         issued = await transaction(self._issue, proofs, wish, earlier)
         # Not before all that is required was proved: else whoever knows the password could try passcodes for ever.
         if any(proof.had_failures for proof in proofs):
-            await self.db.run(lockout.forgiven, proofs[0].user_id)
+            await self.db.run(lockout.forgiven, proofs[0].user_id, issued.token.methods)
         return self.tokens.seal(issued.token), issued
 
     def seal_receipt(self, receipt: Token) -> str:
@@ -92,31 +94,48 @@ class Logins:
         """Raises Unauthorized, after the cost of one hash whatever the reason."""
         row = await self.db.read(find_user, user)
         too_long = len(password) > self.options.passwords.maximum_length
-        stored = None if row is None or too_long or self._is_locked(row) else row.password_hash
+        stored = None if row is None or too_long or self._is_locked(row, "password") else row.password_hash
         if not await self.hasher.verify(stored, "" if too_long else password):
-            raise self._failed(row)
+            self._failed(row, "password")
+            raise invalid()
         assert row is not None and stored is not None
         return Proof("password", row.id, await self._succeeded(row, stored, password), had_failures=row.failures > 0)
 
     async def _prove_passcode(self, method: ByTotp) -> Proof:
-        row = await self.db.read(find_user, method.user)
         # It takes as long as a password: neither shows a passcode which users there are, nor is it cheap to try many.
         await self.hasher.verify(None, "")
-        user_id = "" if row is None or self._is_locked(row) else row.id
-        if not await self.db.run(totp.take, user_id, method.passcode, self.keys, self.db.clock.seconds()):
-            raise self._failed(row)
+        row = await self.db.read(find_user, method.user)
+        # Many at once are no way around the lock-out either: those that are being looked at count as failed.
+        locked = row is None or self._is_locked(row, "totp", self._trying[row.id])
+        user_id = "" if row is None or locked else row.id
+        self._trying[user_id] += 1
+        try:
+            good = await self.db.run(totp.take, user_id, method.passcode, self.keys, self.db.clock.seconds())
+        finally:
+            self._tried(user_id)
+        if not good:
+            self._failed(row, "totp")
+            raise invalid()
         assert row is not None
         return Proof("totp", row.id, had_failures=row.failures > 0)
 
-    def _failed(self, user: User | None) -> Unauthorized:
+    def _tried(self, user_id: str) -> None:
+        self._trying[user_id] -= 1
+        if not self._trying[user_id]:
+            del self._trying[user_id]
+
+    def _failed(self, user: User | None, method: str) -> None:
         """Count it. Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
 
         The answer does not wait for that, or its time would tell that there is such a user.
         """
-        if user is not None and self.options.passwords.lockout_failure_attempts and not self._is_locked(user):
-            counting = ensureDeferred(self.db.run(lockout.failed, user.id, self.options.passwords, self._now()))
-            counting.addErrback(lambda failure: log.failure("a failed login could not be counted", failure))
-        return invalid()
+        rules = self.options.passwords
+        if user is None or not lockout.most_failures(user, method, rules) or self._is_locked(user, method):
+            return
+        self._trying[user.id] += 1
+        counting = ensureDeferred(self.db.run(lockout.failed, user.id, rules, self._now()))
+        counting.addErrback(lambda failure: log.failure("a failed login could not be counted", failure))
+        counting.addBoth(lambda _: self._tried(user.id))
 
     async def _prove(self, method: Method) -> Proof:
         if isinstance(method, ByPassword):
@@ -156,9 +175,9 @@ class Logins:
     def _now(self) -> datetime:
         return utc(self.db.clock.seconds())
 
-    def _is_locked(self, user: User) -> bool:
+    def _is_locked(self, user: User, method: str, underway: int = 0) -> bool:
         rules, now = self.options.passwords, self._now()
-        return lockout.is_locked(user, rules, now) or lockout.is_inactive(user, rules, now)
+        return lockout.is_locked(user, method, rules, now, underway=underway) or lockout.is_inactive(user, rules, now)
 
     async def _succeeded(self, user: User, stored: str, password: str) -> str:
         """Write down what a good password changes; most logins write nothing. The hash that is stored now."""
@@ -187,7 +206,7 @@ class Logins:
             raise records.not_found("credential", access)
         check(credentials.pair(row, keys)[1])
         proof = Proof(
-            "ec2credential",
+            payload.SIGNED,
             row.user_id,
             credential_id=row.application_credential_id or "",
             trust_id=row.trust_id or "",

@@ -19,11 +19,13 @@ class Argon2:
 
 @frozen
 class PasswordOptions:
-    """[identity.passwords]: all off by default. Reference: identity.md, «Password rules and lockout»."""
+    """[identity.passwords]: rules and lock-out. Reference: identity.md, «Password rules and lockout»."""
 
-    # Failed logins after which a user is locked out; 0: never.
-    lockout_failure_attempts: int = 0
-    lockout_duration: int = 1800  # seconds
+    # Failed logins after which a user's password is not taken any more; 0: it always is.
+    lockout_failure_attempts: int = field(default=10, validator=ge(0))
+    # The same for passcodes. There is no way to switch it off: they have six digits.
+    passcode_failure_attempts: int = field(default=5, validator=gt(0))
+    lockout_duration: int = field(default=1800, validator=gt(0))  # seconds
     # A regular expression that the whole of a new password must match, and its explanation for users.
     regex: str = ""
     regex_description: str = ""
@@ -57,9 +59,12 @@ class IdentityOptions:
     hash_threads: int = field(default=2, validator=gt(0))
     hash_queue: int = field(default=256, validator=gt(0))
     passwords: PasswordOptions = PasswordOptions()
-    # Application credentials and EC2 credentials of one user; 0: no limit.
-    application_credential_limit: int = field(default=0, validator=ge(0))
-    credential_limit: int = field(default=0, validator=ge(0))
+    # What one user may have: application credentials, access rules of those, other credentials, and trusts made for
+    # others; 0: no limit.
+    application_credential_limit: int = field(default=100, validator=ge(0))
+    access_rule_limit: int = field(default=1000, validator=ge(0))
+    credential_limit: int = field(default=100, validator=ge(0))
+    trust_limit: int = field(default=100, validator=ge(0))
     # How many times a trust may be passed on; 0: never.
     trust_redelegations: int = field(default=0, validator=and_(ge(0), le(3)))
     # Seconds that OAuth tokens live; 0: for ever.

@@ -22,7 +22,9 @@ RECEIPT = 2
 # Version, methods, scope, delegation, issued, expires, epoch.
 HEAD = struct.Struct("!BBBBIIQ")
 AUDIT = 16  # random bytes
-METHODS = ("password", "token", "application_credential", "totp", "ec2credential", "oauth1")
+# A service says what the user has signed: no login of the user's.
+SIGNED = "ec2credential"
+METHODS = ("password", "token", "application_credential", "totp", SIGNED, "oauth1")
 
 
 class ScopeKind(IntEnum):

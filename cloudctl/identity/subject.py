@@ -16,7 +16,7 @@ from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
 from cloudctl.identity import effective, epoch, revocation, tables
 from cloudctl.identity.effective import RoleRef
-from cloudctl.identity.payload import Delegation, Scope, ScopeKind, Token
+from cloudctl.identity.payload import SIGNED, Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.tables import (
     ApplicationCredential,
     ApplicationCredentialRole,
@@ -66,13 +66,14 @@ class CredentialRef:
 
 @frozen
 class TrustRef:
-    """The trust of a token. Its roles are what the trustor still has of them."""
+    """The trust of a token. Its roles are what the trustor still has of them. `made_from`: another trust, or empty."""
 
     id: str
     impersonation: bool
     trustor: UserRef
     trustee: UserRef
     expires_at: datetime | None
+    made_from: str = ""
 
 
 @frozen
@@ -125,6 +126,7 @@ class Subject:
             application_credential_id=credential.id if credential else "",
             trust_id=self.trust.id if self.trust else "",
             oauth_access_token_id=self.access.id if self.access else "",
+            signed=SIGNED in self.token.methods,
             restricted=credential is not None and not credential.unrestricted,
             access_rules=credential.access_rules if credential else None,
         )
@@ -155,6 +157,8 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
         roles = _restricted(conn, _of_credential, credential.id, roles)
     if trust is not None:
         roles = _restricted(conn, _of_trust, trust.id, roles)
+        if trust.made_from:
+            roles = _within(conn, trust.made_from, token.scope, roles)
     if token.delegation is Delegation.OAUTH:
         access = _access(conn, token, now)
         roles = _restricted(conn, _of_access, access.id, roles)
@@ -240,6 +244,8 @@ def _credential(conn: Connection, token: Token, now: datetime) -> CredentialRef:
     row = conn.execute(_credential_by_id, {"id": token.delegation_id}).first()
     if row is None or row.project_id != token.scope.id or (row.expires_at is not None and row.expires_at <= now):
         raise invalid()
+    if row.user_id != token.user_id:
+        raise invalid()
     rules = rules_of(conn, row.id) if row.has_access_rules else None
     return CredentialRef(row.id, row.name, row.unrestricted, rules, row.expires_at)
 
@@ -257,7 +263,7 @@ def _trust(conn: Connection, token: Token, now: datetime) -> TrustRef:
     trustor, trustee = _user(conn, row.trustor_user_id)[0], _user(conn, row.trustee_user_id)[0]
     if token.user_id != (trustor.id if row.impersonation else trustee.id):
         raise invalid()
-    return TrustRef(row.id, row.impersonation, trustor, trustee, row.expires_at)
+    return TrustRef(row.id, row.impersonation, trustor, trustee, row.expires_at, row.redelegated_trust_id or "")
 
 
 def _access(conn: Connection, token: Token, now: datetime) -> AccessRef:
@@ -276,3 +282,17 @@ def _restricted(conn: Connection, query: Select[str], id: str, held: tuple[RoleR
         raise invalid()
     allowed = effective.closure(conn, given)
     return tuple(role for role in held if role.id in allowed)
+
+
+def _within(conn: Connection, trust_id: str, scope: Scope, roles: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
+    """Those of the roles that the trusts that a trust was made from still give. Raises Unauthorized if one is gone."""
+    while trust_id:
+        row = conn.execute(_trust_by_id, {"id": trust_id}).first()
+        if row is None:
+            raise invalid()
+        for user_id in (row.trustor_user_id, row.trustee_user_id):
+            _user(conn, user_id)
+        given = _restricted(conn, _of_trust, row.id, effective.roles_on(conn, row.trustor_user_id, scope))
+        roles = tuple(role for role in roles if role in given)
+        trust_id = row.redelegated_trust_id or ""
+    return roles

@@ -7,16 +7,17 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import insert, select, update
+from sqlalchemy import false, func, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import cascade, effective, records
 from cloudctl.identity.effective import RoleRef
-from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import Project, Role, Trust, TrustRole, User
-from cloudctl.rest.listing import Listing, equals
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
+from cloudctl.rest.listing import Condition, Listing, equals
 
 LISTING = Listing(
     Trust.table,
@@ -37,17 +38,14 @@ class RoleName:
 
 @frozen
 class NewTrust:
-    """`redelegated` is the id of the trust whose token makes this one; empty otherwise."""
+    """By the caller, in the project of the token."""
 
-    trustor_user_id: str
     trustee_user_id: str
-    project_id: str
     impersonation: bool
     roles: Sequence[RoleName]
     expires_at: datetime | None
     remaining_uses: int | None
     redelegation_count: int
-    redelegated: str
     extra: dict[str, Any]
 
 
@@ -57,6 +55,28 @@ def get(conn: Connection, trust_id: str, now: datetime) -> Trust:
     if not is_usable(row, now):
         raise records.not_found("trust", trust_id)
     return row
+
+
+def is_party(identity: Identity, row: Trust) -> bool:
+    """Whether the caller has made or received it. The token of a trust sees that one and those made from it."""
+    if identity.delegated:
+        return bool(identity.trust_id) and identity.trust_id in (row.id, row.redelegated_trust_id)
+    return identity.user_id in (row.trustor_user_id, row.trustee_user_id)
+
+
+def are_partys(identity: Identity) -> Condition:
+    """The same, for a list."""
+    if identity.delegated:
+        seen = (Trust.id == identity.trust_id) | (Trust.redelegated_trust_id == identity.trust_id)
+        return seen if identity.trust_id else false()
+    return (Trust.trustor_user_id == identity.user_id) | (Trust.trustee_user_id == identity.user_id)
+
+
+def made(identity: Identity, row: Trust) -> bool:
+    """Whether the caller has made it, and so may end it."""
+    if identity.delegated:
+        return bool(identity.trust_id) and identity.trust_id == row.redelegated_trust_id
+    return identity.user_id == row.trustor_user_id
 
 
 def is_usable(row: Trust, now: datetime) -> bool:
@@ -74,36 +94,50 @@ def roles_of(conn: Connection, trust_id: str) -> Sequence[Role]:
     return conn.execute(select(Role).where(Role.id.in_(mine)).order_by(Role.name)).all()
 
 
-def create(conn: Connection, new: NewTrust, now: datetime, most_redelegations: int) -> Trust:
-    """Raises NotFound (trustee), Forbidden (roles that the trustor lacks, redelegation), Invalid."""
-    for user_id in {new.trustor_user_id, new.trustee_user_id}:
-        records.get(conn, User, user_id, "user", stays=True)
-    records.get(conn, Project, new.project_id, "project", stays=True)
-    if new.expires_at is not None and new.expires_at <= now:
+@frozen
+class Limits:
+    """How many times a trust may be passed on; how many one user may have made (0: no limit)."""
+
+    redelegations: int
+    trusts: int
+
+
+def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> Trust:
+    """Raises NotFound (trustee), Forbidden (roles that the token lacks, redelegation, too many), Invalid."""
+    # Locked, so that the limit holds for requests at the same time.
+    records.get(conn, User, caller.user_id, "user", lock=True)
+    records.get(conn, User, new.trustee_user_id, "user", stays=True)
+    records.get(conn, Project, caller.project_id, "project", stays=True)
+    held = conn.execute(select(func.count()).where(Trust.trustor_user_id == caller.user_id)).scalar_one()
+    if limits.trusts and held >= limits.trusts:
+        raise Forbidden(f"A user makes at most {limits.trusts} trusts.")
+    if new.expires_at is not None and new.expires_at <= caller.now:
         raise Invalid("The expiration of a trust must be in the future.")
-    if new.redelegation_count > most_redelegations:
-        raise Forbidden(f"A trust can be redelegated at most {most_redelegations} times.")
-    held = effective.roles_on(conn, new.trustor_user_id, Scope(ScopeKind.PROJECT, new.project_id))
-    given = chosen(new.roles, held)
-    if new.redelegated:
-        _check_redelegation(conn, new, given, now)
+    if new.redelegation_count > limits.redelegations:
+        raise Forbidden(f"A trust can be redelegated at most {limits.redelegations} times.")
+    if new.redelegation_count and new.remaining_uses is not None:
+        raise Invalid("A trust whose uses are counted cannot be redelegated: what is made from it has no count.")
+    given = chosen(new.roles, effective.lendable(conn, caller))
+    redelegated = caller.identity.trust_id
+    if redelegated:
+        _check_redelegation(get(conn, redelegated, caller.now), new)
     row = {
         "id": new_hex_id(),
-        "trustor_user_id": new.trustor_user_id,
+        "trustor_user_id": caller.user_id,
         "trustee_user_id": new.trustee_user_id,
-        "project_id": new.project_id,
+        "project_id": caller.project_id,
         "impersonation": new.impersonation,
         "expires_at": new.expires_at,
         "remaining_uses": new.remaining_uses,
         "redelegation_count": new.redelegation_count,
-        "redelegated_trust_id": new.redelegated or None,
+        "redelegated_trust_id": redelegated or None,
         "extra": records.own_attributes(new.extra),
-        "created_at": now,
+        "created_at": caller.now,
     }
     conn.execute(insert(Trust).values(row))
     for role_id in given:
         conn.execute(insert(TrustRole).values(trust_id=row["id"], role_id=role_id))
-    return get(conn, str(row["id"]), now)
+    return get(conn, str(row["id"]), caller.now)
 
 
 def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:
@@ -114,19 +148,15 @@ def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:
     for name in wanted:
         matching = {role.id for role in held if name.id == role.id or (name.id is None and name.name == role.name)}
         if not matching:
-            raise Forbidden(f"You do not have the role {(name.id or name.name or '')[:64]!r} in this project.")
+            raise Forbidden(f"The token does not have the role {(name.id or name.name or '')[:64]!r} in this project.")
         found |= matching
     return found
 
 
-def _check_redelegation(conn: Connection, new: NewTrust, given: set[str], now: datetime) -> None:
-    """A trust made from a trust gives no more and lasts no longer."""
-    origin = get(conn, new.redelegated, now)
-    allowed = effective.closure(conn, {role.id for role in roles_of(conn, origin.id)})
+def _check_redelegation(origin: Trust, new: NewTrust) -> None:
+    """A trust made from a trust lasts no longer; its roles are those of the token, and so no more."""
     wrong = {
-        "The trust does not allow redelegation.": origin.redelegation_count < 1,
-        "A redelegated trust is for the same project.": new.project_id != origin.project_id,
-        "A redelegated trust gives no role that the first one lacks.": not given <= allowed,
+        "The trust does not allow redelegation.": origin.redelegation_count < 1 or origin.remaining_uses is not None,
         "A redelegated trust impersonates only if the first one does.": new.impersonation and not origin.impersonation,
         "A redelegated trust cannot limit its number of uses.": new.remaining_uses is not None,
         "A redelegated trust is redelegated fewer times.": new.redelegation_count >= origin.redelegation_count,

@@ -36,9 +36,16 @@ class Identity:
     application_credential_id: str = ""
     trust_id: str = ""
     oauth_access_token_id: str = ""
+    # It stands for one request that was signed with an EC2 secret.
+    signed: bool = False
     # A restricted application credential manages no credentials.
     restricted: bool = False
     access_rules: tuple[AccessRule, ...] | None = None
+
+    @property
+    def delegated(self) -> bool:
+        """Whether somebody acts for the user, rather than the user by a login of his own."""
+        return bool(self.application_credential_id or self.trust_id or self.oauth_access_token_id or self.signed)
 
 
 ANONYMOUS = Identity()

@@ -29,7 +29,7 @@ Check = Callable[[Identity, Target, bool], bool]
 # How one is spoken of in rules: the four default roles include those after them through implied roles.
 PERSONAS = {
     "admin": "role:admin",
-    "manager": "role:manager",
+    "manager": "role:manager and scope:project",
     "member": "role:member and scope:project",
     "reader": "role:reader and scope:project",
     "service": "role:service",

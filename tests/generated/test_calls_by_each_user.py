@@ -14,7 +14,7 @@ import pytest
 from cloudctl.rest.policy import PERSONAS as NAMES
 from cloudctl.rest.route import Operation
 from cloudctl.testing.http import Response
-from tests.generated.world import PERSONAS, VARIABLE, World
+from tests.generated.world import PERSONAS, TOTP_SEED, USER_DATA, VARIABLE, World
 
 # Variables whose samples belong to project demo: another project must not learn that they exist.
 OWNED = {
@@ -44,6 +44,31 @@ def ask(world: World, persona: str, api: str, path: str, operation: Operation) -
     answer = client.request(method, world.fill(api, path), body, headers=headers)
     world.restore()
     return answer
+
+
+def told(world: World, persona: str, answer: Response) -> list[str]:
+    """The secrets that an answer gives to somebody whom they do not concern."""
+    secrets = {"the user data": USER_DATA, "the EC2 secret": world.ec2_secret, "the seed of passcodes": TOTP_SEED}
+    found = [name for name, secret in secrets.items() if secret.encode() in answer.body]
+    world.told |= {(persona, name) for name in found}
+    # Whoever may do anything to a server sees what it was made with; the rest is for its owner's own login.
+    mine = ("the user data",) if persona.startswith("admin") else tuple(secrets) if persona == "member" else ()
+    return [name for name in found if name not in mine]
+
+
+def is_beyond(world: World, persona: str, api: str, operation: Operation) -> bool:
+    """Whether a token that is not for a project would reach what belongs to one, whatever the rules say.
+
+    But for administrators and services; and readers on the system read.
+    """
+    role, _, scope = persona.partition("@")
+    if api == "identity" or (persona != "unscoped" and scope in ("", "project")) or role in ("admin", "service"):
+        return False
+    assert operation.policy is not None
+    if world.cloud.cloud.policy.rules[operation.policy].text == "any":
+        # What is everybody's, and what is the caller's own.
+        return False
+    return scope != "system" or operation.method not in ("GET", "HEAD")
 
 
 def variables(api: str, path: str) -> set[tuple[str, str]]:
@@ -82,6 +107,9 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World) -> None:
                 # A record may still refuse, in words of its own: immutable, in use, protected.
                 may = policy.may(operation.policy, identities[persona], target)
                 foreign = persona == "other" and bool(OWNED & variables(api, path))
+                wrong += [f"told {secret}: {where}" for secret in told(world, persona, answer)]
+                if is_beyond(world, persona, api, operation) and status not in (403, 404):
+                    wrong.append(f"reached from beyond its scope: {where}")
                 if not policy.might(operation.policy, identities[persona], target):
                     if status not in (403, 404):
                         wrong.append(f"let in against {operation.policy}: {where}")
@@ -98,6 +126,9 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World) -> None:
     if report:
         Path(report).write_text("\n".join(rows) + "\n")
     assert wrong == []
+    # Nothing would be kept from anybody if nobody were told.
+    assert {"the EC2 secret", "the seed of passcodes"} <= {name for persona, name in world.told if persona == "member"}
+    assert ("admin", "the user data") in world.told
     assert counts["2xx"] > 100 and counts["4xx"] > 500
 
 

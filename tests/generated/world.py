@@ -19,7 +19,16 @@ OAUTH = "/identity/v3/OS-OAUTH1"
 # The newest microversion of every API at once.
 LATEST = {"OpenStack-API-Version": "compute latest, volume latest, instance-ha latest"}
 
-PERSONAS = ("anonymous", "other", "reader", "member", "admin")
+ROLES = ("admin", "manager", "member", "reader", "service")
+# What a token of each role is scoped to: the project whose resources these are, its domain, the system, another domain.
+SCOPES = ("project", "domain", "system", "elsewhere")
+# «reader» and «member» are such in the project, «other» is a member of another one, «admin» has one of his own.
+NAMED = ("anonymous", "unscoped", "other", "reader", "member", "admin")
+SCOPED = tuple(f"{role}@{scope}" for scope in SCOPES for role in ROLES)
+PERSONAS = (*NAMED, *SCOPED)
+# Told to their owner's own login only, or to who looks after the cloud.
+USER_DATA = base64.b64encode(b"#!/bin/sh # it holds passwords\n").decode()
+TOTP_SEED = base64.b32encode(b"a second factor's seed").decode()
 
 
 class World:
@@ -32,6 +41,8 @@ class World:
         self.member = self.cloud.client("demo", **LATEST)
         self.project = self._only("/identity/v3/auth/projects", "projects")
         self.ids: dict[tuple[str, str], str] = {}
+        # (persona, secret) that answers have shown.
+        self.told: set[tuple[str, str]] = set()
         self._people()
         self._federation()
         self._identity()
@@ -42,12 +53,15 @@ class World:
         self.cloud.settle()
         self.clients = {
             "anonymous": self.cloud.anonymous(**LATEST),
+            "unscoped": Client(self.cloud, self.cloud.token("reader", "reader"), LATEST),
+            **{persona: self._scoped(*persona.split("@")) for persona in SCOPED},
             "other": self.cloud.client("other", **LATEST),
             "reader": Client(self.cloud, self._token("reader", "demo"), LATEST),
             "member": self.member,
             "admin": self.admin,
         }
         self._saved = self._connection().serialize()
+        self._changes: int = self._connection().total_changes
 
     # -- the database as it was
 
@@ -56,7 +70,10 @@ class World:
 
     def restore(self) -> None:
         """Undo whatever a request did to the database."""
+        if self._connection().total_changes == self._changes:
+            return
         self._connection().deserialize(self._saved)
+        self._changes = self._connection().total_changes
         self.cloud.transact(lambda conn: None)  # what was answered before does not hold any more
         self.cloud.cloud.made(Tokens).forget()
 
@@ -87,6 +104,21 @@ class World:
         scope = {"project": {"name": project, "domain": {"id": "default"}}}
         return self.cloud.token(user, PASSWORDS.get(user, user), scope)
 
+    def _scoped(self, role: str, where: str) -> Client:
+        """A new user with this one role."""
+        name = f"{role}@{where}"
+        user = self._make(self.admin, "/identity/v3/users", "user", {"name": name, "password": name})
+        target = {"project": f"projects/{self.project}", "domain": "domains/default", "system": "system"}
+        scope: dict[str, Any] = {
+            "project": {"project": {"id": self.project}},
+            "domain": {"domain": {"id": "default"}},
+            "system": {"system": {"all": True}},
+        }
+        on = target.get(where, f"domains/{self.elsewhere}")
+        _good(self.admin.put(f"/identity/v3/{on}/users/{user}/roles/{self._role(role)}"))
+        wanted = scope.get(where, {"domain": {"id": self.elsewhere}})
+        return Client(self.cloud, self.cloud.token(name, name, wanted), LATEST)
+
     def _only(self, path: str, key: str, **wanted: str) -> str:
         found = [
             each
@@ -104,6 +136,7 @@ class World:
         return str(roles[0]["id"])
 
     def _people(self) -> None:
+        self.elsewhere = self._make(self.admin, "/identity/v3/domains", "domain", {"name": "elsewhere"})
         other = self._make(self.admin, "/identity/v3/projects", "project", {"name": "other"})
         for user, project, role in (("other", other, "member"), ("reader", self.project, "reader")):
             made = self._make(self.admin, "/identity/v3/users", "user", {"name": user, "password": user})
@@ -151,6 +184,9 @@ class World:
         ec2 = _good(
             self.member.post(f"/identity/v3/users/{user}/credentials/OS-EC2", {"tenant_id": self.project})
         ).json()
+        self.ec2_secret = str(ec2["credential"]["secret"])
+        seed = {"type": "totp", "blob": TOTP_SEED, "user_id": user}
+        _good(self.member.post("/identity/v3/credentials", {"credential": seed}))
         put(
             limit_id=limits["registered_limits"][0]["id"],
             trust_id=self._make(self.member, "/identity/v3/OS-TRUST/trusts", "trust", trust),
@@ -238,7 +274,6 @@ class World:
         image = next(
             each["id"] for each in _good(demo.get("/image/v2/images")).json()["images"] if each["name"] == "tiny"
         )
-        data = base64.b64encode(b"#!/bin/sh\n").decode()
         server = self._make(
             demo,
             f"{base}/servers",
@@ -250,7 +285,7 @@ class World:
                 "metadata": {"key": "value"},
                 "tags": ["tag"],
                 "networks": [{"uuid": self.ids["networking", "network_id"]}],
-                "user_data": data,
+                "user_data": USER_DATA,
             },
         )
         key = {

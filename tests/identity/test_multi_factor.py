@@ -306,3 +306,51 @@ def test_wrong_passcodes_lock_out_even_who_knows_the_password() -> None:
     assert RECEIPT not in login(keystone, password="secret").headers
     keystone.clock.advance(61)
     assert login(keystone, code(keystone), "secret").status == 201
+
+
+def tries(keystone: Any, *passcodes: str) -> list[int]:
+    return [login(keystone, passcode=each).status for each in passcodes]
+
+
+def test_passcodes_cannot_be_tried_for_ever_by_default(keystone: Any) -> None:
+    give_device(keystone)
+    assert tries(keystone, *["000000"] * 5) == [401] * 5
+    assert tries(keystone, code(keystone)) == [401]
+    keystone.clock.advance(1799)
+    assert tries(keystone, code(keystone)) == [401]
+    keystone.clock.advance(1)
+    assert tries(keystone, code(keystone)) == [201]
+
+
+def test_lock_out_of_passcodes_stays_where_that_of_passwords_is_off() -> None:
+    keystone = locking(lockout_failure_attempts=0)
+    give_device(keystone)
+    options = {"options": {"ignore_lockout_failure_attempts": True}}
+    keystone.ask("PATCH", f"/users/{keystone.made.demo_user_id}", {"user": options}, keystone.admin())
+    for _ in range(20):
+        assert login(keystone, password="wrong").status == 401
+    assert tries(keystone, *["000000"] * 5, code(keystone)) == [401] * 6
+
+
+def test_a_login_by_password_gives_a_guesser_of_passcodes_no_new_attempts(keystone: Any) -> None:
+    give_device(keystone)
+    for _ in range(5):
+        assert tries(keystone, "000000") == [401]
+        assert login(keystone, password="secret").status == 201
+    assert tries(keystone, code(keystone)) == [401]
+
+
+def test_passcodes_tried_at_once_are_counted_before_any_of_them_has_failed(keystone: Any) -> None:
+    """While one is looked at, others come: all that are underway count."""
+    give_device(keystone)
+    real, left = keystone.db.run, [5]
+
+    def slow(fn: Any, *args: Any) -> Any:
+        if fn is totp.take and left[0]:
+            left[0] -= 1
+            assert tries(keystone, code(keystone) if not left[0] else "000000") == [401]
+        return real(fn, *args)
+
+    keystone.db.run = slow
+    assert tries(keystone, "000000") == [401]
+    assert left == [0]

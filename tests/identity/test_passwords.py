@@ -225,6 +225,14 @@ def test_too_many_failures_lock_out_until_the_time_is_over() -> None:
     assert attempt(keystone, "secret") == 201
 
 
+def test_passwords_cannot_be_tried_for_ever_by_default(keystone: Any) -> None:
+    assert [attempt(keystone, "wrong") for _ in range(10)] == [401] * 10
+    assert attempt(keystone, "secret") == 401
+    assert attempt(keystone, "secret", "admin") == 201
+    keystone.clock.advance(1800)
+    assert attempt(keystone, "secret") == 201
+
+
 def test_a_good_login_forgets_failures() -> None:
     keystone = with_rules(lockout_failure_attempts=3)
     for _ in range(4):

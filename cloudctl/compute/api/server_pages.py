@@ -42,6 +42,7 @@ class Shape(NamedTuple):
     root_url: str
     version: Version
     admin: bool
+    user_data: bool
     alone: bool  # not on a page
 
 
@@ -72,7 +73,8 @@ class ServerPages:
         *,
         alone: bool,
     ) -> list[orjson.Fragment]:
-        shape = Shape(call.root_url, call.version, call.may(server_views.ADMIN_FIELDS), alone)
+        admin, user_data = call.may(server_views.ADMIN_FIELDS), call.may(server_views.USER_DATA)
+        shape = Shape(call.root_url, call.version, admin, user_data, alone)
         view = server_views.full if alone else server_views.detail
         plugged = networking.ports_of(conn, [entry.id for entry in entries])
         found = ports.editions(conn, [port_id for mine in plugged.values() for port_id in mine])

@@ -29,6 +29,7 @@ from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 
 ADMIN_FIELDS = "compute:servers:show:admin_fields"
+USER_DATA = "compute:servers:show:user_data"
 
 View = dict[str, Any]
 
@@ -59,8 +60,12 @@ FOR_ADMINS = Fields[[Server]](
         "OS-EXT-SRV-ATTR:kernel_id": (since(2, 3), lambda server: ""),
         "OS-EXT-SRV-ATTR:ramdisk_id": (since(2, 3), lambda server: ""),
         "OS-EXT-SRV-ATTR:root_device_name": (since(2, 3), lambda server: server.root_device_name),
-        "OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data),
     },
+)
+# It may hold passwords, so whoever looks after the cloud without being its administrator is not told.
+SECRETS = Fields[[Server]](
+    "a server, to those who may see user data",
+    {"OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data)},
 )
 VOLUME = Fields[[BlockDevice]](
     "the volumes that a server shows",
@@ -76,6 +81,7 @@ class Surroundings:
 
     call: Call
     admin: bool
+    user_data: bool
     ports: Mapping[str, Sequence[str]]  # server id → its ports' ids
     addresses: Mapping[str, Sequence[PortAddress]]  # of each port
     groups: Mapping[str, Sequence[tuple[str, str]]]  # of each port: (id, name)
@@ -105,6 +111,7 @@ def gather(
     return Surroundings(
         call=call,
         admin=call.may(ADMIN_FIELDS),
+        user_data=call.may(USER_DATA),
         ports=plugged,
         addresses=devices.addresses(conn, port_ids),
         groups=ports.groups_of(conn, port_ids),
@@ -136,6 +143,8 @@ def detail(around: Surroundings, row: Server) -> View:
     shown |= LATER.of(call.version, row)
     if around.admin:
         shown |= _for_admins(around, row)
+    if around.user_data:
+        shown |= SECRETS.of(call.version, row)
     shown["links"] = resource_links(call, "servers", row.id)
     shown["os-extended-volumes:volumes_attached"] = [
         {"id": device.volume_id, **VOLUME.of(call.version, device)} for device in around.volumes.get(row.id, ())

@@ -11,16 +11,17 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import application_credentials as domain
-from cloudctl.identity import subject, users
+from cloudctl.identity import records, subject, users
 from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id
+from cloudctl.identity.api.fields import Description, Id, may_as_anybody
+from cloudctl.identity.delegation import check_manages, check_not_passed_on
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.tables import AccessRule, ApplicationCredential, Role
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, Pattern, extra
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import Condition, Page
 from cloudctl.rest.route import Routes
 
 RulePath = Annotated[str, Length(1, 225), Pattern("/.*", "a path: it begins with a slash")]
@@ -85,12 +86,15 @@ class ApplicationCredentials:
     @routes.get("/users/<user_id>/application_credentials", policy="identity:list_application_credentials")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the application credentials of a user"""
-        check_not_delegated(call)
+        check_not_passed_on(call.identity)
         return await self.db.scan(self._list, call, user_id)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
-        found = page(conn, call, domain.LISTING, ApplicationCredential.user_id == user_id)
+        where = [ApplicationCredential.user_id == user_id]
+        if sees_its_own_only(call):
+            where.append(ApplicationCredential.id == call.identity.application_credential_id)
+        found = page(conn, call, domain.LISTING, *where)
         roles = domain.roles_of(conn, [row.id for row in found.rows])
         return paged(call, "application_credentials", found, lambda call, row: view(conn, call, row, roles[row.id]))
 
@@ -102,9 +106,11 @@ class ApplicationCredentials:
     )
     async def create(self, call: Call, user_id: str, body: CreateApplicationCredential) -> dict[str, Any]:
         """Create an application credential for oneself; only this answer shows its secret"""
-        check_may_manage(call)
+        check_manages(call.identity)
         expires_at = expiration(body)
         check_rules(body)
+        if user_id != call.user_id:
+            raise Forbidden("An application credential is made by its user.")
         if not call.project_id:
             raise Forbidden("An application credential needs a token that is scoped to a project.")
         if body.project_id and body.project_id != call.project_id:
@@ -113,21 +119,18 @@ class ApplicationCredentials:
         if len(secret) > self.options.passwords.maximum_length:
             raise Invalid(f"A secret has at most {self.options.passwords.maximum_length} characters.")
         secret_hash = await self.hasher.hash(secret)
-        shown = await self.db.run(self._create, call, user_id, body, expires_at, secret_hash)
+        shown = await self.db.run(self._create, call, body, expires_at, secret_hash)
         return {"application_credential": {**shown, "secret": secret}}
 
     def _create(
         self,
         conn: Connection,
         call: Call,
-        user_id: str,
         body: CreateApplicationCredential,
         expires_at: datetime | None,
         secret_hash: str,
     ) -> dict[str, Any]:
         new = domain.NewCredential(
-            user_id=user_id,
-            project_id=call.project_id,
             name=body.name,
             secret_hash=secret_hash,
             description=body.description or None,
@@ -136,7 +139,8 @@ class ApplicationCredentials:
             roles=None if not body.roles else [_role(conn, role) for role in body.roles],
             rules=None if body.access_rules in (MISSING, None) else [_rule(rule) for rule in body.access_rules],
         )
-        row = domain.create(conn, new, call.now, self.options.application_credential_limit)
+        limits = domain.Limits(self.options.application_credential_limit, self.options.access_rule_limit)
+        row = domain.create(conn, call.caller, new, limits)
         return view(conn, call, row, domain.roles_of(conn, [row.id])[row.id])
 
     @routes.get(
@@ -144,6 +148,9 @@ class ApplicationCredentials:
     )
     async def show(self, call: Call, user_id: str, credential_id: str) -> dict[str, Any]:
         """Show an application credential, without its secret"""
+        check_not_passed_on(call.identity)
+        if sees_its_own_only(call) and credential_id != call.identity.application_credential_id:
+            raise records.not_found("application credential", credential_id)
         return {"application_credential": await self.db.read(self._show, call, user_id, credential_id)}
 
     def _show(self, conn: Connection, call: Call, user_id: str, credential_id: str) -> dict[str, Any]:
@@ -155,7 +162,7 @@ class ApplicationCredentials:
     )
     async def delete(self, call: Call, user_id: str, credential_id: str) -> None:
         """Delete an application credential; its tokens end with it"""
-        check_may_manage(call)
+        check_manages(call.identity)
         await self.db.run(domain.remove, user_id, credential_id)
 
 
@@ -172,34 +179,36 @@ class AccessRules:
     )
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the access rules of a user"""
+        check_not_passed_on(call.identity)
         return paged(call, "access_rules", await self.db.scan(self._list, call, user_id), rule_view)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Page:
         users.get(conn, user_id)
-        return page(conn, call, domain.RULE_LISTING, AccessRule.user_id == user_id)
+        return page(conn, call, domain.RULE_LISTING, AccessRule.user_id == user_id, *_seen_rules(call))
 
     @routes.get("/users/<user_id>/access_rules/<rule_id>", policy="identity:get_access_rule")
     async def show(self, call: Call, user_id: str, rule_id: str) -> dict[str, Any]:
         """Show an access rule"""
-        return {"access_rule": rule_view(call, await self.db.read(domain.get_rule, user_id, rule_id))}
+        check_not_passed_on(call.identity)
+        found = await self.db.read(domain.get_rule, user_id, rule_id, *_seen_rules(call))
+        return {"access_rule": rule_view(call, found)}
 
     @routes.delete("/users/<user_id>/access_rules/<rule_id>", policy="identity:delete_access_rule")
     async def delete(self, call: Call, user_id: str, rule_id: str) -> None:
         """Delete an access rule that no application credential has"""
+        check_manages(call.identity)
         await self.db.run(domain.remove_rule, user_id, rule_id)
 
 
-def check_not_delegated(call: Call) -> None:
-    """Neither a trust's token nor an OAuth token sees any. Raises Forbidden."""
-    if call.identity.trust_id or call.identity.oauth_access_token_id:
-        raise Forbidden("A token of a trust or of an OAuth access token cannot be used for application credentials.")
+def sees_its_own_only(call: Call) -> bool:
+    """Whether a restricted credential asks for what nothing but its user would let it see."""
+    return call.identity.restricted and not may_as_anybody(call)
 
 
-def check_may_manage(call: Call) -> None:
-    """Only an unrestricted credential manages others. Raises Forbidden."""
-    check_not_delegated(call)
-    if call.identity.restricted:
-        raise Forbidden("A token of a restricted application credential cannot manage credentials.")
+def _seen_rules(call: Call) -> Sequence[Condition]:
+    if not sees_its_own_only(call):
+        return ()
+    return [domain.is_rule_of(call.identity.application_credential_id)]
 
 
 def expiration(body: CreateApplicationCredential) -> datetime | None:

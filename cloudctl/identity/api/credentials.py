@@ -10,10 +10,10 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
 from cloudctl.identity import totp, users
-from cloudctl.identity.api.application_credentials import check_may_manage
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Id, changes
+from cloudctl.identity.api.fields import Id, changes, may_as_anybody
 from cloudctl.identity.credentials import Delegated
+from cloudctl.identity.delegation import check_manages, check_own_login, is_own_login
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import check_id
@@ -57,7 +57,7 @@ class Credentials:
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        own = [] if call.may("identity:list_all_credentials") else [Credential.user_id == call.user_id]
+        own = [] if may_as_anybody(call, "identity:list_all_credentials") else [domain.are_of(call.identity)]
         return paged(call, "credentials", page(conn, call, domain.LISTING, *own), self.view)
 
     @routes.post(
@@ -66,9 +66,9 @@ class Credentials:
     async def create(self, call: Call, body: CreateCredential) -> dict[str, Any]:
         """Create a credential"""
         call.require(user_id=body.user_id)
-        check_delegation(call, body.type, body.project_id)
+        check_new(call, body.type, body.user_id, body.project_id)
         arguments = (changes(body), self.keys, delegated(call), call.now, self.options.credential_limit)
-        return {"credential": self.view(call, await self.db.run(domain.create, *arguments))}
+        return {"credential": self.view(call, await self.db.run(domain.create, *arguments), told=True)}
 
     @routes.get("/credentials/<credential_id>", policy="identity:get_credential")
     async def show(self, call: Call, credential_id: str) -> dict[str, Any]:
@@ -83,11 +83,12 @@ class Credentials:
     async def update(self, call: Call, credential_id: str, body: UpdateCredential) -> dict[str, Any]:
         """Change a credential"""
         check_id(body.extra, credential_id)
-        return {"credential": self.view(call, await self.db.run(self._update, call, credential_id, body))}
+        row = await self.db.run(self._update, call, credential_id, body)
+        return {"credential": self.view(call, row, told=body.blob is not MISSING)}
 
     def _update(self, conn: Connection, call: Call, credential_id: str, body: UpdateCredential) -> Credential:
         row = self._required(conn, call, credential_id)
-        check_delegation(call, row.type, row.project_id)
+        check_new(call, row.type, row.user_id, row.project_id)
         return domain.change(conn, credential_id, changes(body), self.keys)
 
     @routes.delete("/credentials/<credential_id>", policy="identity:delete_credential")
@@ -96,37 +97,44 @@ class Credentials:
         await self.db.run(self._delete, call, credential_id)
 
     def _delete(self, conn: Connection, call: Call, credential_id: str) -> None:
-        row = self._required(conn, call, credential_id)
-        check_delegation(call, row.type, row.project_id)
+        check_manages(call.identity)
+        self._required(conn, call, credential_id)
         domain.remove(conn, credential_id)
 
     def _required(self, conn: Connection, call: Call, credential_id: str) -> Credential:
         row = domain.get(conn, credential_id)
-        call.require(user_id=row.user_id)
+        call.require(user_id=row.user_id if domain.is_of(call.identity, row) else "")
         return row
 
-    def view(self, call: Call, row: Credential) -> dict[str, Any]:
+    def view(self, call: Call, row: Credential, *, told: bool = False) -> dict[str, Any]:
+        """`told`: the caller has just said the blob. Else only its user's own login is shown it, not who looks after
+        the cloud nor who holds one of the user's delegations.
+        """
+        told = told or is_own_login(call.identity, row.user_id)
         return {
             **row.extra,
             "id": row.id,
             "type": row.type,
-            "blob": domain.blob(row, self.keys),
+            "blob": domain.blob(row, self.keys) if told else None,
             "user_id": row.user_id,
             "project_id": row.project_id,
             "links": link(call, "credentials", row.id),
         }
 
 
-def check_delegation(call: Call, type: str, project_id: str | Missing | None) -> None:
-    """A delegated token makes no new way to log in: no second factor, and no EC2 credential of another project.
+def check_new(call: Call, type: str, user_id: str, project_id: str | Missing | None) -> None:
+    """Whether the caller may choose the blob of such a credential.
 
-    Raises Forbidden.
+    A delegated token makes no new way to log in: no second factor, and nothing for another user or project. Raises
+    Forbidden.
     """
-    if type not in (domain.EC2, totp.TYPE):
-        return
-    check_may_manage(call)
-    if type == domain.EC2 and call.identity.application_credential_id and project_id != call.project_id:
-        raise Forbidden("A token of an application credential is for its own project only.")
+    check_manages(call.identity)
+    if type == totp.TYPE:
+        check_own_login(call.identity)
+    if type == domain.EC2:
+        call.require("identity:ec2_create_credential", user_id=user_id)
+    if call.identity.delegated and (user_id != call.user_id or (project_id or call.project_id) != call.project_id):
+        raise Forbidden("A token of an application credential is for its own user and project only.")
 
 
 def delegated(call: Call) -> Delegated:
@@ -155,7 +163,9 @@ class Ec2Credentials:
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> Any:
         users.get(conn, user_id)
-        mine = (Credential.user_id == user_id, Credential.type == domain.EC2)
+        mine = [Credential.user_id == user_id, Credential.type == domain.EC2]
+        if not may_as_anybody(call):
+            mine.append(domain.are_of(call.identity))
         found = page(conn, call, domain.LISTING, *mine)
         return [self.view(call, row) for row in found.rows]
 
@@ -170,15 +180,15 @@ class Ec2Credentials:
         project_id = body.tenant_id or body.project_id
         if not project_id:
             raise Invalid("'tenant_id' is a required property")
-        check_delegation(call, domain.EC2, project_id)
+        check_new(call, domain.EC2, user_id, project_id)
         limit = self.options.credential_limit
         arguments = (user_id, project_id, self.keys, delegated(call), call.now, limit)
-        return {"credential": self.view(call, await self.db.run(domain.create_ec2, *arguments))}
+        return {"credential": self.view(call, await self.db.run(domain.create_ec2, *arguments), told=True)}
 
     @routes.get("/users/<user_id>/credentials/OS-EC2/<access>", policy="identity:ec2_get_credential")
     async def show(self, call: Call, user_id: str, access: str) -> dict[str, Any]:
-        """Show an EC2 credential with its secret"""
-        return {"credential": self.view(call, await self.db.read(domain.get_ec2, user_id, access))}
+        """Show an EC2 credential; its user's own login is told the secret"""
+        return {"credential": self.view(call, await self.db.read(self._required, call, user_id, access))}
 
     @routes.delete("/users/<user_id>/credentials/OS-EC2/<access>", policy="identity:ec2_delete_credential")
     async def delete(self, call: Call, user_id: str, access: str) -> None:
@@ -186,15 +196,20 @@ class Ec2Credentials:
         await self.db.run(self._delete, call, user_id, access)
 
     def _delete(self, conn: Connection, call: Call, user_id: str, access: str) -> None:
-        row = domain.get_ec2(conn, user_id, access)
-        check_delegation(call, domain.EC2, row.project_id)
-        domain.remove(conn, row.id)
+        check_manages(call.identity)
+        domain.remove(conn, self._required(conn, call, user_id, access).id)
 
-    def view(self, call: Call, row: Credential) -> dict[str, Any]:
+    def _required(self, conn: Connection, call: Call, user_id: str, access: str) -> Credential:
+        row = domain.get_ec2(conn, user_id, access)
+        call.require(user_id=user_id if domain.is_of(call.identity, row) else "")
+        return row
+
+    def view(self, call: Call, row: Credential, *, told: bool = False) -> dict[str, Any]:
+        """`told`: it has just been made."""
         access, secret = domain.pair(row, self.keys)
         return {
             "access": access,
-            "secret": secret,
+            "secret": secret if told or is_own_login(call.identity, row.user_id) else None,
             "user_id": row.user_id,
             "tenant_id": row.project_id,
             "trust_id": row.trust_id,

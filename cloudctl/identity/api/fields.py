@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import attrs
 from attrs import frozen
 
+from cloudctl.errors import NotFound
 from cloudctl.rest.body import Length, Missing, given
 from cloudctl.rest.call import Call
 
@@ -31,6 +34,26 @@ def changes(body: Any) -> dict[str, Any]:
     if options is not None and attrs.has(type(options)):
         found["options"] = given(options)
     return found
+
+
+def may_as_anybody(call: Call, rule: str | None = None) -> bool:
+    """Whether the caller's roles alone allow it, for any user's. By default it is the Operation's own rule."""
+    name = rule or call.rule
+    assert name is not None, "a public Operation has no rule"
+    return call.may(name, user_id="")
+
+
+@contextmanager
+def unknown_as_foreign(call: Call) -> Iterator[None]:
+    """Whoever may not know of what is in other domains is not told either that something is in none.
+
+    Around what reads the record that decides on the Operation's rule. Raises Forbidden in the place of NotFound.
+    """
+    try:
+        yield
+    except NotFound:
+        call.require(domain_id="")
+        raise
 
 
 def domain_of(call: Call, named: str | Missing | None) -> str:

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.identity import assignments, records, roles
+from cloudctl.identity import assignments, records
 from cloudctl.identity.api.collection import listed
+from cloudctl.identity.api.fields import unknown_as_foreign
 from cloudctl.identity.api.roles import check_manageable, view
 from cloudctl.identity.assignments import SYSTEM, Actor, Target
+from cloudctl.identity.tables import Role
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
@@ -77,7 +79,6 @@ class Grants:
 
     def _check(self, conn: Connection, call: Call, role_id: str, where: dict[str, str]) -> None:
         actor, target = self._checked(conn, call, where)
-        roles.get(conn, role_id)
         if not assignments.is_granted(conn, actor, target, role_id):
             raise records.not_found("role assignment", role_id)
 
@@ -93,18 +94,20 @@ class Grants:
 
     def _change(self, conn: Connection, call: Call, act: Any, role_id: str, where: dict[str, str]) -> None:
         actor, target = self._checked(conn, call, where)
-        role = roles.get(conn, role_id)
         if target.kind != "system":
-            check_manageable(call, role)
+            check_manageable(call, records.find(conn, Role, role_id))
         act(conn, actor, target, role_id)
 
     def _checked(self, conn: Connection, call: Call, where: dict[str, str]) -> tuple[Actor, Target]:
         """A domain's reader or manager needs both the actor and the target to be in the domain."""
         actor, target = actor_of(where), target_of(call, where)
-        domain_id = assignments.target_domain(conn, target)
-        if target.kind != "system":
-            call.require(domain_id=domain_id)
-            call.require(domain_id=assignments.actor_domain(conn, actor))
-        else:
+        if target.kind == "system":
             assignments.actor_domain(conn, actor)
+            return actor, target
+        with unknown_as_foreign(call):
+            domain_id = assignments.target_domain(conn, target)
+        call.require(domain_id=domain_id)
+        with unknown_as_foreign(call):
+            domain_id = assignments.actor_domain(conn, actor)
+        call.require(domain_id=domain_id)
         return actor, target

@@ -8,10 +8,11 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.identity import groups, records, users
+from cloudctl.identity import groups, holdings, records, users
 from cloudctl.identity.api.collection import page, paged
-from cloudctl.identity.api.fields import Description, Id, domain_of
+from cloudctl.identity.api.fields import Description, Id, domain_of, unknown_as_foreign
 from cloudctl.identity.api.resource import Declared, linked
+from cloudctl.identity.assignments import Actor
 from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Group
 from cloudctl.rest.body import MISSING, Name
@@ -28,12 +29,12 @@ def create(conn: Connection, call: Call, values: Json) -> Group:
 
 
 def change(conn: Connection, call: Call, group_id: str, changes: Json) -> Group:
-    check_allowed(call, groups.get(conn, group_id))
+    check_changeable(conn, call, group_id)
     return groups.change(conn, group_id, changes)
 
 
 def remove(conn: Connection, call: Call, group_id: str) -> None:
-    check_allowed(call, groups.get(conn, group_id))
+    check_changeable(conn, call, group_id)
     groups.remove(conn, group_id)
 
 
@@ -41,9 +42,22 @@ def visible(call: Call) -> list[Condition]:
     return [Group.domain_id == call.identity.domain_id] if call.identity.domain_id else []
 
 
-def check_allowed(call: Call, group: Group) -> None:
-    """Raises Forbidden unless the Operation's rule allows it for the group's domain."""
-    call.require(domain_id=group.domain_id)
+def check_allowed(call: Call, group: Group | None) -> None:
+    """Raises Forbidden unless the Operation's rule allows it for the group's domain; None: there is no such group."""
+    call.require(domain_id=group.domain_id if group is not None else "")
+
+
+def check_required(conn: Connection, call: Call, group_id: str) -> None:
+    """The same for an id. Raises NotFound, too."""
+    with unknown_as_foreign(call):
+        found = groups.get(conn, group_id)
+    check_allowed(call, found)
+
+
+def check_changeable(conn: Connection, call: Call, group_id: str) -> None:
+    """The same, for what gives its roles or takes them. Raises Forbidden, NotFound."""
+    check_required(conn, call, group_id)
+    holdings.check_manageable(conn, call.caller, Actor("group", group_id))
 
 
 GROUPS = Declared(
@@ -81,7 +95,7 @@ class Members:
         return paged(call, "users", await self.db.scan(self._members, call, group_id), self.user_view)
 
     def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
-        check_allowed(call, groups.get(conn, group_id))
+        check_required(conn, call, group_id)
         return page(conn, call, users.LISTING, users.in_group(group_id))
 
     @routes.get("/groups/<group_id>/users/<user_id>", policy="identity:check_user_in_group", status=204)
@@ -90,7 +104,7 @@ class Members:
         await self.db.read(self._check, call, group_id, user_id)
 
     def _check(self, conn: Connection, call: Call, group_id: str, user_id: str) -> None:
-        check_allowed(call, groups.get(conn, group_id))
+        check_required(conn, call, group_id)
         if not groups.has(conn, group_id, user_id):
             raise records.not_found("user in group", user_id)
 
@@ -105,7 +119,9 @@ class Members:
         await self.db.run(self._change_members, call, groups.take_out, group_id, user_id)
 
     def _change_members(self, conn: Connection, call: Call, act: Any, group_id: str, user_id: str) -> None:
-        """A domain's manager needs both to be in the domain."""
-        check_allowed(call, groups.get(conn, group_id))
-        call.require(domain_id=users.get(conn, user_id).domain_id)
+        """A domain's manager needs both to be in the domain, and gives no more by a group than otherwise."""
+        check_changeable(conn, call, group_id)
+        with unknown_as_foreign(call):
+            domain_id = users.get(conn, user_id).domain_id
+        call.require(domain_id=domain_id)
         act(conn, group_id, user_id)

@@ -10,7 +10,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import limits
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes
+from cloudctl.identity.api.fields import Description, Id, changes, unknown_as_foreign
 from cloudctl.identity.tables import ProjectLimit, RegisteredLimit
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Name, Range
 from cloudctl.rest.call import Call
@@ -177,7 +177,8 @@ class Limits:
         return {"limit": await self.db.read(self._show, call, limit_id)}
 
     def _show(self, conn: Connection, call: Call, limit_id: str) -> dict[str, Any]:
-        row = limits.get(conn, limit_id)
+        with unknown_as_foreign(call):
+            row = limits.get(conn, limit_id)
         call.require(project_id=row.project_id, domain_id=row.domain_id)
         return self._view(conn, call, row)
 

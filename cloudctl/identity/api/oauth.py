@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Forbidden, Invalid, TooLarge
+from cloudctl.errors import Invalid, TooLarge
 from cloudctl.identity import oauth, oauth_signatures, records, users
-from cloudctl.identity.api.application_credentials import check_may_manage
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, changes
+from cloudctl.identity.api.fields import Description, changes, may_as_anybody
 from cloudctl.identity.api.roles import view as role_view
 from cloudctl.identity.api.trusts import RoleReference
+from cloudctl.identity.delegation import check_manages, check_own_login
 from cloudctl.identity.oauth import Issued
 from cloudctl.identity.oauth_signatures import BadSignature, SignedRequest
 from cloudctl.identity.options import IdentityOptions
@@ -129,9 +129,7 @@ class OAuthTokens:
     )
     async def authorize(self, call: Call, request_token_id: str, body: Authorize) -> dict[str, Any]:
         """Give some of one's own roles to a request token"""
-        if call.identity.application_credential_id:
-            raise Forbidden("A token of an application credential cannot authorize a request token.")
-        check_may_manage(call)
+        check_own_login(call.identity)
         wanted = [RoleName(role.id or None, role.name or None) for role in body.roles]
         verifier = await self.db.run(oauth.authorize, request_token_id, call.user_id, wanted, call.now)
         return {"token": {"oauth_verifier": verifier}}
@@ -173,7 +171,7 @@ class AccessTokens:
     @routes.get("/users/<user_id>/OS-OAUTH1/access_tokens", policy="identity:list_access_tokens")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the access tokens that a user has authorized"""
-        check_may_manage(call)
+        check_own(call)
         return await self.db.scan(self._list, call, user_id)
 
     def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
@@ -184,13 +182,15 @@ class AccessTokens:
     @routes.get("/users/<user_id>/OS-OAUTH1/access_tokens/<access_token_id>", policy="identity:get_access_token")
     async def show(self, call: Call, user_id: str, access_token_id: str) -> dict[str, Any]:
         """Show an access token, without its secret"""
+        check_own(call)
         found = await self.db.read(oauth.get_access_token, user_id, access_token_id)
         return {"access_token": access_token_view(call, found)}
 
     @routes.delete("/users/<user_id>/OS-OAUTH1/access_tokens/<access_token_id>", policy="identity:delete_access_token")
     async def delete(self, call: Call, user_id: str, access_token_id: str) -> None:
         """Take back what a consumer was given; its tokens end"""
-        check_may_manage(call)
+        check_manages(call.identity)
+        check_own(call)
         await self.db.run(oauth.remove_access_token, user_id, access_token_id)
 
     @routes.get(
@@ -198,6 +198,7 @@ class AccessTokens:
     )
     async def list_roles(self, call: Call, user_id: str, access_token_id: str) -> dict[str, Any]:
         """List the roles of an access token"""
+        check_own(call)
         rows = await self.db.read(oauth.roles_of, user_id, access_token_id)
         return listed(call, "roles", (role_view(call, row) for row in rows))
 
@@ -207,10 +208,17 @@ class AccessTokens:
     )
     async def show_role(self, call: Call, user_id: str, access_token_id: str, role_id: str) -> dict[str, Any]:
         """Show a role of an access token"""
+        check_own(call)
         for row in await self.db.read(oauth.roles_of, user_id, access_token_id):
             if row.id == role_id:
                 return {"role": role_view(call, row)}
         raise records.not_found("role in access token", role_id)
+
+
+def check_own(call: Call) -> None:
+    """Delegated tokens authorize none, so none is theirs. Raises Forbidden."""
+    if not may_as_anybody(call):
+        check_own_login(call.identity)
 
 
 def access_token_view(call: Call, row: OAuthAccessToken) -> dict[str, Any]:

@@ -11,7 +11,15 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import domains, projects, reachable, records
 from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id, Immutable, ProjectTitle, changes, domain_of
+from cloudctl.identity.api.fields import (
+    Description,
+    Id,
+    Immutable,
+    ProjectTitle,
+    changes,
+    domain_of,
+    unknown_as_foreign,
+)
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.records import check_id
 from cloudctl.identity.tables import Project
@@ -94,13 +102,16 @@ class Projects:
         values.pop("is_domain", None)
         domain_id = body.domain_id or None
         if body.parent_id and domain_id is None:
-            parent = projects.get(conn, body.parent_id)
+            with unknown_as_foreign(call):
+                parent = projects.get(conn, body.parent_id)
             domain_id = parent.domain_id or parent.id
         values["domain_id"] = domain_of(call, domain_id)
         values["parent_id"] = body.parent_id or ""
         values["description"] = body.description or ""
         values["options"] = records.merged_options({}, values.get("options", {}))
         call.require(domain_id=values["domain_id"])
+        if body.parent_id:
+            required(conn, call, body.parent_id)
         row = projects.create(conn, values, call.now, most_depth=self.options.maximum_project_depth)
         return one_view(conn, call, row)
 
@@ -169,7 +180,8 @@ RELATIVES = ("parents_as_list", "subtree_as_list", "parents_as_ids", "subtree_as
 
 def required(conn: Connection, call: Call, project_id: str) -> Project:
     """The project, if the Operation's rule allows it for the project's domain."""
-    row = projects.get(conn, project_id)
+    with unknown_as_foreign(call):
+        row = projects.get(conn, project_id)
     call.require(domain_id=row.domain_id or row.id, project_id=row.id)
     return row
 

@@ -57,7 +57,8 @@ class Declared(Generic[R]):
 
     `named`: it is created by PUT, under the id that the client chose. `extra`: clients may store attributes of their
     own. `visible`: which records a list shows to the caller.
-    `check_visible(call, record)` raises what a single one answers to whom it does not concern. `says`: what docs/api.md
+    `check_visible(call, record)` raises what a single one answers to whom it does not concern; it is asked about None,
+    too, where there is none. `says`: what docs/api.md
     tells of the Operations that need more than their name.
     """
 
@@ -69,7 +70,7 @@ class Declared(Generic[R]):
     remove: Callable[[Connection, Call, str], None] | None = None
     filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
     visible: Callable[[Call], Sequence[Condition]] = _all
-    check_visible: Callable[[Call, R], None] = _anybody
+    check_visible: Callable[[Call, R | None], None] = _anybody
     extra: bool = True
     named: bool = False
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
@@ -174,8 +175,9 @@ class Resource(Generic[R]):
         return await self.db.read(self._show, call, path[self.declared.id])
 
     def _show(self, conn: Connection, call: Call, id: str) -> Json:
-        record = self.declared.get(conn, id)
-        self.declared.check_visible(call, record)
+        found = records.find(conn, self.declared.record, id)
+        self.declared.check_visible(call, found)
+        record = found if found is not None else self.declared.get(conn, id)
         return self._shown(conn, call, record)
 
     async def update(self, call: Call, body: Any, **path: str) -> Json:

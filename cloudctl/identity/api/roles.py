@@ -42,11 +42,11 @@ def visible(call: Call) -> list[Condition]:
     return found
 
 
-def check_manageable(call: Call, role: Role) -> None:
-    """A domain's manager sees and gives away three roles only. Raises Forbidden."""
+def check_manageable(call: Call, role: Role | None) -> None:
+    """A domain's manager sees and gives away three roles only. None: there is no such role. Raises Forbidden."""
     if call.may("identity:use_all_roles"):
         return
-    if role.domain_id or role.name not in roles.MANAGEABLE:
+    if role is None or role.domain_id or role.name not in roles.MANAGEABLE:
         raise Forbidden("You are not authorized to use this role.")
 
 

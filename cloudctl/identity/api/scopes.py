@@ -35,6 +35,9 @@ class AuthScopes:
         return listed(call, "projects", await self.db.scan(self._projects, call))
 
     def _projects(self, conn: Connection, call: Call) -> Any:
+        if call.identity.delegated:
+            # It cannot be exchanged for a token of another project.
+            return project_views(conn, call, [projects.get(conn, call.project_id)])
         return project_views(conn, call, reachable.projects_of(conn, call.user_id))
 
     @routes.get("/auth/domains", policy="identity:get_auth_domains")
@@ -43,14 +46,14 @@ class AuthScopes:
         return listed(call, "domains", await self.db.scan(self._domains, call))
 
     def _domains(self, conn: Connection, call: Call) -> Any:
-        rows = reachable.domains_of(conn, call.user_id)
+        rows = [] if call.identity.delegated else reachable.domains_of(conn, call.user_id)
         tags = projects.tags(conn, [row.id for row in rows])
         return [domain_view(call, row, tags[row.id]) for row in rows]
 
     @routes.get("/auth/system", policy="identity:get_auth_system")
     async def system(self, call: Call) -> dict[str, Any]:
         """Say whether the caller has a role on the system"""
-        found = await self.db.read(reachable.has_system, call.user_id)
+        found = not call.identity.delegated and await self.db.read(reachable.has_system, call.user_id)
         return {"system": [{"all": True}] if found else [], "links": {"self": call.url}}
 
     @routes.get("/auth/catalog", policy="identity:get_auth_catalog")

@@ -11,7 +11,7 @@ from cloudctl.errors import Forbidden
 from cloudctl.identity import records, trusts
 from cloudctl.identity.api.application_credentials import Moment
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Id
+from cloudctl.identity.api.fields import Id, may_as_anybody
 from cloudctl.identity.api.roles import view as role_view
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.tables import Trust
@@ -52,8 +52,7 @@ class Trusts:
     @routes.post("/OS-TRUST/trusts", policy="identity:create_trust", status=201, body=Body(CreateTrust, key="trust"))
     async def create(self, call: Call, body: CreateTrust) -> dict[str, Any]:
         """Let another user act with some of one's own roles"""
-        if call.identity.application_credential_id or call.identity.oauth_access_token_id:
-            raise Forbidden("A token of an application credential or of an OAuth access token cannot create trusts.")
+        check_makes_trusts(call)
         if body.trustor_user_id != call.user_id:
             raise Forbidden("Only the trustor can create a trust.")
         if not call.project_id:
@@ -69,18 +68,16 @@ class Trusts:
         elif body.allow_redelegation is False:
             count = 0
         new = trusts.NewTrust(
-            trustor_user_id=body.trustor_user_id,
             trustee_user_id=body.trustee_user_id,
-            project_id=call.project_id,
             impersonation=body.impersonation,
             roles=[trusts.RoleName(role.id or None, role.name or None) for role in body.roles or ()],
             expires_at=formats.parse_time(body.expires_at) if body.expires_at else None,
             remaining_uses=body.remaining_uses or None,
             redelegation_count=count,
-            redelegated=call.identity.trust_id,
             extra=body.extra,
         )
-        row = trusts.create(conn, new, call.now, self.options.trust_redelegations)
+        limits = trusts.Limits(self.options.trust_redelegations, self.options.trust_limit)
+        row = trusts.create(conn, call.caller, new, limits)
         return self._shown(conn, call, row)
 
     @routes.get("/OS-TRUST/trusts", policy="identity:list_trusts", query=tuple(trusts.LISTING.filters))
@@ -93,9 +90,10 @@ class Trusts:
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
         table = Trust.table.c
+        own = [] if may_as_anybody(call, "identity:list_all_trusts") else [trusts.are_partys(call.identity)]
         alive = table.expires_at.is_(None) | (table.expires_at > call.now)
         left = table.remaining_uses.is_(None) | (table.remaining_uses > 0)
-        return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left), view)
+        return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left, *own), view)
 
     @routes.get("/OS-TRUST/trusts/<trust_id>", policy="identity:get_trust")
     async def show(self, call: Call, trust_id: str) -> dict[str, Any]:
@@ -110,7 +108,7 @@ class Trusts:
 
     def _visible(self, conn: Connection, call: Call, trust_id: str) -> Trust:
         row = trusts.get(conn, trust_id, call.now)
-        if call.user_id not in (row.trustor_user_id, row.trustee_user_id):
+        if not trusts.is_party(call.identity, row):
             call.require("identity:get_all_trusts")
         return row
 
@@ -120,8 +118,9 @@ class Trusts:
         await self.db.run(self._delete, call, trust_id)
 
     def _delete(self, conn: Connection, call: Call, trust_id: str) -> None:
+        check_makes_trusts(call)
         row = records.get(conn, Trust, trust_id, "trust")
-        if call.user_id != row.trustor_user_id:
+        if not trusts.made(call.identity, row):
             call.require("identity:delete_all_trusts")
         trusts.remove(conn, trust_id)
 
@@ -143,6 +142,14 @@ class Trusts:
             if role["id"] == role_id:
                 return {"role": role}
         raise records.not_found("role in trust", role_id)
+
+
+def check_makes_trusts(call: Call) -> None:
+    """A user's own login does, and the token of a trust, which passes it on. Raises Forbidden."""
+    if call.identity.delegated and (call.identity.signed or not call.identity.trust_id):
+        raise Forbidden(
+            "A token of an application credential, an OAuth access token or an EC2 credential cannot deal with trusts."
+        )
 
 
 def view(call: Call, row: Trust) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import groups, lockout, password_rules, reachable, users
+from cloudctl.identity import groups, holdings, lockout, password_rules, reachable, users
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes, domain_of
+from cloudctl.identity.api.fields import Description, Id, changes, domain_of, unknown_as_foreign
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.api.resource import Resource
+from cloudctl.identity.assignments import Actor
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.login import Logins
 from cloudctl.identity.multi_factor import Method
@@ -116,12 +117,12 @@ class Users:
         values = changes(body)
         if "password" in values:
             # Who may not change it causes no hash to be computed.
-            await self.db.read(self._required, call, user_id)
+            await self.db.read(self._changeable, call, user_id)
         await self._hash(values)
         return {"user": self.view(call, await self.db.run(self._update, call, user_id, values))}
 
     def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> User:
-        self._required(conn, call, user_id)
+        self._changeable(conn, call, user_id)
         return users.change(conn, user_id, values, self.rules, call.now)
 
     @routes.delete("/users/<user_id>", policy="identity:delete_user")
@@ -130,14 +131,20 @@ class Users:
         await self.db.run(self._delete, call, user_id)
 
     def _delete(self, conn: Connection, call: Call, user_id: str) -> None:
-        self._required(conn, call, user_id)
+        self._changeable(conn, call, user_id)
         users.remove(conn, user_id)
 
     def _required(self, conn: Connection, call: Call, user_id: str) -> User:
         """The user, if the Operation's rule allows it for the user's domain."""
-        row = users.get(conn, user_id)
+        with unknown_as_foreign(call):
+            row = users.get(conn, user_id)
         call.require(domain_id=row.domain_id)
         return row
+
+    def _changeable(self, conn: Connection, call: Call, user_id: str) -> None:
+        """The same, for what makes one the user or takes the user away. Raises Forbidden."""
+        self._required(conn, call, user_id)
+        holdings.check_manageable(conn, call.caller, Actor("user", user_id))
 
     # -- passwords
 
