@@ -23,8 +23,8 @@ from twisted.web.http_headers import Headers
 from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
+from cloudctl.rest import access_rules, pages
 from cloudctl.rest import body as bodies
-from cloudctl.rest import pages
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply
@@ -216,15 +216,9 @@ class Pipeline:
         return identity
 
     def _rule_allows(self, request: Any, identity: Identity) -> bool:
-        """Whether an access rule of the application credential covers this call: identity.md, section 7."""
         method = request.method.decode("ascii", "replace")
         paths = (request.where.path, f"/{self.api}{request.where.path}")
-        return any(
-            rule.service in (self.api, *self.types)
-            and rule.method == method
-            and any(path_matches(rule.path, path) for path in paths)
-            for rule in identity.access_rules or ()
-        )
+        return access_rules.allow(identity.access_rules or (), (self.api, *self.types), method, paths)
 
     def _check_project(self, request: Any, identity: Identity) -> None:
         named = request.where.project_id
@@ -383,20 +377,3 @@ def headers_are_text(headers: Headers) -> bool:
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-
-def path_matches(pattern: str, path: str) -> bool:
-    """`*` and `{name}` stand for one segment, `**` for any number. Reference: identity.md, section 7."""
-    return _segments_match(pattern.strip("/").split("/"), path.strip("/").split("/"))
-
-
-def _segments_match(pattern: list[str], path: list[str]) -> bool:
-    if not pattern:
-        return not path
-    head, *rest = pattern
-    if head == "**":
-        return any(_segments_match(rest, path[skip:]) for skip in range(len(path) + 1))
-    if not path:
-        return False
-    one = head == "*" or (head.startswith("{") and head.endswith("}"))
-    return (one or head == path[0]) and _segments_match(rest, path[1:])

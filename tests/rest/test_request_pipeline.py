@@ -22,7 +22,7 @@ from cloudctl.rest.call import Call, Download, Reply
 from cloudctl.rest.faults import NAMES, UNAUTHENTICATED, Faults, named, schema_problems
 from cloudctl.rest.identity import AccessRule, Identity
 from cloudctl.rest.metrics import Metrics
-from cloudctl.rest.pipeline import JSON_LIMIT, Http, Pipeline, path_matches
+from cloudctl.rest.pipeline import JSON_LIMIT, Http, Pipeline
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Routes
 from cloudctl.rest.site import PATIENCE, SPOOL_PREFIX, CloudSite, Uploads
@@ -382,22 +382,6 @@ def test_a_download_sends_just_its_part_of_the_file(world: World) -> None:
 def test_access_rules_allow_what_they_name_and_nothing_else(world: World) -> None:
     assert world.ask("GET", "/compute/v2.1/things/1", token="restricted").status == 200
     assert world.ask("GET", "/compute/v2.1/things", token="restricted").status == 401
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path", "matches"),
-    [
-        ("/v2.1/servers", "/v2.1/servers", True),
-        ("/v2.1/servers/*", "/v2.1/servers/1", True),
-        ("/v2.1/servers/*", "/v2.1/servers/1/ips", False),
-        ("/v2.1/servers/{id}/ips", "/v2.1/servers/1/ips", True),
-        ("/v2.1/**", "/v2.1/servers/1/ips", True),
-        ("/v2.1/**/ips", "/v2.1/servers/1/ips", True),
-        ("/v2.1/**/ips", "/v2.1/servers/1", False),
-    ],
-)
-def test_path_patterns(pattern: str, path: str, matches: bool) -> None:
-    assert path_matches(pattern, path) is matches
 
 
 def test_a_start_takes_away_only_uploads_that_nobody_is_receiving(tmp_path: Path) -> None:
