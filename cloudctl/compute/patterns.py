@@ -33,7 +33,7 @@ SINGLE = r"(?:\\(?:[ntr]|[^0-9A-Za-z])|\[(?![:.=])|[^\]\[\\-])"
 PART = re.compile(
     rf"""
     (?P<escape> \\(?:[dwsDWSntr]|[^0-9A-Za-z]) )
-  | (?P<class>  \[\^?[\]-]?(?:\\[dws]|{SINGLE}(?:-{SINGLE})?)*-?\] )
+  | (?P<class>  \[\^?+[\]-]?+(?:\\[dws]|{SINGLE}(?:-{SINGLE})?)*-?\] )
   | (?P<group>  \((?:\?:|(?!\?)) )
   | (?P<bounds> \{{(?P<least>[0-9]{{1,3}})(?:,(?P<most>[0-9]{{0,3}}))?\}} )
   | (?P<sign>   [*+?] )

@@ -120,6 +120,7 @@ def test_it_knows_the_usual_syntax(pattern: str, text: str, found: bool) -> None
         r"\Qa",
         "\ud800",
         "[a-\\d]",
+        r"[]\d}\d-{1}[a-c]",
         "a*+",
     ],
 )
