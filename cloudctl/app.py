@@ -43,6 +43,7 @@ from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
+from cloudctl.rest.connections import Connections
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
@@ -211,8 +212,9 @@ class Cloud(OrderedService):
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
         self.uploads = next((part.uploads for part in self.parts if part.uploads is not None), None)
-        self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout)
-        self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout)
+        self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
+        self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout, self.connections)
+        self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout, self.connections)
 
     def _trees(self, http: Http) -> Iterator[Served]:
         apart = evolve(http, public_url=self.config.server.ha_public_url)

@@ -87,6 +87,7 @@ class Bound:
 
     operation: Operation
     handler: Any
+    admits: Any = None  # of an upload, before its body is kept
 
 
 @frozen
@@ -118,6 +119,8 @@ class Pipeline:
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
+            if (refusal := getattr(request, "refusal", None)) is not None:
+                raise refusal
             return await self._answer(request, call, bound, variables)
         except CancelledError:
             # The client hung up; a transaction on its way commits all the same.
@@ -134,6 +137,16 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+
+    async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
+        """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
+        if not headers_are_text(request.requestHeaders):
+            raise Invalid("A header of the request is not valid UTF-8.")
+        call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
+        call.caller = evolve(call.caller, identity=await self._authenticate(request))
+        self._check_project(request, call.identity)
+        self._authorize(call, bound.operation)
+        await bound.admits(call, **variables)
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
         host_url = self.http.host_url(request)
