@@ -29,7 +29,7 @@ import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
 import cloudctl.volume.service
-from cloudctl import bootstrap
+from cloudctl import bootstrap, state_dir
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings, made, sections
 from cloudctl.config import API, ENGINE, ROLES, Config
 from cloudctl.db import Connection, Database, schema
@@ -106,7 +106,9 @@ class Cloud(OrderedService):
         self, config: Config, reactor: Any, *, listen: bool = True, services: Sequence[Service] = SERVICES
     ) -> None:
         """Raises ConfigError: a driver, a rule or an option that cannot be."""
-        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state_dir.prepare(config.state_dir)
+        if not config.database.url:
+            state_dir.touch_database(config.state_dir)
         db = Database.open(config.database_url, reactor, config.database.threads)
         self._compose(config, services, db, reactor, reactor, in_memory=False)
         self._order(listen)

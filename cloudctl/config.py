@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError
 
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
+from cloudctl.state_dir import DATABASE
 
 T = TypeVar("T")
 
@@ -167,7 +168,7 @@ class Config:
 
     @property
     def database_url(self) -> str:
-        return self.database.url or f"sqlite:///{(self.state_dir / 'cloudctl.sqlite').absolute()}"
+        return self.database.url or f"sqlite:///{(self.state_dir / DATABASE).absolute()}"
 
 
 KERNEL: dict[str, Any] = {
