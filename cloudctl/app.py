@@ -29,7 +29,7 @@ import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
 import cloudctl.volume.service
-from cloudctl import bootstrap
+from cloudctl import bootstrap, state_dir
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings, made, sections
 from cloudctl.config import API, ENGINE, ROLES, Config
 from cloudctl.db import Connection, Database, schema
@@ -43,6 +43,7 @@ from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
+from cloudctl.rest.connections import Connections
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
@@ -105,7 +106,9 @@ class Cloud(OrderedService):
         self, config: Config, reactor: Any, *, listen: bool = True, services: Sequence[Service] = SERVICES
     ) -> None:
         """Raises ConfigError: a driver, a rule or an option that cannot be."""
-        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state_dir.prepare(config.state_dir)
+        if not config.database.url:
+            state_dir.touch_database(config.state_dir)
         db = Database.open(config.database_url, reactor, config.database.threads)
         self._compose(config, services, db, reactor, reactor, in_memory=False)
         self._order(listen)
@@ -211,8 +214,9 @@ class Cloud(OrderedService):
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
         self.uploads = next((part.uploads for part in self.parts if part.uploads is not None), None)
-        self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout)
-        self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout)
+        self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
+        self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout, self.connections)
+        self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout, self.connections)
 
     def _trees(self, http: Http) -> Iterator[Served]:
         apart = evolve(http, public_url=self.config.server.ha_public_url)

@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError
 
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
+from cloudctl.state_dir import DATABASE
 
 T = TypeVar("T")
 
@@ -83,6 +84,30 @@ class ServerOptions:
 
 
 @frozen
+class AdmissionOptions:
+    """[admission]: how much clients may ask for. What is of one address does not hold for `trusted_proxies`."""
+
+    # Connections at once.
+    connections: int = field(default=2000, validator=positive)
+    connections_per_address: int = field(default=500, validator=positive)
+    # Seconds in which the head of a request must arrive.
+    header_timeout: float = field(default=20.0, validator=positive)
+    # Bytes a second at which a body must arrive, on the average, once it took longer than so many seconds.
+    body_rate: float = field(default=1024.0, validator=positive)
+    body_patience: float = field(default=30.0, validator=positive)
+    # Bytes of bodies that are in memory and have not arrived in full.
+    body_memory: int = field(default=2**26, validator=positive)
+    body_memory_per_address: int = field(default=2**24, validator=positive)
+    # Whether requests are counted, and answered 429 over these rates.
+    rates: bool = False
+    # Requests a second, and how many may come at once after a rest: of one project, and of one address.
+    project_rate: float = field(default=50.0, validator=positive)
+    project_burst: float = field(default=200.0, validator=positive)
+    address_rate: float = field(default=100.0, validator=positive)
+    address_burst: float = field(default=400.0, validator=positive)
+
+
+@frozen
 class DatabaseOptions:
     """[database]"""
 
@@ -124,6 +149,7 @@ class DriversOptions:
 class Config:
     state_dir: Path
     server: ServerOptions = field(factory=ServerOptions)
+    admission: AdmissionOptions = field(factory=AdmissionOptions)
     database: DatabaseOptions = field(factory=DatabaseOptions)
     tasks: TaskOptions = field(factory=TaskOptions)
     policy: PolicyOptions = field(factory=PolicyOptions)
@@ -142,11 +168,12 @@ class Config:
 
     @property
     def database_url(self) -> str:
-        return self.database.url or f"sqlite:///{(self.state_dir / 'cloudctl.sqlite').absolute()}"
+        return self.database.url or f"sqlite:///{(self.state_dir / DATABASE).absolute()}"
 
 
 KERNEL: dict[str, Any] = {
     "server": ServerOptions,
+    "admission": AdmissionOptions,
     "database": DatabaseOptions,
     "tasks": TaskOptions,
     "policy": PolicyOptions,

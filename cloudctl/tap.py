@@ -161,6 +161,8 @@ def makeService(options: Options) -> IService:
     reactor: Any = installed
     assert options.config is not None
     flatten_log(options)
+    # Whatever this process makes, programs that it runs included, is its own: what others are to read says so.
+    os.umask(0o077)
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
     # Until `collect_from_now_on`: what a start makes is there to stay.
     gc.disable()

@@ -1,312 +1,123 @@
 """Regular expressions from strangers, matched in time proportional to pattern x text.
 
 The list filters take regular expressions. Python's matcher backtracks: `(a+)+$` against a name of thirty letters keeps
-the process busy for hours. This one follows all alternatives at once. It knows literals, `.`, classes, `^`, `$`,
-groups, `|`, `*`, `+`, `?`, `{m,n}` and \\d \\w \\s with their opposites; no back references and no look-around.
+the process busy for hours. RE2 never does, and says of a pattern that it is too large before it has built it. Of its
+syntax only that is taken which PostgreSQL reads alike: literals, `.`, classes, `^`, `$`, groups, `|`, `*`, `+`, `?`,
+`{m,n}` and \\d \\w \\s with their opposites (ASCII); no back references and no look-around.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
 from functools import lru_cache
 from typing import Any, cast
 
-from attrs import define, field, frozen
+import re2
+from attrs import field, frozen
 from sqlalchemy import ColumnElement, func
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 
 LONGEST_PATTERN = 255
-MOST_STATES = 2000
+MOST_REPEATED = 255  # PostgreSQL's limit
+# Bytes that one pattern may take, with all that is kept while it is matched. A pattern of the longest length that means
+# something takes less than half of it.
+MOST_MEMORY = 2**17
+MOST_KEPT = 64
 
-Test = Callable[[str], bool]
-
-CLASSES: dict[str, Test] = {
-    "d": str.isdigit,
-    "w": lambda c: c.isalnum() or c == "_",
-    "s": str.isspace,
-    "D": lambda c: not c.isdigit(),
-    "W": lambda c: not (c.isalnum() or c == "_"),
-    "S": lambda c: not c.isspace(),
-}
 SPECIAL = frozenset(".[]()*+?{}|^$")
-CONTROLS = {"n": "\n", "t": "\t", "r": "\r"}
+# A character of a class that may begin or end a range.
+SINGLE = r"(?:\\(?:[ntr]|[^0-9A-Za-z])|\[(?![:.=])|[^\]\[\\-])"
+# One part of a pattern. Each begins with a character that no other one begins with, so nothing is looked at twice.
+PART = re.compile(
+    rf"""
+    (?P<escape> \\(?:[dwsDWSntr]|[^0-9A-Za-z]) )
+  | (?P<class>  \[\^?+[\]-]?+(?:\\[dws]|{SINGLE}(?:-{SINGLE})?)*-?\] )
+  | (?P<group>  \((?:\?:|(?!\?)) )
+  | (?P<bounds> \{{(?P<least>[0-9]{{1,3}})(?:,(?P<most>[0-9]{{0,3}}))?\}} )
+  | (?P<sign>   [*+?] )
+  | (?P<edge>   [\^$] )
+  | (?P<other>  [^\\\[({{*+?^$] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class BadPattern(ValueError):
     """The text is no regular expression that is known here."""
 
 
-# -- what a pattern is made of
-
-
 @frozen
-class One:
-    """One character that passes `test`."""
-
-    test: Test
-
-
-@frozen
-class Edge:
-    """The beginning (`^`) or the end (`$`) of the text."""
-
-    end: bool
-
-
-@frozen
-class Sequence:
-    parts: tuple[Any, ...]
-
-
-@frozen
-class Choice:
-    branches: tuple[Any, ...]
-
-
-@frozen
-class Repeat:
-    part: Any
-    least: int
-    most: int | None
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-
-    def parse(self) -> Any:
-        found = self._choice()
-        if self.at < len(self.text):
-            raise BadPattern("unbalanced parenthesis")
-        return found
-
-    def _peek(self) -> str:
-        return self.text[self.at] if self.at < len(self.text) else ""
-
-    def _next(self) -> str:
-        if self.at >= len(self.text):
-            raise BadPattern("unexpected end of pattern")
-        self.at += 1
-        return self.text[self.at - 1]
-
-    def _choice(self) -> Any:
-        branches = [self._sequence()]
-        while self._peek() == "|":
-            self._next()
-            branches.append(self._sequence())
-        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
-
-    def _sequence(self) -> Sequence:
-        parts = []
-        while self._peek() and self._peek() not in "|)":
-            parts.append(self._repeated(self._atom()))
-        return Sequence(tuple(parts))
-
-    def _repeated(self, part: Any) -> Any:
-        bounds = self._bounds()
-        if bounds is None:
-            return part
-        if isinstance(part, Edge):
-            raise BadPattern("nothing to repeat")
-        if self._peek() == "?":
-            self._next()  # lazy: whether there is a match is the same
-        if self._peek() and self._peek() in "*+?":
-            raise BadPattern("multiple repeat")
-        return Repeat(part, *bounds)
-
-    def _bounds(self) -> tuple[int, int | None] | None:
-        sign = self._peek()
-        if sign and sign in "*+?":
-            self._next()
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]
-        if sign != "{":
-            return None
-        inside, closed, _ = self.text[self.at + 1 :].partition("}")
-        least, comma, most = inside.partition(",")
-        if not closed or not least.isdecimal() or not (most == "" or most.isdecimal()):
-            raise BadPattern("a literal { must be written as \\{")
-        self.at += len(inside) + 2
-        low = int(least)
-        high = low if not comma else int(most) if most else None
-        if low > LONGEST_PATTERN or (high is not None and (high > LONGEST_PATTERN or high < low)):
-            raise BadPattern(f"a repetition count is at most {LONGEST_PATTERN}")
-        return low, high
-
-    def _atom(self) -> Any:
-        char = self._next()
-        if char == "(":
-            return self._group()
-        if char == "[":
-            return One(self._class())
-        if char == ".":
-            return One(lambda c: c != "\n")
-        if char in "^$":
-            return Edge(char == "$")
-        if char == "\\":
-            return One(self._escaped(self._next()))
-        if char in "*+?{":
-            raise BadPattern("nothing to repeat")
-        return One(lambda c: c == char)
-
-    def _group(self) -> Any:
-        if self._peek() == "?":
-            self._next()
-            if self._next() != ":":
-                raise BadPattern("only the groups ( ) and (?: ) are supported")
-        inside = self._choice()
-        if self._next() != ")":
-            raise BadPattern("missing )")
-        return inside
-
-    def _escaped(self, char: str) -> Test:
-        if char in CLASSES:
-            return CLASSES[char]
-        if char in CONTROLS:
-            return CONTROLS[char].__eq__
-        if char.isalnum():
-            raise BadPattern(f"\\{char} is not supported")
-        return char.__eq__
-
-    def _class(self) -> Test:
-        negated = self._peek() == "^"
-        if negated:
-            self._next()
-        tests: list[Test] = []
-        first = True
-        while first or self._peek() != "]":
-            tests.append(self._member())
-            first = False
-        self._next()
-        return lambda c: any(test(c) for test in tests) is not negated
-
-    def _member(self) -> Test:
-        char = self._next()
-        if char == "[" and self._peek() and self._peek() in ":.=":
-            raise BadPattern("POSIX character classes are not supported")
-        if char == "\\":
-            char = self._next()
-            test = self._escaped(char)
-            if char in CLASSES:
-                return test
-            char = CONTROLS.get(char, char)
-        if self._peek() != "-" or self.text[self.at + 1 : self.at + 2] in ("]", ""):
-            return char.__eq__
-        self._next()
-        last = self._next()
-        if last == "\\":
-            last = self._next()
-        if last < char:
-            raise BadPattern("a range is reversed")
-        return lambda c: char <= c <= last
-
-
-# -- the machine: states, each with where it leads
-
-
-@define
-class State:
-    test: Test | None = None  # None: it is left without reading
-    edge: Edge | None = None
-    to: list[int] = field(factory=list)
-
-
-@define
-class Machine:
-    """Non-deterministic: many states at once. The last one, 1, is the end."""
-
-    states: list[State] = field(factory=lambda: [State(), State()])
-
-    def add(self, state: State) -> int:
-        if len(self.states) >= MOST_STATES:
-            raise BadPattern("it is too large")
-        self.states.append(state)
-        return len(self.states) - 1
-
-    def build(self, part: Any, after: int) -> int:
-        """The state that begins `part` and goes on to `after`."""
-        if isinstance(part, One):
-            return self.add(State(part.test, to=[after]))
-        if isinstance(part, Edge):
-            return self.add(State(edge=part, to=[after]))
-        if isinstance(part, Choice):
-            return self.add(State(to=[self.build(branch, after) for branch in part.branches]))
-        if isinstance(part, Repeat):
-            return self._repeat(part, after)
-        for each in reversed(part.parts):
-            after = self.build(each, after)
-        return after
-
-    def _repeat(self, part: Repeat, after: int) -> int:
-        if part.most is None:
-            loop = self.add(State(to=[after]))
-            self.states[loop].to.append(self.build(part.part, loop))
-            after = loop
-        else:
-            for _ in range(part.most - part.least):
-                after = self.add(State(to=[self.build(part.part, after), after]))
-        for _ in range(part.least):
-            after = self.build(part.part, after)
-        return after
-
-    def reach(self, starts: Iterator[int] | list[int], at_start: bool, at_end: bool) -> set[int]:
-        """All states that can be entered from `starts` without reading."""
-        found: set[int] = set()
-        waiting = list(starts)
-        while waiting:
-            number = waiting.pop()
-            if number in found:
-                continue
-            found.add(number)
-            state = self.states[number]
-            if state.test is None and (state.edge is None or (at_end if state.edge.end else at_start)):
-                waiting += state.to
-        return found
-
-
-END = 1
-
-
-@define
 class Pattern:
-    machine: Machine
-    start: int
+    """A compiled one. Its memory is bounded, so what `compile` keeps is, too."""
+
+    _found: Any = field(repr=False)  # re2 has no types
 
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in `text`."""
-        states = self.machine.states
-        now: list[int] = []
-        for position in range(len(text) + 1):
-            at_end = position == len(text)
-            reached = self.machine.reach([*now, self.start], position == 0, at_end)
-            if END in reached:
-                return True
-            if at_end:
-                return False
-            char = text[position]
-            now = [to for number in reached if (test := states[number].test) and test(char) for to in states[number].to]
-        return False
+        return self._found.search(text.encode("utf-8", "replace")) is not None
 
 
-@lru_cache(maxsize=256)
+def _options() -> Any:
+    options = re2.Options()
+    options.max_mem = MOST_MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    options.dot_nl = True
+    return options
+
+
+OPTIONS = _options()
+
+
+@lru_cache(maxsize=MOST_KEPT)
 def compile(text: str) -> Pattern:
     """Raises BadPattern."""
     if len(text) > LONGEST_PATTERN:
         raise BadPattern(f"it is longer than {LONGEST_PATTERN} characters")
-    machine = Machine()
-    return Pattern(machine, machine.build(_Parser(text).parse(), END))
+    check_syntax(text)
+    try:
+        return Pattern(re2.compile(text, OPTIONS))
+    except re2.error as error:
+        (why,) = error.args
+        raise BadPattern(why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)) from None
+    except UnicodeEncodeError:
+        raise BadPattern("it is not text") from None
+
+
+def check_syntax(text: str) -> None:
+    """Raises BadPattern for what one of the databases does not know, or reads in another way."""
+    at, before = 0, ""
+    while at < len(text):
+        part = PART.match(text, at)
+        if part is None:
+            raise BadPattern(f"{text[at : at + 3]!r} is not supported")
+        kind = cast(str, part.lastgroup if part["bounds"] is None else "bounds")
+        if kind == "bounds":
+            _check_bounds(part)
+        if kind in ("sign", "bounds"):
+            lazy = part[0] == "?" and before == "repeat"
+            if before in ("", "edge", "group", "lazy") or (before == "repeat" and not lazy):
+                raise BadPattern("nothing to repeat" if before in ("", "edge", "group") else "multiple repeat")
+            before = "lazy" if lazy else "repeat"
+        else:
+            before = "" if part[0] == "|" else kind
+        at = part.end()
+
+
+def _check_bounds(part: re.Match[str]) -> None:
+    least, most = int(part["least"]), int(part["most"] or part["least"])
+    if most > MOST_REPEATED or most < least:
+        raise BadPattern(f"a repetition count is at most {MOST_REPEATED}")
 
 
 def checked(name: str, text: str) -> str:
     """The pattern itself, if it is one. Raises Invalid."""
     try:
         compile(text)
-    except (BadPattern, RecursionError) as error:
-        raise Invalid(
-            f"Invalid regular expression for the filter {name!r}: {error or 'it is nested too deeply'}"
-        ) from None
+    except BadPattern as error:
+        raise Invalid(f"Invalid regular expression for the filter {name!r}: {error}") from None
     return text
 
 
@@ -331,7 +142,7 @@ class Plain:
 
 
 def plain(pattern: str) -> Plain | None:
-    """None for one that the machine has to match."""
+    """None for one that has to be matched."""
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     left, text = iter(pattern[at_start : -1 if at_end else None]), []
     for char in left:
@@ -346,7 +157,7 @@ def plain(pattern: str) -> Plain | None:
 
 
 def install(conn: Connection) -> None:
-    """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own is safe."""
+    """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own follows all ways at once, too."""
     if conn.dialect.name == "sqlite":
         cast(Any, conn.driver).create_function("regexp", 2, _regexp, deterministic=True)
 

@@ -8,11 +8,17 @@ from typing import Any
 from attrs import field, frozen
 
 MAX_SIZE = 2**40
+UPLOAD_BUDGET = 2**37
 
 
 def _positive(_instance: object, _attribute: Any, value: float) -> None:
     if value <= 0:
         raise ValueError("must be greater than 0")
+
+
+def _not_negative(_instance: object, _attribute: Any, value: float) -> None:
+    if value < 0:
+        raise ValueError("must not be negative")
 
 
 def _networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:
@@ -26,6 +32,10 @@ class ImageOptions:
 
     # Bytes that the data of one image may have.
     max_size: int = field(default=MAX_SIZE, validator=_positive)
+    # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
+    upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    # Where an upload is kept while it arrives. Empty: where images are: keeping it is a hard link and no copy.
+    spool_directory: str = ""
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True
     # Per image.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-
-from twisted.web.http_headers import Headers
+from pathlib import Path
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
 from cloudctl.identity.bootstrap import first_project
-from cloudctl.identity.tokens import Tokens
 from cloudctl.image import api, lifecycle
 from cloudctl.image.bootstrap import bootstrap
 from cloudctl.image.options import ImageOptions
@@ -24,14 +22,9 @@ ABANDONED_UPLOAD = 3600.0
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ImageOptions)
     store = ImageStore(cloud.config.state_dir / "images")
+    spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
-    tokens = cloud.made(Tokens)
-
-    def admits(headers: Headers) -> bool:
-        token = headers.getRawHeaders("x-auth-token")
-        return token is not None and tokens.decodable(token[-1])
-
-    uploads = Uploads(store.directory, options.max_size, admits)
+    uploads = Uploads(spool, options.max_size, options.upload_budget)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, store, first_project(conn, "admin"), first.now)

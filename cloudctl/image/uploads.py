@@ -42,15 +42,27 @@ Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Image:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, RULES[status])
+    quota.take(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+    if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
+        raise Conflict(f"The image {image.id} is not queued any more.")
+    return image
+
+
+def check(conn: Connection, caller: Caller, image_id: str, size: int, status: str) -> None:
+    """Whether `begin` would do; nothing is changed. Raises what it does."""
+    image = domain.visible(conn, caller, image_id)
+    caller.require(RULES[status], project_id=image.owner or "")
+    quota.check(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+
+
+def _wanted(image: Image, size: int, status: str) -> dict[str, int]:
+    """What an upload takes of the quota. Raises Conflict, Invalid: the image takes no data now."""
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
     if status == SAVING:
         domain.formats(image)
     total = "image_size_total" if status == SAVING else "image_stage_total"
-    quota.take(conn, QUOTAS, image.owner or "", {total: mebibytes(size), "image_count_uploading": 1})
-    if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
-        raise Conflict(f"The image {image.id} is not queued any more.")
-    return image
+    return {total: mebibytes(size), "image_count_uploading": 1}
 
 
 def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now: datetime) -> bool:
@@ -79,6 +91,14 @@ class Intake:
     db: Database
     data: ImageData
     max_size: int  # bytes
+
+    async def admit(self, caller: Caller, image_id: str, size: int, status: str) -> None:
+        """Whether data of `size` bytes (0: not known yet) may be sent for `status`, SAVING or UPLOADING.
+
+        Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge.
+        """
+        self._check_size(size)
+        await self.db.read(check, caller, image_id, size, status)
 
     async def save(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
         """`content` becomes the image's data. `expected`: its size as the client said it.
@@ -119,11 +139,14 @@ class Intake:
 
     def _size(self, upload_id: str, expected: int | None) -> int:
         size = self.data.store.incoming(upload_id).stat().st_size
-        if size > self.max_size:
-            raise TooLarge(f"The data has {size} bytes; an image has at most {self.max_size}.")
+        self._check_size(size)
         if expected is not None and size != expected:
             raise Invalid(f"The data has {size} bytes; {expected} were announced.")
         return size
+
+    def _check_size(self, size: int) -> None:
+        if size > self.max_size:
+            raise TooLarge(f"The data has {size} bytes; an image has at most {self.max_size}.")
 
     async def _save(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
         size = self._size(upload_id, expected)

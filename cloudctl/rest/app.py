@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET
@@ -36,7 +37,8 @@ class ApiApp:
             for operation in resource.routes.operations:
                 path = (prefix + operation.path).rstrip("/") or "/"
                 self.operations.append((path, operation))
-                bound = Bound(operation, getattr(resource, operation.handler))
+                admits = getattr(resource, operation.admits) if operation.admits else None
+                bound = Bound(operation, getattr(resource, operation.handler), admits)
                 # Whether a token is needed is decided before the method is looked at.
                 self._bound[path, operation.policy is None].append(bound)
         self.endpoints: Endpoints = tuple((key, methods(bound)) for key, bound in self._bound.items())
@@ -50,6 +52,17 @@ class ApiApp:
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
         """Answer what was routed to `endpoint`."""
         return await self.pipeline.answer(request, self._bound[endpoint], variables)
+
+    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+        """Whether the upload that these headers begin may be: see `Pipeline.admit`. None: they begin no upload."""
+        found = self.router.find(request.method, request.where.path)
+        if found is None:
+            return None
+        endpoint, variables = found
+        for bound in self._bound[endpoint]:
+            if bound.admits is not None and bound.operation.method.encode() == request.method:
+                return self.pipeline.admit(request, bound, variables)
+        return None
 
     async def refuse(self, request: Any, failure: Any) -> bytes | None:
         """Answer what could not be routed."""
@@ -73,7 +86,7 @@ class ApiApp:
 
         return await self.pipeline.answer(request, (Bound(NOWHERE, handler),), {})
 
-    def resource(self, named: bool = True) -> Resource:
+    def resource(self, named: bool = True) -> ApiResource:
         """A leaf for a twisted.web tree. `named`: the last segment above it is the API's own, such as `compute`."""
         return ApiResource(self, named)
 
@@ -125,8 +138,13 @@ class Tree(Resource):
 
     def __init__(self, apis: Mapping[str, ApiApp], root: ApiApp) -> None:
         super().__init__()
-        self._apis = {name.encode(): api.resource() for name, api in apis.items()}
+        self._apis: dict[bytes, ApiResource] = {name.encode(): api.resource() for name, api in apis.items()}
         self._root = root.resource(named=False)
+
+    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+        """As ApiApp's: `request` has its method and its path, and nothing of its body yet."""
+        mounted, *segments = [unquote_to_bytes(each) for each in request.path.split(b"/") if each] or [b""]
+        return self._apis[mounted].admit(request, [mounted], segments) if mounted in self._apis else None
 
     def getChild(self, path: bytes, request: Any) -> Resource:
         if path == b"" and any(request.postpath):
@@ -153,11 +171,17 @@ class ApiResource(Resource):
         self._api = api
         self._named = named
 
-    def render(self, request: Any) -> Any:
-        segments = [segment for segment in request.postpath if segment]
+    def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, None] | None:
+        """As ApiApp's, of a path in two parts: above this resource, and below it."""
+        self._place(request, above, below)
+        return self._api.admit(request)
+
+    def _place(self, request: Any, above: list[bytes], below: list[bytes]) -> list[bytes]:
+        """The segments that are left; `request.where` says what they come to."""
+        segments = [segment for segment in below if segment]
         try:
             text = b"/".join(segments).decode("utf-8")
-            mounted = [segment.decode("utf-8") for segment in request.prepath if segment]
+            mounted = [segment.decode("utf-8") for segment in above if segment]
         except UnicodeDecodeError:
             segments, text, mounted = [b"not-utf-8"], "not-utf-8", []
         project_id = None
@@ -167,6 +191,10 @@ class ApiResource(Resource):
         name = mounted.pop() if self._named and mounted else ""
         prefix = "".join(f"/{segment}" for segment in mounted)
         request.where = Where(prefix, name, f"/{text}" if text else "", project_id)
+        return segments
+
+    def render(self, request: Any) -> Any:
+        segments = self._place(request, request.prepath, request.postpath)
         found = self._api.router.find(request.method, request.where.path)
         if found is not None:
             Answering(request, self._api.respond(request, *found)).start()

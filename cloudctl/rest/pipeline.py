@@ -23,8 +23,8 @@ from twisted.web.http_headers import Headers
 from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
+from cloudctl.rest import access_rules, pages
 from cloudctl.rest import body as bodies
-from cloudctl.rest import pages
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply
@@ -87,6 +87,7 @@ class Bound:
 
     operation: Operation
     handler: Any
+    admits: Any = None  # of an upload, before its body is kept
 
 
 @frozen
@@ -118,6 +119,8 @@ class Pipeline:
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
+            if (refusal := getattr(request, "refusal", None)) is not None:
+                raise refusal
             return await self._answer(request, call, bound, variables)
         except CancelledError:
             # The client hung up; a transaction on its way commits all the same.
@@ -134,6 +137,16 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+
+    async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
+        """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
+        if not headers_are_text(request.requestHeaders):
+            raise Invalid("A header of the request is not valid UTF-8.")
+        call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
+        call.caller = evolve(call.caller, identity=await self._authenticate(request))
+        self._check_project(request, call.identity)
+        self._authorize(call, bound.operation)
+        await bound.admits(call, **variables)
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
         host_url = self.http.host_url(request)
@@ -216,15 +229,9 @@ class Pipeline:
         return identity
 
     def _rule_allows(self, request: Any, identity: Identity) -> bool:
-        """Whether an access rule of the application credential covers this call: identity.md, section 7."""
         method = request.method.decode("ascii", "replace")
         paths = (request.where.path, f"/{self.api}{request.where.path}")
-        return any(
-            rule.service in (self.api, *self.types)
-            and rule.method == method
-            and any(path_matches(rule.path, path) for path in paths)
-            for rule in identity.access_rules or ()
-        )
+        return access_rules.allow(identity.access_rules or (), (self.api, *self.types), method, paths)
 
     def _check_project(self, request: Any, identity: Identity) -> None:
         named = request.where.project_id
@@ -383,20 +390,3 @@ def headers_are_text(headers: Headers) -> bool:
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-
-def path_matches(pattern: str, path: str) -> bool:
-    """`*` and `{name}` stand for one segment, `**` for any number. Reference: identity.md, section 7."""
-    return _segments_match(pattern.strip("/").split("/"), path.strip("/").split("/"))
-
-
-def _segments_match(pattern: list[str], path: list[str]) -> bool:
-    if not pattern:
-        return not path
-    head, *rest = pattern
-    if head == "**":
-        return any(_segments_match(rest, path[skip:]) for skip in range(len(path) + 1))
-    if not path:
-        return False
-    one = head == "*" or (head.startswith("{") and head.endswith("}"))
-    return (one or head == path[0]) and _segments_match(rest, path[1:])

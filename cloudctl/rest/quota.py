@@ -96,6 +96,11 @@ def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str,
     Returns the limits: who counts in its own way asks with nothing in `wanted`, and nobody else counts meanwhile.
     """
     _lock(conn, quotas.service, project_id)
+    return check(conn, quotas, project_id, wanted)
+
+
+def check(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
+    """As `take`, for who only asks: somebody else may count, too."""
     allowed = limits(conn, quotas, project_id)
     for name, amount in wanted.items():
         limit, resource = allowed[name], quotas[name]

@@ -58,6 +58,9 @@ class Operation:
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
+    # Of one that takes an upload: the method, of the handler's arguments, that says whether it may, before a byte of it
+    # is kept. It raises what the handler would.
+    admits: str = ""
     summary: str = ""
     span: Span = field(init=False, default=Factory(lambda self: Span(self.since, self.until), takes_self=True))
     # Parameters that some versions do not have.

@@ -9,23 +9,36 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Coroutine
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, cast
 
-from attrs import frozen
+from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.web.http_headers import Headers
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from cloudctl.config import AdmissionOptions
+from cloudctl.errors import CloudError, Unavailable
+from cloudctl.rest.app import Tree
+from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT
+
+log = Logger()
 
 UPLOAD_TYPE = b"application/octet-stream"
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
 SPOOL_PREFIX = "upload-"
+
+LATER = {"Retry-After": "30"}
+BUSY = "Too many requests are being received now."
+FULL = "Too much data is being uploaded now."
+UNWRITABLE = "Uploads cannot be kept now."
 
 TOO_LARGE = (
     b"HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -34,16 +47,21 @@ TOO_LARGE = (
 TOO_LARGE_BODY = b'{"error":{"code":413,"title":"Request Entity Too Large","message":"The request body is too large."}}'
 
 
-@frozen
+@define
 class Uploads:
-    """Bodies of type `application/octet-stream`: at most `limit` bytes, kept in `directory` while they arrive.
+    """Bodies of uploads: at most `limit` bytes each and `budget` together (0: no limit), in `directory` as they arrive.
 
-    `admits` looks at the request's headers alone (a token that is none is refused before gigabytes are read).
+    Which request begins an upload, and whether it may, is said by its Operation (`admits`) before a byte is kept.
     """
 
     directory: Path
     limit: int
-    admits: Callable[[Headers], bool]
+    budget: int = 0
+    in_flight: int = field(default=0, init=False)  # bytes
+
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes more may be under way."""
+        return not self.budget or self.in_flight + size <= self.budget
 
     def spool(self) -> IO[bytes]:
         """A file that is deleted when the request is over, unless somebody has linked it by then."""
@@ -55,7 +73,7 @@ class Uploads:
         `before`: only what was last written before this time (seconds since the epoch); another process may be
         receiving the rest.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self.directory.glob(f"{SPOOL_PREFIX}*"):
             try:
                 if left.stat().st_mtime < before:
@@ -65,52 +83,176 @@ class Uploads:
 
 
 class LimitedRequest(Request):
-    """A request whose body cannot grow past its limit."""
+    """A request whose body cannot grow past its limit, and whose upload is kept once it is known that it may be."""
 
     limit = JSON_LIMIT
     received = 0
     # Its body is over the limit: the rest of it is thrown away, and the pipeline answers 413.
     too_large = False
-    refused = False
+    # What the pipeline is to answer, whatever else comes: the upload may not be. Its body is thrown away.
+    refusal: CloudError | None = None
+    hung_up = False
+    _uploads: Uploads | None = None
+    _kept = 0  # bytes of the upload
+    _asking = False
+    _spooled = False
+    _complete = False
+    _answering = False
 
     def gotLength(self, length: int | None) -> None:
-        uploads: Uploads | None = getattr(getattr(self.channel, "site", None), "uploads", None)
+        self.content = self.body = cast(IO[bytes], BytesIO())
+        site = getattr(self.channel, "site", None)
         media = (self.getHeader(b"content-type") or b"").partition(b";")[0].strip().lower()
-        if media == UPLOAD_TYPE and uploads is not None and uploads.admits(self.requestHeaders):
-            self.limit = uploads.limit
-            self.body: IO[bytes] = uploads.spool()
-        else:
-            self.body = BytesIO()
-        self.content = self.body
+        if media == UPLOAD_TYPE and isinstance(site, CloudSite) and site.uploads is not None:
+            self._ask(site, site.uploads, length or 0)
         self._judge(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
         self.received += len(data)
+        if self.refusal is not None:
+            if self.received > PATIENCE:
+                self._answer_early()
+            return
         self._judge(self.received)
-        if not self.too_large:
+        if self.too_large:
+            return
+        if self._spooled:
+            self._keep(data)
+        elif self._holds(len(data)):
             self.body.write(data)
+        else:
+            self._refuse_with(Unavailable(BUSY, headers=LATER))
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        self._complete = True
+        super().requestReceived(command, path, version)
+
+    def process(self) -> None:
+        if not self.hung_up:
+            super().process()
+
+    # -- limits
 
     def _judge(self, size: int) -> None:
         if size > self.limit:
             self.too_large = True
-        if size > self.limit + PATIENCE and not self.refused:
-            self._refuse()
+        if size > self.limit + PATIENCE and not self.hung_up:
+            self._hang_up()
 
-    def _refuse(self) -> None:
+    def _holds(self, size: int) -> bool:
+        channel = self.channel
+        return not isinstance(channel, Channel) or channel.hold(size)
+
+    def _hang_up(self) -> None:
         """Answer and hang up: the rest of the body is not worth reading."""
-        self.refused = True
+        self.hung_up = True
         self.channel.write(TOO_LARGE % (len(TOO_LARGE_BODY), TOO_LARGE_BODY))
         self.channel.loseConnection()
 
-    def process(self) -> None:
-        if not self.refused:
-            super().process()
+    def _refuse_with(self, error: CloudError) -> None:
+        """The answer is this error; nothing of the body is kept any longer."""
+        self.refusal = error
+        self.body.close()
+        self.content = self.body = cast(IO[bytes], BytesIO())
+        self._spooled = False
+
+    def _answer_early(self) -> None:
+        """The rest of the body is not worth reading. Not from within the one who hands its parts over."""
+        if not self._answering:
+            self._answering = True
+            self.channel.callLater(0, self._answer)
+
+    def _answer(self) -> None:
+        if self.channel is not None and not self._complete:
+            self.channel.persistent = False
+            self.responseHeaders.setRawHeaders(b"connection", [b"close"])
+            self.channel.allContentReceived()
+
+    # -- uploads
+
+    def _ask(self, site: CloudSite, uploads: Uploads, length: int) -> None:
+        """Have the Operation say whether this upload may be. Until it has, nothing more is read from the client."""
+        # As they will be when the body is complete.
+        self.method, self.uri = self.channel._command, self.channel._path
+        self.path = self.uri.partition(b"?")[0]
+        asked = site.admit(self)
+        if asked is None:
+            return
+        self.limit = uploads.limit
+        self._uploads = uploads
+        self._asking = True
+        Deferred.fromCoroutine(asked).addCallback(self._begin, uploads, length).addErrback(self._may_not)
+        if self._asking:
+            self.channel._networkProducer.pauseProducing()
+
+    def _begin(self, _none: None, uploads: Uploads, length: int) -> None:
+        self._go_on()
+        if self.channel is None or self._complete:
+            return  # the client is gone; or all of it is in memory, and the handler asks by itself
+        if not uploads.fits(length):
+            raise Unavailable(FULL, headers=LATER)
+        arrived = self.body
+        try:
+            self.content = self.body = uploads.spool()
+        except OSError as error:
+            log.error("an upload cannot be kept: {error}", error=str(error))
+            raise Unavailable(UNWRITABLE) from error
+        self._spooled = True
+        self.notifyFinish().addBoth(self._end, uploads)
+        self._keep(cast(BytesIO, arrived).getvalue())
+
+    def _may_not(self, why: Failure) -> None:
+        self._go_on()
+        error = why.value
+        if not isinstance(error, CloudError):
+            log.failure("whether an upload may be", why)
+            error = CloudError("Unexpected API Error.")
+        if self.channel is None or self._complete:
+            return
+        self._refuse_with(error)
+        if self.requestHeaders.hasHeader(b"expect"):
+            # The client waits for a word before it sends the body, and gets the last one.
+            self.requestHeaders.removeHeader(b"expect")
+            self._answer_early()
+
+    def _go_on(self) -> None:
+        if self._asking:
+            self._asking = False
+            if self.channel is not None and not self.channel._waitingForTransport:
+                self.channel._networkProducer.resumeProducing()
+
+    def _keep(self, data: bytes) -> None:
+        assert self._uploads is not None
+        if not self._uploads.fits(len(data)):
+            self._refuse_with(Unavailable(FULL, headers=LATER))
+            return
+        try:
+            self.body.write(data)
+        except OSError as error:
+            log.error("an upload cannot be kept: {error}", error=str(error))
+            self._refuse_with(Unavailable(UNWRITABLE))
+            return
+        self._kept += len(data)
+        self._uploads.in_flight += len(data)
+
+    def _end(self, _result: object, uploads: Uploads) -> None:
+        uploads.in_flight -= self._kept
+        self._kept = 0
 
 
 class CloudSite(Site):
     """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids."""
 
-    def __init__(self, resource: Resource, clock: IReactorTime, uploads: Uploads | None, idle: float = 65.0) -> None:
+    protocol: Any = Channel  # plain HTTP/1.1: nothing is negotiated
+
+    def __init__(
+        self,
+        resource: Resource,
+        clock: IReactorTime,
+        uploads: Uploads | None,
+        idle: float = 65.0,
+        connections: Connections | None = None,
+    ) -> None:
         super().__init__(
             resource,
             requestFactory=LimitedRequest,
@@ -120,7 +262,20 @@ class CloudSite(Site):
             parsePOSTFormSubmission=False,
         )
         self.uploads = uploads
+        self.connections = connections or Connections(clock, AdmissionOptions())
         self.displayTracebacks = False
+
+    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+        """As `Tree.admit`."""
+        return self.resource.admit(request) if isinstance(self.resource, Tree) else None
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """None, and the connection is closed, where there are too many already."""
+        if not self.connections.admits(getattr(addr, "host", "")):
+            return None
+        channel: Any = super().buildProtocol(addr)
+        channel.connections = self.connections
+        return channel
 
     def log(self, request: Any) -> None:
         """Nothing: see `Pipeline`."""

@@ -11,6 +11,7 @@ from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable
 from cloudctl.image import images as domain
 from cloudctl.image.api.images import IMPORT_METHODS
 from cloudctl.image.data import ImageData
+from cloudctl.image.images import SAVING, UPLOADING
 from cloudctl.image.imports import STORE
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.call import Call, Download, Reply
@@ -53,6 +54,12 @@ def announced_size(call: Call) -> int | None:
     return None
 
 
+def known_size(call: Call) -> int:
+    """Bytes that will come, as far as the headers say. Raises Invalid."""
+    length = call.header("content-length") or "0"
+    return max(announced_size(call) or 0, int(length) if length.isdecimal() else 0)
+
+
 def check_upload(call: Call) -> None:
     """Raises UnsupportedMediaType, Invalid."""
     media = (call.header("content-type") or "").partition(";")[0].strip().lower()
@@ -71,19 +78,27 @@ class Data:
     data: ImageData
     intake: Intake
 
-    @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204)
+    @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204, admits="may_upload")
     async def upload(self, call: Call, image_id: str) -> Reply:
         """Give an image its data."""
         check_upload(call)
         await self.intake.save(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=(IMPORT_METHODS,))
 
-    @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204)
+    @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204, admits="may_stage")
     async def stage(self, call: Call, image_id: str) -> Reply:
         """Bring data that an import will take."""
         check_upload(call)
         await self.intake.stage(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=(IMPORT_METHODS,))
+
+    async def may_upload(self, call: Call, image_id: str) -> None:
+        check_upload(call)
+        await self.intake.admit(call.caller, image_id, known_size(call), SAVING)
+
+    async def may_stage(self, call: Call, image_id: str) -> None:
+        check_upload(call)
+        await self.intake.admit(call.caller, image_id, known_size(call), UPLOADING)
 
     @routes.get("/images/<image_id>/file", policy="image:images:download")
     async def download(self, call: Call, image_id: str) -> Reply:

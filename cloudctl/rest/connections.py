@@ -1,0 +1,148 @@
+"""Connections to a cloud's listeners: how many there may be, and how slowly they may send.
+
+A client that says nothing, or a byte now and then, costs a connection and what it has sent so far. So both are bounded,
+for one address and for all, and whoever does not get on with the request is hung up on. The check is a walk over the
+connections every few seconds, and costs a request nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.protocol import connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+
+from cloudctl.config import AdmissionOptions
+
+log = Logger()
+
+PERIOD = 5.0  # seconds between two walks
+
+
+class Connections:
+    """Those of one cloud's listeners. `proxies`: addresses that speak for many clients."""
+
+    def __init__(self, clock: IReactorTime, limits: AdmissionOptions, proxies: Collection[str] = ()) -> None:
+        self.clock = clock
+        self.limits = limits
+        self.proxies = frozenset(proxies)
+        self.open: set[Channel] = set()
+        self._of: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
+        self._held_by_all = 0
+        self._walk: IDelayedCall | None = None
+
+    def admits(self, address: str) -> bool:
+        """Whether one more may come from there. `address` is empty for a client without one (a UNIX socket)."""
+        if len(self.open) >= self.limits.connections:
+            return False
+        return not self._counts(address) or self._of[address] < self.limits.connections_per_address
+
+    def add(self, channel: Channel) -> None:
+        self.open.add(channel)
+        self._of[channel.address] += 1
+        if self._walk is None:
+            self._walk = self.clock.callLater(PERIOD, self._look)
+
+    def remove(self, channel: Channel) -> None:
+        if channel in self.open:
+            self.open.remove(channel)
+            _less(self._of, channel.address, 1)
+        if not self.open and self._walk is not None:
+            self._walk.cancel()
+            self._walk = None
+
+    def hold(self, address: str, size: int) -> bool:
+        """So many bytes more are kept for a client until `release`; False: there is no room, and they are not."""
+        if self._held_by_all + size > self.limits.body_memory:
+            return False
+        if self._counts(address) and self._held[address] + size > self.limits.body_memory_per_address:
+            return False
+        self._held_by_all += size
+        self._held[address] += size
+        return True
+
+    def release(self, address: str, size: int) -> None:
+        if size:
+            self._held_by_all -= size
+            _less(self._held, address, size)
+
+    def _counts(self, address: str) -> bool:
+        return bool(address) and address not in self.proxies
+
+    def _look(self) -> None:
+        self._walk = self.clock.callLater(PERIOD, self._look)
+        now = self.clock.seconds()
+        for channel in [each for each in self.open if each.is_late(now, self.limits)]:
+            log.info("{address} does not get on with its request", address=channel.address or "a client")
+            channel.forceAbortClient()
+
+
+def _less(counter: Counter[str], key: str, amount: int) -> None:
+    """Without an entry for every address that was ever seen."""
+    counter[key] -= amount
+    if counter[key] <= 0:
+        del counter[key]
+
+
+class Channel(HTTPChannel):
+    """A connection that knows since when it has been receiving a request."""
+
+    connections: Connections | None = None
+    address = ""
+    # When the first byte of the present request came, and the last one of its head; None: not yet, or it is complete.
+    began: float | None = None
+    body_began: float | None = None
+    held = 0
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        if self.connections is not None:
+            self.address = getattr(self.getPeer(), "host", "")
+            self.connections.add(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.began = None
+        self._release()
+        if self.connections is not None:
+            self.connections.remove(self)
+        super().connectionLost(reason)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.began is None and not self._handlingRequest and self.connections is not None:
+            self.began = self.connections.clock.seconds()
+        super().dataReceived(data)
+
+    def allHeadersReceived(self) -> None:
+        if self.length != 0 and self.connections is not None:
+            self.body_began = self.connections.clock.seconds()
+        super().allHeadersReceived()
+
+    def allContentReceived(self) -> None:
+        self.began = self.body_began = None
+        self._release()
+        super().allContentReceived()
+
+    def hold(self, size: int) -> bool:
+        """As `Connections.hold`, until the request is complete."""
+        if self.connections is not None:
+            if not self.connections.hold(self.address, size):
+                return False
+            self.held += size
+        return True
+
+    def is_late(self, now: float, limits: AdmissionOptions) -> bool:
+        if self.body_began is not None:
+            seconds = now - self.body_began
+            received = self.requests[-1].received if self.requests else 0
+            return seconds > limits.body_patience and received < seconds * limits.body_rate
+        return self.began is not None and now - self.began > limits.header_timeout
+
+    def _release(self) -> None:
+        if self.held and self.connections is not None:
+            self.connections.release(self.address, self.held)
+        self.held = 0

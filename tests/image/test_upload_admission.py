@@ -1,0 +1,199 @@
+"""Nothing of an upload is kept before it is known that it may be, and all that is under way stays within a budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import insert
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from cloudctl.db import Connection
+from cloudctl.image.store import ImageStore
+from cloudctl.rest.quota import QuotaLimit
+from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.testing.http import parse
+from tests.image.asking import DATA, IMAGES, create, patch, project_of, show, stored, upload
+
+SOME = b"x" * 300_000
+GIB = 2**30
+
+
+class Upload:
+    """One that has begun: its head and a part of its body were sent."""
+
+    def __init__(self, cloud: MemoryCloud, path: str, token: str | None, length: int = GIB, **headers: str) -> None:
+        address = IPv4Address("TCP", "192.0.2.7", 4000)
+        self.cloud = cloud
+        self.transport = StringTransport(peerAddress=address)
+        self.channel = cast(Any, cloud.site.buildProtocol(address))
+        self.channel.makeConnection(self.transport)
+        told = {"Host": "x", **DATA, "Content-Length": str(length), **headers}
+        if token is not None:
+            told["X-Auth-Token"] = token
+        head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        self.send(f"PUT {path} HTTP/1.1\r\n{head}\r\n".encode())
+
+    def send(self, data: bytes) -> None:
+        self.channel.dataReceived(data)
+
+    def status(self) -> int:
+        """As it was answered when the client went on sending for a while, and nothing was kept."""
+        while not self.transport.value() and not self.transport.disconnecting:
+            self.send(SOME)
+            assert kept(self.cloud) == 0
+            self.cloud.advance(0)
+        return parse(self.transport.value(), "PUT").status
+
+    def end(self) -> None:
+        self.channel.connectionLost(Failure(ConnectionDone()))
+
+
+def spooled(cloud: MemoryCloud) -> list[str]:
+    return [name for name in os.listdir(cloud.cloud.made(ImageStore).directory) if name.startswith("upload-")]
+
+
+def kept(cloud: MemoryCloud) -> int:
+    """Bytes on the disk, and in memory, of uploads that are under way."""
+    directory = cloud.cloud.made(ImageStore).directory
+    on_disk = sum((directory / name).stat().st_size for name in spooled(cloud))
+    requests = [each.requests[-1] for each in cloud.site.connections.open if each.requests]
+    return on_disk + sum(len(each.body.getvalue()) for each in requests if hasattr(each.body, "getvalue"))
+
+
+def revoked(cloud: MemoryCloud, demo: Client) -> str:
+    token = cloud.login("demo", "demo-secret", {"project": {"name": "demo", "domain": {"id": "default"}}})
+    gone = {"X-Subject-Token": token}
+    assert cloud.client("admin").delete("/identity/v3/auth/tokens", headers=gone).status == 204
+    return token
+
+
+def limited(conn: Connection, project_id: str) -> None:
+    conn.execute(
+        insert(QuotaLimit).values(service="image", project_id=project_id, resource="image_size_total", limit=5)
+    )
+
+
+# What is wrong → (path, token, status) of the upload.
+WRONG: dict[str, Callable[[MemoryCloud, Client, Any], tuple[str, str | None, int]]] = {
+    "no token": lambda cloud, demo, persona: (create(demo)["id"], None, 401),
+    "no token at all": lambda cloud, demo, persona: (create(demo)["id"], "x" * 200, 401),
+    "a revoked token": lambda cloud, demo, persona: (create(demo)["id"], revoked(cloud, demo), 401),
+    "an unscoped token": lambda cloud, demo, persona: (
+        create(demo)["id"], cloud.login("other", "demo-secret", "unscoped"), 403,
+    ),
+    "a reader": lambda cloud, demo, persona: (create(demo)["id"], persona("rita", "demo", "reader").token, 403),
+    "a stranger": lambda cloud, demo, persona: (create(demo)["id"], persona("alt", "alt", "member").token, 404),
+    "no such image": lambda cloud, demo, persona: ("nothing", demo.token, 404),
+    "an active image": lambda cloud, demo, persona: (stored(demo)["id"], demo.token, 409),
+    "no formats": lambda cloud, demo, persona: (demo.post(IMAGES, {}).json()["id"], demo.token, 400),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("operation", ["file", "stage"])
+def test_what_may_not_be_is_refused_before_it_is_kept(
+    cloud: MemoryCloud, demo: Client, persona: Any, what: str, operation: str
+) -> None:
+    if what == "an unscoped token":
+        persona("other", "alone", "member")
+    if what == "no formats" and operation == "stage":
+        return  # data may wait for an import of an image that has none yet
+    image_id, token, status = WRONG[what](cloud, demo, persona)
+    assert Upload(cloud, f"{IMAGES}/{image_id}/{operation}", token).status() == status
+    assert spooled(cloud) == []
+
+
+def test_the_quota_is_asked_before(cloud: MemoryCloud, demo: Client) -> None:
+    cloud.transact(limited, project_of(demo))
+    image_id = create(demo)["id"]
+    assert Upload(cloud, f"{IMAGES}/{image_id}/file", demo.token, 6 * 2**20).status() == 413
+    assert upload(demo, image_id, b"x" * 2**20).status == 204
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/compute/v2.1/servers", "/image/v2/images", "/image/v2/nothing", "/nothing", "/volume/v3/volumes"]
+)
+def test_a_body_that_only_calls_itself_an_upload_is_none(cloud: MemoryCloud, demo: Client, path: str) -> None:
+    began = Upload(cloud, path, demo.token)
+    assert parse(began.transport.value(), "PUT").status == 413  # at once: it would be too large for any other call
+    assert spooled(cloud) == []
+
+
+def test_a_client_that_waits_for_a_word_gets_the_last_one(cloud: MemoryCloud, demo: Client) -> None:
+    began = Upload(cloud, f"{IMAGES}/nothing/file", demo.token, Expect="100-continue")
+    cloud.advance(0)
+    assert parse(began.transport.value(), "PUT").status == 404
+    assert began.transport.disconnecting
+    image_id = create(demo)["id"]
+    began = Upload(cloud, f"{IMAGES}/{image_id}/file", demo.token, 4, Expect="100-continue")
+    assert began.transport.value().startswith(b"HTTP/1.1 100 ")
+    began.send(b"data")
+    assert show(demo, image_id)["status"] == "active"
+
+
+def test_a_refusal_in_chunks_is_told_in_the_words_of_the_service(cloud: MemoryCloud, demo: Client) -> None:
+    head = f"PUT {IMAGES}/nothing/file HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {demo.token}\r\n"
+    head += "Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    transport = StringTransport()
+    channel = cast(Any, cloud.site.buildProtocol(IPv4Address("TCP", "192.0.2.7", 4000)))
+    channel.makeConnection(transport)
+    channel.dataReceived(head.encode())
+    for _ in range(80):
+        channel.dataReceived(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+    channel.dataReceived(b"0\r\n\r\n")
+    cloud.advance(0)
+    assert parse(transport.value(), "PUT").status == 404
+    assert kept(cloud) == 0
+
+
+def test_what_is_under_way_stays_within_the_budget() -> None:
+    cloud = MemoryCloud({"image": {"upload_budget": 1_000_000}})
+    demo = cloud.client("demo")
+    ids = [create(demo)["id"] for _ in range(4)]
+    first = Upload(cloud, f"{IMAGES}/{ids[0]}/file", demo.token, 900_000)
+    first.send(SOME + SOME)
+    # Announced too large; and grown too large without an announcement.
+    second = Upload(cloud, f"{IMAGES}/{ids[1]}/file", demo.token, 900_000, Expect="100-continue")
+    cloud.advance(0)
+    told = parse(second.transport.value(), "PUT")
+    assert (told.status, told.headers["Retry-After"]) == (503, "30")
+    third = Upload(cloud, f"{IMAGES}/{ids[2]}/file", demo.token, 400_000)
+    third.send(SOME)
+    third.send(b"x" * 100_000)
+    assert show(demo, ids[2])["status"] == "active"
+    uploads = cloud.cloud.uploads
+    assert uploads is not None and uploads.in_flight == 600_000
+    first.end()
+    assert uploads.in_flight == 0 and spooled(cloud) == []
+    cloud.close()
+
+
+def test_the_spool_may_be_elsewhere(tmp_path: Any) -> None:
+    cloud = MemoryCloud({"image": {"spool_directory": str(tmp_path / "spool")}})
+    demo = cloud.client("demo")
+    image_id = create(demo)["id"]
+    began = Upload(cloud, f"{IMAGES}/{image_id}/file", demo.token, 400_000)
+    began.send(SOME)
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+    assert len(list((tmp_path / "spool").iterdir())) == 1 and spooled(cloud) == []
+    began.send(b"x" * 100_000)
+    assert show(demo, image_id)["size"] == 400_000
+    assert list((tmp_path / "spool").iterdir()) == []
+    cloud.close()
+
+
+def test_an_image_that_changes_meanwhile_is_looked_at_again(cloud: MemoryCloud, demo: Client) -> None:
+    image_id = create(demo)["id"]
+    began = Upload(cloud, f"{IMAGES}/{image_id}/file", demo.token, 400_000)
+    began.send(SOME)
+    assert patch(demo, image_id, {"op": "replace", "path": "/name", "value": "x"}).status == 200
+    assert upload(demo, image_id).status == 204
+    began.send(b"x" * 100_000)
+    assert parse(began.transport.value(), "PUT").status == 409
+    assert show(demo, image_id)["size"] == 4

@@ -1,0 +1,161 @@
+"""Connections that send slowly, or are many: they end, and cost a bounded amount."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from attrs import evolve
+from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+
+from cloudctl.config import AdmissionOptions
+from cloudctl.rest.connections import Connections
+from cloudctl.rest.site import CloudSite
+
+LIMITS = AdmissionOptions(
+    connections=5,
+    connections_per_address=3,
+    header_timeout=20.0,
+    body_rate=1000.0,
+    body_patience=30.0,
+    body_memory=5000,
+    body_memory_per_address=3000,
+)
+POST = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+
+
+class Page(Resource):
+    isLeaf = True
+
+    def render(self, request: Any) -> bytes:
+        if request.refusal is not None:
+            request.setResponseCode(request.refusal.status)
+        return request.content.read()[:3]
+
+
+class Wire:
+    """One connection from an address."""
+
+    def __init__(self, site: CloudSite, host: str = "192.0.2.1") -> None:
+        address = IPv4Address("TCP", host, 1234) if host else UNIXAddress(None)
+        self.transport = StringTransport(peerAddress=address)
+        self.channel = cast(Any, site.buildProtocol(address))
+        if self.channel is not None:
+            self.channel.makeConnection(self.transport)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.transport.disconnecting
+
+    def send(self, data: bytes) -> None:
+        self.channel.dataReceived(data)
+
+    def end(self) -> None:
+        self.channel.connectionLost(Failure(ConnectionDone()))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def site(clock: Clock) -> CloudSite:
+    return CloudSite(Page(), clock, None, 65.0, Connections(clock, LIMITS, ["192.0.2.99"]))
+
+
+def drip(wire: Wire, clock: Clock, data: bytes, every: float, seconds: float) -> None:
+    """`data` again and again, until the connection is closed from there or the time is over."""
+    for _ in range(int(seconds / every)):
+        clock.advance(every)
+        if not wire.is_open:
+            return
+        wire.send(data)
+
+
+@pytest.mark.parametrize("head", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_a_head_that_drips_ends(site: CloudSite, clock: Clock, head: bytes) -> None:
+    wire = Wire(site)
+    wire.send(head)
+    drip(wire, clock, b"a", 10.0, 300.0)
+    assert not wire.is_open
+    assert clock.seconds() <= LIMITS.header_timeout + 10.0
+
+
+def test_a_body_that_drips_ends(site: CloudSite, clock: Clock) -> None:
+    wire = Wire(site)
+    wire.send(POST % 1000)
+    drip(wire, clock, b"a", 10.0, 300.0)
+    assert not wire.is_open
+    assert clock.seconds() <= LIMITS.body_patience + 10.0
+
+
+def test_a_slow_body_that_gets_on_is_taken(site: CloudSite, clock: Clock) -> None:
+    wire = Wire(site, "192.0.2.99")
+    wire.send(POST % 2400)
+    for _ in range(6):
+        clock.advance(0.3)
+        wire.send(b"a" * 400)
+    assert wire.is_open and wire.transport.value().endswith(b"aaa")
+
+
+def test_an_idle_connection_between_two_requests_is_not_late(site: CloudSite, clock: Clock) -> None:
+    wire = Wire(site)
+    for _ in range(3):
+        wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        clock.pump([5.0] * 11)
+        assert wire.is_open
+
+
+def test_connections_of_one_address_and_in_all_are_limited(site: CloudSite, clock: Clock) -> None:
+    first = [Wire(site) for _ in range(4)]
+    assert [wire.channel is not None for wire in first] == [True, True, True, False]
+    others = [Wire(site, f"192.0.2.{number}") for number in (2, 3, 4)]
+    assert [wire.channel is not None for wire in others] == [True, True, False]
+    first[0].end()
+    assert Wire(site).channel is not None
+
+
+@pytest.mark.parametrize("host", ["192.0.2.99", ""])
+def test_a_proxy_and_a_socket_of_this_host_speak_for_many(site: CloudSite, host: str) -> None:
+    assert all(Wire(site, host).channel is not None for _ in range(5))
+
+
+def test_bodies_that_have_not_arrived_take_a_bounded_amount_of_memory(site: CloudSite) -> None:
+    wires = [Wire(site) for _ in range(3)]
+    for wire in wires:
+        wire.send(POST % 1500 + b"a" * 1400)
+    kept = [len(wire.channel.requests[-1].body.getvalue()) for wire in wires]
+    assert kept == [1400, 1400, 0]
+    wires[2].send(b"a" * 100)
+    assert wires[2].transport.value().startswith(b"HTTP/1.1 503 ")
+    wires[0].send(b"a" * 100)
+    assert wires[0].transport.value().startswith(b"HTTP/1.1 200 ")
+    # There is room again.
+    again = Wire(site, "192.0.2.5")
+    again.send(POST % 1500 + b"a" * 1400)
+    assert len(again.channel.requests[-1].body.getvalue()) == 1400
+
+
+def test_nothing_is_left_of_connections_that_ended(site: CloudSite, clock: Clock) -> None:
+    for number in range(100):
+        wire = Wire(site, f"198.51.100.{number}")
+        wire.send(POST % 100 + b"a" * (50 if number % 2 else 100))
+        wire.end()
+    connections = site.connections
+    assert not connections.open
+    assert (dict(connections._of), dict(connections._held), connections._held_by_all) == ({}, {}, 0)
+    assert not [call for call in clock.getDelayedCalls() if call.func.__name__ == "_look"]
+
+
+def test_the_defaults_are_those_of_the_review() -> None:
+    """400 connections that send a byte each 10 s, 3,000 half-sent bodies: neither stays, and memory is bounded."""
+    limits = AdmissionOptions()
+    assert limits.header_timeout <= 30 and limits.body_rate >= 100
+    assert limits.body_memory <= 64 * 2**20
+    assert evolve(limits, rates=True).rates and not limits.rates

@@ -1,0 +1,80 @@
+"""Whatever made the state directory, nobody else reads what is in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudctl import tap
+from cloudctl.app import SECTIONS, Cloud
+from cloudctl.config import build
+from cloudctl.errors import ConfigError
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def generous() -> Iterator[None]:
+    """The umask of a careless start."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def start(directory: Path, reactor: Any) -> None:
+    cloud = Cloud(build({}, SECTIONS, directory), reactor, listen=False)
+    try:
+        cloud.prepare()
+        for name in ("cloudctl.sqlite", "cloudctl.sqlite-wal", "clouds.yaml"):
+            if (directory / name).exists():
+                assert mode(directory / name) == 0o600, name
+    finally:
+        cloud.db.close()
+    assert mode(directory) == 0o700
+
+
+def test_a_directory_that_is_there_already_is_closed_to_others(generous: None, tmp_path: Path, reactor: Any) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o755)
+    start(state, reactor)
+
+
+def test_so_is_one_of_a_cloud_whose_files_could_be_read(generous: None, tmp_path: Path, reactor: Any) -> None:
+    state = tmp_path / "state"
+    start(state, reactor)
+    state.chmod(0o755)
+    for name in ("cloudctl.sqlite", "clouds.yaml"):
+        (state / name).chmod(0o644)
+    start(state, reactor)
+
+
+def test_a_directory_of_other_things_is_refused_and_stays_as_it_is(tmp_path: Path, reactor: Any) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter").touch()
+    home.chmod(0o755)
+    with pytest.raises(ConfigError, match="others may enter"):
+        Cloud(build({}, SECTIONS, home), reactor, listen=False)
+    assert mode(home) == 0o755
+    assert os.listdir(home) == ["letter"]
+
+
+def test_the_process_makes_nothing_that_others_may_read(generous: None, tmp_path: Path) -> None:
+    options = tap.Options()
+    options.parseOptions(["--state-dir", str(tmp_path / "state"), "--listen", "tcp:0:interface=127.0.0.1"])
+    service: Any = tap.makeService(options)
+    try:
+        made = tmp_path / "made"
+        made.touch()
+        assert mode(made) == 0o600
+        open_to_others = [path for path in (tmp_path / "state").rglob("*") if mode(path) & 0o077]
+        assert open_to_others == []
+    finally:
+        service.db.close()
