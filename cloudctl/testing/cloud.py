@@ -138,8 +138,8 @@ class MemoryCloud:
             self._tokens[key] = self.login(user, password, scope)
         return self._tokens[key]
 
-    def login(self, user: str, password: str, scope: Mapping[str, Any] | None = None) -> str:
-        """A new token by password."""
+    def login(self, user: str, password: str, scope: Mapping[str, Any] | str | None = None) -> str:
+        """A new token by password; `scope` as the request has it."""
         credentials = {"user": {"name": user, "domain": {"id": "default"}, "password": password}}
         auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": credentials}}
         if scope is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -21,7 +22,14 @@ PAIRS = [(vm_state, task) for vm_state, (_, by_task) in STATUS.items() for task 
 
 
 def row(**fields: object) -> Server:
-    given = {"id": "S", "vm_state": "active", "task_state": None, "locked_by": None, "launched_at": utc(1), **fields}
+    given: dict[str, Any] = {
+        "id": "S",
+        "vm_state": "active",
+        "task_state": None,
+        "locked_by": None,
+        "launched_at": utc(1),
+        **fields,
+    }
     return Server(**{**dict.fromkeys(Server.table.c.keys()), **given})
 
 

@@ -144,7 +144,7 @@ class Delegations:
     def by_signature(self, pair: Mapping[str, str]) -> str:
         """A token for a request that was signed with a key pair, AWS Signature Version 2."""
         params = {"SignatureVersion": "2", "SignatureMethod": "HmacSHA256", "Timestamp": zulu(self.now())}
-        query = "&".join(f"{name}={quote(value, safe='-_~')}" for name, value in sorted(params.items()))
+        query = "&".join(f"{name}={quote(value or '', safe='-_~')}" for name, value in sorted(params.items()))
         text = "\n".join(("GET", HOST, "/", query))
         digest = hmac.new(pair["secret"].encode(), text.encode(), hashlib.sha256).digest()
         request = {

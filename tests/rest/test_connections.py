@@ -150,7 +150,7 @@ def test_nothing_is_left_of_connections_that_ended(site: CloudSite, clock: Clock
     connections = site.connections
     assert not connections.open
     assert (dict(connections._of), dict(connections._held), connections._held_by_all) == ({}, {}, 0)
-    assert not [call for call in clock.getDelayedCalls() if call.func.__name__ == "_look"]
+    assert not [call for call in clock.getDelayedCalls() if cast(Any, call).func.__name__ == "_look"]
 
 
 def test_the_defaults_are_those_of_the_review() -> None:

@@ -92,7 +92,7 @@ def test_a_move_starts_where_the_reference_says_and_nowhere_else(make: Any, clou
 
 def test_the_moves_of_snapshots_and_backups_are_those_of_the_reference() -> None:
     for moves, expected in ((states.SNAPSHOT_MOVES, SNAPSHOTS), (states.BACKUP_MOVES, BACKUPS)):
-        found = {
+        found: dict[str, Any] = {
             name: (move.sources["status"].values, move.target["status"]) for name, move in moves.items() if move.sources
         }
         assert found == expected
