@@ -314,7 +314,8 @@ class Rights:
         assert names(made) <= before, (kind, link, made)
         assert made["project"]["id"] == self.targets[link.scope], (kind, link, made)
         if link.rules is not None:
-            assert paths(made) is not None and paths(made) <= link.rules, (kind, link, made)
+            passed = paths(made)
+            assert passed is not None and passed <= link.rules, (kind, link, made)
         self.links.append(Link(text, link.owner, link.scope, names(made), paths(made)))
         return self.links[-1]
 

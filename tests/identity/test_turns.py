@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.python.failure import Failure
 
 from cloudctl import context
 from cloudctl.db.threads import Inline
@@ -69,8 +71,9 @@ def test_a_full_house_makes_room_for_who_has_the_least() -> None:
     bad = [front.login("198.51.100.1", "bad") for _ in range(10)]
     good = front.login("203.0.113.9", "good")
     assert [each.called for each in bad] == [False] * 9 + [True]
-    bad[9].addErrback(lambda failure: failure.trap(Unavailable) and failure.value.headers)
-    assert bad[9].result == {"Retry-After": "1"}
+    refused: list[Failure] = []
+    bad[9].addErrback(refused.append)
+    assert isinstance(refused[0].value, Unavailable) and refused[0].value.headers == {"Retry-After": "1"}
     # Whoever has the most gets no more.
     front.login("198.51.100.1", "bad").addErrback(lambda failure: failure.trap(Unavailable))
     assert [front.finish_one() for _ in range(4)] == ["bad", "bad", "bad", "good"]
@@ -93,8 +96,12 @@ def test_who_hangs_up_waits_no_longer_and_takes_no_thread_from_others() -> None:
 
 def test_everybody_has_a_turn_after_the_other() -> None:
     turns, order = Turns(1, 100), list[str]()
+
+    def noted(client: str, _: None) -> None:
+        order.append(client)
+
     for client in ("first", "a", "a", "a", "b", "b", "c"):
-        turns.take(client).addCallback(lambda _, client=client: order.append(client))
+        turns.take(client).addCallback(partial(noted, client))
     for _ in range(6):
         turns.end()
     assert order == ["first", "a", "b", "c", "a", "b", "a"]
@@ -139,6 +146,11 @@ def test_the_client_is_who_a_believed_proxy_says(keystone: Any, peer: str, forwa
 
 def test_a_login_has_the_turn_of_its_address(keystone: Any) -> None:
     seen, real = list[str](), keystone.hasher.turns.take
-    keystone.hasher.turns.take = lambda client: seen.append(client) or real(client)
+
+    def take(client: str) -> Any:
+        seen.append(client)
+        return real(client)
+
+    keystone.hasher.turns.take = take
     keystone.login("demo")
     assert seen == ["127.0.0.1"]
