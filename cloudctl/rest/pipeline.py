@@ -80,6 +80,14 @@ class Http:
             prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
         return f"{scheme}://{host}{prefix}"
 
+    def client(self, request: Any) -> str:
+        """The address that a request came from, as the nearest proxy that is believed says."""
+        host = str(getattr(request.getClientAddress(), "host", ""))
+        if host in self.trusted_proxies:
+            forwarded = request.getHeader("x-forwarded-for") or ""
+            return forwarded.rpartition(",")[2].strip()[:64] or host
+        return host
+
 
 @frozen
 class Bound:
@@ -108,7 +116,7 @@ class Pipeline:
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
         request_id = context.new_request_id()
-        token = context.request_id.set(request_id)
+        token, client = context.request_id.set(request_id), context.client.set(self.http.client(request))
         started = self.http.clock.seconds()
         self.http.metrics.running += 1
         request.setHeader("x-openstack-request-id", request_id)
@@ -137,6 +145,7 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+            context.client.reset(client)
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
