@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cloudctl.db.columns import utc
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.options import NetworkOptions
 from tests.network.conftest import Neutron
@@ -11,7 +12,7 @@ from tests.network.conftest import Neutron
 
 def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron: Neutron) -> None:
     for _ in range(2):
-        neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
+        neutron.transact(bootstrap, "admin", "demo", utc(neutron.clock.seconds()), neutron.options)
     networks = {network["name"]: network for network in neutron.get("/networks")["networks"]}
     assert set(networks) == {"public", "private"}
     assert networks["public"]["router:external"] and not networks["private"]["router:external"]
@@ -31,7 +32,7 @@ def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron: 
 
 
 def test_without_routers_in_the_driver_it_has_none(neutron: Neutron) -> None:
-    neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options, has_routers=False)
+    neutron.transact(bootstrap, "admin", "demo", utc(neutron.clock.seconds()), neutron.options, has_routers=False)
     assert neutron.get("/routers")["routers"] == [] and neutron.get("/ports", "admin")["ports"] == []
 
 
@@ -48,7 +49,7 @@ class TestWithoutAWire:
         return NetworkOptions(physical_networks=(), public_cidr="2001:db8::/64")
 
     def test_the_public_network_is_a_tunnel(self, neutron: Neutron) -> None:
-        neutron.transact(bootstrap, "admin", "demo", neutron.clock.seconds(), neutron.options)
+        neutron.transact(bootstrap, "admin", "demo", utc(neutron.clock.seconds()), neutron.options)
         (public,) = neutron.get("/networks?name=public", "admin")["networks"]
         assert public["provider:network_type"] == "vxlan"
         assert neutron.get("/subnets?name=public-subnet")["subnets"][0]["ip_version"] == 6

@@ -57,15 +57,7 @@ def keep(conn: Connection, server_id: str, host: str, now: datetime) -> None:
     """Reserve what was made, and record that the host is about to use all of them. Raises Conflict."""
     for device in block_devices.of_server(conn, server_id):
         # The device's own id: a repeat finds the same attachment.
-        attachment_id = attachments.reserve(
-            conn,
-            device.volume_id,
-            server_id,
-            project_id=None,
-            now=now,
-            device=device.device_name,
-            attachment_id=device.attachment_id or device.id,
-        )
+        attachment_id = _reserve(conn, server_id, device, device.attachment_id or device.id, now)
         attachments.connect(conn, attachment_id, host, now, device.device_name)
         if device.attachment_id is None:
             block_devices.change(conn, device, {"attachment_id": attachment_id})
@@ -148,12 +140,16 @@ async def leave(ctx: Context, host: str) -> None:
 def _reserve_again(conn: Connection, server_id: str, device: BlockDevice, now: datetime) -> None:
     assert device.attachment_id is not None, "the callers look"
     attachments.finish_detach(conn, device.attachment_id, now)
-    attachments.reserve(
+    _reserve(conn, server_id, device, device.attachment_id, now)
+
+
+def _reserve(conn: Connection, server_id: str, device: BlockDevice, attachment_id: str, now: datetime) -> str:
+    return attachments.reserve(
         conn,
         device.volume_id,
         server_id,
         project_id=None,
         now=now,
         device=device.device_name,
-        attachment_id=device.attachment_id,
+        attachment_id=attachment_id,
     )

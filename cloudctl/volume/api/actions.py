@@ -13,7 +13,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.volume import operations, states, volumes
 from cloudctl.volume.api import gates
-from cloudctl.volume.api.fields import Key, ReplaceMetadata, Size, Word
+from cloudctl.volume.api.fields import Key, ReplaceMetadata, Size, Word, resettable
 from cloudctl.volume.api.volumes import delete
 from cloudctl.volume.operations import Reset
 from cloudctl.volume.options import VolumeOptions
@@ -49,11 +49,8 @@ class ResetStatus:
         sent = given(self)
         if not sent:
             raise Invalid("Must specify 'status', 'attach_status' or 'migration_status' for update.")
-        status = sent.get("status")
-        if status is not None:
-            sent["status"] = status = status.lower()
-            if status not in states.RESETTABLE:
-                raise Invalid(f"Must specify a valid status: {status[:64]!r} cannot be set.")
+        if sent.get("status") is not None:
+            sent["status"] = resettable(sent["status"], states.RESETTABLE)
         if "migration_status" in sent and sent["migration_status"] is None:
             sent["migration_status"] = "none"
         return Reset(**sent)

@@ -10,10 +10,11 @@ from sqlalchemy import update
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import CloudError, Conflict, Invalid
-from cloudctl.rest.body import Body, Uuid
+from cloudctl.rest.body import Body, Missing, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
+from cloudctl.rest.versions import since
 from cloudctl.volume import attachments, connections, search, states, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.attaching import host_of
@@ -22,7 +23,7 @@ from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.tables import Attachment
 
 SINCE = (3, 27)
-MODE = (3, 54)
+MODE = since(3, 54)
 
 FILTERS = {
     "volume_id": By(always(equals(Attachment.volume_id))),
@@ -39,11 +40,7 @@ class CreateAttachment:
     volume_uuid: Uuid
     instance_uuid: Uuid | None = None
     connector: Object | None = None
-
-
-@frozen
-class CreateAttachmentWithMode(CreateAttachment):
-    mode: Literal["rw", "ro"] = "rw"
+    mode: Literal["rw", "ro"] | Missing = gated(MODE)
 
 
 @frozen
@@ -75,10 +72,7 @@ class Attachments:
         "/attachments",
         policy="volume:attachments:create",
         since=SINCE,
-        body={
-            (3, 0): Body(CreateAttachment, key="attachment"),
-            MODE: Body(CreateAttachmentWithMode, key="attachment"),
-        },
+        body=Body(CreateAttachment, key="attachment"),
     )
     async def create(self, call: Call, body: CreateAttachment) -> Any:
         """Reserve a volume for a server, and connect a host if one is given."""
@@ -137,7 +131,7 @@ class Attachments:
 
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
     volume = volumes.visible(conn, call.caller, body.volume_uuid)
-    mode = body.mode if isinstance(body, CreateAttachmentWithMode) else None
+    mode = (body.mode or "rw") if call.version in MODE else None
     if body.connector is not None and body.connector.get("mode") in ("rw", "ro"):
         mode = mode or body.connector["mode"]
     if volume.readonly == "True" and mode == "rw":

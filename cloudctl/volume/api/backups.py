@@ -9,14 +9,14 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
 from cloudctl.errors import Invalid, Unavailable
-from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, Uuid, given
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, Uuid, gated, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, equals, number
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.volume import backups, restoring, states
 from cloudctl.volume.api import gates, lists, views
-from cloudctl.volume.api.fields import Label, Metadata, Word
+from cloudctl.volume.api.fields import Label, Metadata, Word, resettable
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.options import VolumeOptions
@@ -52,26 +52,11 @@ class CreateBackup:
     incremental: LooseBool = False
     force: LooseBool = False
     snapshot_id: Uuid | None = None
-
-    def wanted(self) -> NewBackup:
-        return NewBackup(**given(self))
-
-
-@frozen
-class CreateBackupWithMetadata(CreateBackup):
-    """From 3.43 on."""
-
-    metadata: Metadata | None = None
+    metadata: Metadata | Missing | None = gated(gates.BACKUP_METADATA)
+    availability_zone: Text | Missing | None = gated(since(3, 51))
 
     def wanted(self) -> NewBackup:
         return NewBackup(**{**given(self), "metadata": self.metadata or {}})
-
-
-@frozen
-class CreateBackupInZone(CreateBackupWithMetadata):
-    """From 3.51 on."""
-
-    availability_zone: Text | None = None
 
 
 @frozen
@@ -103,12 +88,6 @@ class Restore:
 class ResetBackup:
     status: Word
 
-    def wanted(self) -> str:
-        """Raises Invalid."""
-        if self.status.lower() not in states.BACKUP_RESETTABLE:
-            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} cannot be set.")
-        return self.status.lower()
-
 
 @frozen
 class Backups:
@@ -134,11 +113,7 @@ class Backups:
         "/backups",
         policy="volume:backups:create",
         status=202,
-        body={
-            (3, 0): Body(CreateBackup, key="backup"),
-            (3, 43): Body(CreateBackupWithMetadata, key="backup"),
-            (3, 51): Body(CreateBackupInZone, key="backup"),
-        },
+        body=Body(CreateBackup, key="backup"),
     )
     async def create(self, call: Call, body: CreateBackup) -> Any:
         """Back up a volume or a snapshot."""
@@ -183,7 +158,7 @@ class Backups:
     @routes.action(ACTION, "os-reset_status", policy="volume:backups:reset_status", body=Body(ResetBackup))
     async def reset_status(self, call: Call, backup_id: str, body: ResetBackup) -> None:
         """Set the status by hand; the backup itself stays as it is."""
-        await self.db.run(_update, call, backup_id, {"status": body.wanted()})
+        await self.db.run(_update, call, backup_id, {"status": resettable(body.status, states.BACKUP_RESETTABLE)})
 
     @routes.action(ACTION, "os-force_delete", policy="volume:backups:force_delete")
     async def force_delete(self, call: Call, backup_id: str) -> None:

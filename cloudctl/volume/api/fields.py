@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from attrs import frozen
 
+from cloudctl.errors import Invalid
 from cloudctl.rest.body import Check, Items, Length, Loose, Pattern, Range
 
 # Leading and trailing blanks are dropped.
@@ -19,6 +20,13 @@ Size = Annotated[int, Loose(), Range(1)]
 Word = Annotated[str, Length(1, 255)]
 HostName = Annotated[str, Length(1, 255)]
 Object = dict[str, Any]
+
+
+def resettable(status: str, allowed: frozenset[str]) -> str:
+    """A status that an administrator may set. Raises Invalid."""
+    if status.lower() not in allowed:
+        raise Invalid(f"Must specify a valid status: {status[:64]!r} cannot be set.")
+    return status.lower()
 
 
 @frozen

@@ -18,7 +18,7 @@ from cloudctl.rest.versions import since
 from cloudctl.volume import search, snapshots, states
 from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.actions import ACTION as VOLUME_ACTION
-from cloudctl.volume.api.fields import Label, Metadata, Word
+from cloudctl.volume.api.fields import Label, Metadata, Word, resettable
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
@@ -101,12 +101,6 @@ class UpdateSnapshot:
 class ResetSnapshot:
     status: Word
 
-    def wanted(self) -> str:
-        """Raises Invalid."""
-        if self.status.lower() not in states.SNAPSHOT_RESETTABLE:
-            raise Invalid(f"Must specify a valid status: {self.status[:64]!r} cannot be set.")
-        return self.status.lower()
-
 
 def percent(value: str) -> str:
     """`0%` to `100%`. Raises ValueError."""
@@ -177,7 +171,9 @@ class Snapshots:
     @routes.action(ACTION, "os-reset_status", policy="volume:snapshots:reset_status", body=Body(ResetSnapshot))
     async def reset_status(self, call: Call, snapshot_id: str, body: ResetSnapshot) -> None:
         """Set the status by hand; the snapshot itself stays as it is."""
-        await self.db.run(snapshots.reset, call.caller, snapshot_id, body.wanted())
+        await self.db.run(
+            snapshots.reset, call.caller, snapshot_id, resettable(body.status, states.SNAPSHOT_RESETTABLE)
+        )
 
     @routes.action(ACTION, "os-force_delete", policy="volume:snapshots:force_delete")
     async def force_delete(self, call: Call, snapshot_id: str) -> None:

@@ -170,15 +170,6 @@ class LooseUpdateVolume(UpdateVolume):
     others: dict[str, Any] = extra()
 
 
-@frozen
-class Found:
-    """A page of volumes; of a list with all fields: what is shown of each."""
-
-    page: Page
-    total: int | None
-    shown: Sequence[Shown] = ()
-
-
 LISTED = lists.Collection("volumes", search.LISTING, FILTERS, volumes.not_found)
 
 
@@ -192,16 +183,13 @@ class Volumes:
     @routes.get("/volumes", policy="volume:volumes:list", pure=True, query=lists.names(FILTERS))
     async def list(self, call: Call) -> Any:
         """List volumes."""
-        found = await self.db.scan(_found, call, False)
-        items = [views.volume_summary(call, row) for row in found.page.rows]
-        return lists.answer(call, "volumes", items, found.page, found.total)
+        return await LISTED.answer(self.db, call, views.volume_summary)
 
     @routes.get("/volumes/detail", policy="volume:volumes:list", pure=True, query=lists.names(FILTERS))
     async def list_detail(self, call: Call) -> Any:
         """List volumes with all fields."""
-        found = await self.db.scan(_found, call, True)
-        items = [views.volume_detail(call, each) for each in found.shown]
-        return lists.answer(call, "volumes", items, found.page, found.total)
+        page, total, shown = await self.db.scan(_details, call)
+        return lists.answer(call, "volumes", [views.volume_detail(call, each) for each in shown], page, total)
 
     @routes.get(
         "/volumes/summary",
@@ -258,9 +246,10 @@ class Volumes:
         return {"encryption_key_id": None}
 
 
-def _found(conn: Connection, call: Call, detail: bool) -> Found:
+def _details(conn: Connection, call: Call) -> tuple[Page, int | None, Sequence[Shown]]:
+    """A page, and what is shown of its volumes."""
     page, total = LISTED.found(conn, call)
-    return Found(page, total, _shown(conn, page.rows) if detail else ())
+    return page, total, _shown(conn, page.rows)
 
 
 def _summary(conn: Connection, call: Call) -> dict[str, Any]:
