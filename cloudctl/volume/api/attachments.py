@@ -69,7 +69,7 @@ class Attachments:
     async def list_detail(self, call: Call) -> Any:
         """List attachments with all fields."""
         found, total = await self.db.scan(_found, call)
-        items = [views.attachment(row) for row in found.rows]
+        items = [views.attachment(call, row) for row in found.rows]
         return lists.answer(call, "attachments", items, found, total)
 
     @routes.post(
@@ -93,7 +93,7 @@ class Attachments:
     async def show(self, call: Call, attachment_id: str) -> Any:
         """Show an attachment."""
         row = await self.db.read(attachments.visible, call.caller, attachment_id)
-        return {"attachment": views.attachment(row)}
+        return {"attachment": views.attachment(call, row)}
 
     @routes.put(
         "/attachments/<attachment_id>",
