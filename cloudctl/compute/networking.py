@@ -36,6 +36,7 @@ _of_server = (
     .order_by(ServerInterface.position, ServerInterface.port_id)
 )
 
+_holder = select(ServerInterface.server_id).where(ServerInterface.port_id == bindparam("of"))
 _gone = delete(ServerInterface).where(ServerInterface.port_id == bindparam("of"))
 _ports = (
     select(ServerInterface.server_id, ServerInterface.port_id)
@@ -113,7 +114,8 @@ def check_port(conn: Connection, caller: Caller, port_id: str) -> None:
         row = ports.visible(conn, caller, port_id)
     except NotFound:
         raise Invalid(f"Port {port_id} could not be found.") from None
-    if row.device_id:
+    # Its owner may have written what he likes into `device_id`, nothing among it.
+    if row.device_id or conn.scalar(_holder, {"of": row.id}) is not None:
         raise Conflict(f"Port {port_id} is still in use.")
     if not ipam.of_ports(conn, [row.id]).get(row.id):
         raise Invalid(f"Port {port_id} requires a FixedIP in order to be used.")

@@ -59,6 +59,17 @@ def test_a_given_port_is_kept(demo: Asking) -> None:
     assert (port["device_id"], port["status"]) == ("", "DOWN")
 
 
+def test_a_port_of_a_server_is_in_use_whatever_its_owner_writes_into_it(demo: Asking) -> None:
+    server_id, other_id = demo.boot(), demo.boot(name="other")
+    port_id = demo.client.post("/networking/v2.0/ports", {"port": {"network_id": demo.network}}).json()["port"]["id"]
+    assert attach(demo, server_id, port_id=port_id).status == 200
+    demo.cloud.settle()
+    assert demo.client.put(f"/networking/v2.0/ports/{port_id}", {"port": {"device_id": ""}}).status == 200
+    assert refusal(attach(demo, other_id, port_id=port_id))[0] == 409
+    demo.cloud.settle()
+    assert demo.server(server_id)["status"] == demo.server(other_id)["status"] == "ACTIVE"
+
+
 @pytest.mark.parametrize(
     ("wishes", "status"),
     [
