@@ -41,6 +41,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy
+from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
 from cloudctl.rest.connections import Connections
@@ -200,6 +201,7 @@ class Cloud(OrderedService):
             server.public_url,
             tuple(server.trusted_proxies),
             Answers(self.db),
+            Admission(self.config.admission, server.trusted_proxies) if self.config.admission.rates else None,
         )
         own = [("", Health(self.db)), ("", MetricsPage(self.metrics))]
         self.root_api = root(http, own)

@@ -7,6 +7,8 @@ from uuid import uuid4
 
 # Empty outside of a request.
 request_id: ContextVar[str] = ContextVar("cloudctl_request_id", default="")
+# The address that the request came from; empty outside of one.
+client: ContextVar[str] = ContextVar("cloudctl_client", default="")
 
 
 def new_request_id() -> str:

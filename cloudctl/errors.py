@@ -114,6 +114,13 @@ class RangeNotSatisfiable(CloudError):
     type = "HTTPRangeNotSatisfiable"
 
 
+class TooMany(CloudError):
+    """The client asks more often than it may. Carries `Retry-After`."""
+
+    status = 429
+    type = "OverLimit"
+
+
 class NotImplementedHere(CloudError):
     """The configured driver has no such capability."""
 

@@ -97,7 +97,7 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
     file = tmp_path / "c.toml"
     file.write_text(toml)
     arguments = [command("twist"), "cloudctl", f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.returncode == 64
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -107,7 +107,7 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
 def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state_dir: str) -> None:
     (tmp_path / "file").touch()
     arguments = [f"--state-dir={tmp_path / state_dir}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 64
     (line,) = (done.stdout + done.stderr).splitlines()
     assert line.startswith(f"cloudctl: {tmp_path / state_dir}: ")
@@ -121,7 +121,7 @@ def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
     arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 69
     assert (done.stdout + done.stderr).splitlines() == ["cloudctl: database: unable to open database file"]
     result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
@@ -143,7 +143,7 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
         taken.listen()
         listen = f"--listen=tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
         arguments = [command("twist"), "cloudctl", listen, "--ha-listen=", f"--state-dir={tmp_path / 'state'}"]
-        done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=30)
+        done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.returncode == 69
     assert "Address already in use" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -14,13 +14,14 @@ from typing import Any, TypeVar, cast
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
+from cloudctl import context
 from cloudctl.db.threads import Inline, Threads
-from cloudctl.errors import Unavailable
 from cloudctl.identity.options import Argon2
+from cloudctl.identity.turns import Turns
 
 T = TypeVar("T")
 
@@ -54,18 +55,21 @@ class Hashing:
 
 
 class Hasher(Service):
-    """The same, in threads; logins beyond `queue` that wait for one are refused rather than kept waiting."""
+    """The same, in threads. Each address that hashes are computed for has its turn, however many others ask for; those
+    beyond `queue` are refused rather than kept waiting.
+    """
 
-    def __init__(self, hashing: Hashing, threads: Threads, reactor: IReactorFromThreads, queue: int) -> None:
+    def __init__(
+        self, hashing: Hashing, threads: Threads, reactor: IReactorFromThreads, queue: int, at_once: int = 1
+    ) -> None:
         self.hashing = hashing
+        self.turns = Turns(at_once, queue)
         self._threads = threads
         self._reactor = reactor
-        self._queue = queue
-        self._waiting = 0
 
     @classmethod
     def open(cls, parameters: Argon2, reactor: IReactorFromThreads, threads: int, queue: int) -> Hasher:
-        return cls(Hashing(parameters), ThreadPool(0, threads, name="passwords"), reactor, queue)
+        return cls(Hashing(parameters), ThreadPool(0, threads, name="passwords"), reactor, queue, threads)
 
     @classmethod
     def inline(cls, parameters: Argon2) -> Hasher:
@@ -90,13 +94,18 @@ class Hasher(Service):
         return await self._in_thread(self.hashing.verify, stored, secret)
 
     async def _in_thread(self, fn: Callable[..., T], *args: Any) -> T:
-        if self._waiting >= self._queue:
-            raise Unavailable("Too many logins at once; try again.", headers={"Retry-After": "1"})
-        self._waiting += 1
-        try:
-            return await deferToThreadPool(self._reactor, cast(ThreadPool, self._threads), fn, *args)
-        finally:
-            self._waiting -= 1
+        await self.turns.take(context.client.get())
+        computed: Deferred[T] = Deferred()
+
+        def ended(success: bool, result: Any) -> None:
+            # The turn is over when the thread is free, not when a client hangs up.
+            self.turns.end()
+            computed.callback(result)
+
+        self._threads.callInThreadWithCallback(
+            lambda success, result: self._reactor.callFromThread(ended, success, result), fn, *args
+        )
+        return await computed
 
 
 def _random(size: int) -> str:

@@ -15,7 +15,7 @@ from cloudctl.identity import cascade, effective, epoch, records, revocation
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, flag, folded, own_attributes, text_filters
 from cloudctl.identity.tables import Project, ProjectTag
-from cloudctl.rest.listing import Condition, Filter, Listing, equals
+from cloudctl.rest.listing import Condition, Filter, Listing, equals, words
 
 MOST_TAGS = 80
 
@@ -27,7 +27,7 @@ def _tagged(names: list[str]) -> Condition:
 
 def _tag_filters() -> dict[str, Filter]:
     def names(values: Iterable[str]) -> list[str]:
-        return [name for value in values for name in value.split(",") if name]
+        return words("tags", tuple(values))
 
     def every(found: list[str]) -> Condition:
         return and_(*(_tagged([name]) for name in found)) if found else Project.id.is_not(None)

@@ -7,7 +7,7 @@ redirect: a name that resolves to another address the second time gains nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,6 +56,14 @@ class Unreached(FetchError):
     """Nobody answered; it may work later."""
 
 
+# Not public, though nobody says so: what they lead to depends on translators and tunnels of the operator's networks.
+# NAT64, its local use, 6to4, Teredo, IPv4 in IPv6 and the loopback, discarded, once site-local.
+LEADING_ELSEWHERE = tuple(
+    IPv6Network(text)
+    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "100::/64", "fec0::/10")
+)
+
+
 def permits(options: ImageOptions) -> Permitted:
     """Whether imports may connect to an address: a public one, or one of the operator's networks."""
     networks = [ip_network(text) for text in options.import_networks]
@@ -64,7 +72,9 @@ def permits(options: ImageOptions) -> Permitted:
         if isinstance(ip, IPv6Address):
             # ::ffff:10.0.0.1 is 10.0.0.1.
             ip = ip.ipv4_mapped or ip
-        return any(ip in network for network in networks) or (ip.is_global and not ip.is_multicast)
+        if any(ip in network for network in networks):
+            return True
+        return ip.is_global and not ip.is_multicast and not any(ip in network for network in LEADING_ELSEWHERE)
 
     return permitted
 
@@ -104,10 +114,9 @@ class _PublicEndpoint:
         receiver = _Addresses()
         self.reactor.nameResolver.resolveHostName(receiver, host.strip("[]"), self.uri.port)
         found = await receiver.done
-        if not found:
-            raise Unreached(f"{host} has no address.")
-        if not all(self.permitted(ip_address(text.partition("%")[0])) for text in found):
-            raise FetchError(f"{host} is not at a public address.")
+        if not found or not all(self.permitted(ip_address(text.partition("%")[0])) for text in found):
+            # One word for both: whoever asks is not told which names there are inside.
+            raise Unreached(f"{host} has no public address.")
         for text in found[:-1]:
             try:
                 return await self._endpoint(host, text).connect(factory)

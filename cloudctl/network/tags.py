@@ -12,7 +12,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import NetworkTag
-from cloudctl.rest.listing import Condition, Filter
+from cloudctl.rest.listing import Condition, Filter, words
 
 LENGTH = 255
 MOST = 50
@@ -69,7 +69,7 @@ def not_found(tag: str) -> NotFound:
 
 
 def _words(values: Sequence[str]) -> list[str]:
-    return sorted({word for value in values for word in value.split(",") if word})
+    return words("tags", values)
 
 
 def _has(id: Column[Any], tag: str) -> Condition:

@@ -6,7 +6,7 @@ asks for one row more than it shows to know whether there is a next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -20,6 +20,7 @@ from cloudctl.rest.call import Call
 Condition = ColumnElement[bool]
 Filter = Callable[[Sequence[str]], Condition]
 MARKER_LENGTH = 255
+MOST_WORDS = 50
 
 
 # -- filters: the values of one query parameter → a condition. They raise Invalid.
@@ -55,6 +56,19 @@ def number(column: Column[Any]) -> Filter:
 
 def contains(column: Column[str]) -> Filter:
     return lambda values: column.contains(values[-1], autoescape=True)
+
+
+def words(name: str, values: Sequence[str]) -> list[str]:
+    """The parts of comma lists, sorted. Raises Invalid: see `few`."""
+    found = sorted({word for value in values for word in value.split(",") if word})
+    few(name, found)
+    return found
+
+
+def few(name: str, found: Collection[object]) -> None:
+    """Raises Invalid for more values of one filter than the database takes in one condition."""
+    if len(found) > MOST_WORDS:
+        raise Invalid(f"The filter {name!r} has more than {MOST_WORDS} values.")
 
 
 @frozen

@@ -25,6 +25,7 @@ from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
 from cloudctl.rest import access_rules, pages
 from cloudctl.rest import body as bodies
+from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply
@@ -66,6 +67,7 @@ class Http:
     public_url: str = ""  # without a trailing slash; empty: as the request says
     trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-* headers are believed
     answers: Answers | None = None  # where pure answers are kept
+    admission: Admission | None = None  # how often clients may ask; None: as often as they like
 
     def host_url(self, request: Any) -> str:
         """Where the APIs are mounted, as the client sees it."""
@@ -79,6 +81,14 @@ class Http:
             host = request.getHeader("x-forwarded-host") or host
             prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
         return f"{scheme}://{host}{prefix}"
+
+    def client(self, request: Any) -> str:
+        """The address that a request came from, as the nearest proxy that is believed says."""
+        host = str(getattr(request.getClientAddress(), "host", ""))
+        if host in self.trusted_proxies:
+            forwarded = request.getHeader("x-forwarded-for") or ""
+            return forwarded.rpartition(",")[2].strip()[:64] or host
+        return host
 
 
 @frozen
@@ -108,7 +118,7 @@ class Pipeline:
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
         request_id = context.new_request_id()
-        token = context.request_id.set(request_id)
+        token, client = context.request_id.set(request_id), context.client.set(self.http.client(request))
         started = self.http.clock.seconds()
         self.http.metrics.running += 1
         request.setHeader("x-openstack-request-id", request_id)
@@ -116,6 +126,8 @@ class Pipeline:
             request.setHeader("x-compute-request-id", request_id)
         call: Call | None = None
         try:
+            if self.http.admission is not None:
+                self.http.admission.of_address(getattr(request.getClientAddress(), "host", ""), started)
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
@@ -137,6 +149,7 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+            context.client.reset(client)
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
@@ -174,6 +187,8 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
             call.caller = evolve(call.caller, identity=await self._authenticate(request))
+            if self.http.admission is not None:
+                self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
         if self.versions is not None:
             self._negotiate(request, call, bound)

@@ -163,7 +163,7 @@ class LimitedRequest(Request):
             self.channel.callLater(0, self._answer)
 
     def _answer(self) -> None:
-        if self.channel is not None and not self._complete:
+        if not self._complete and self.channel is not None:
             self.channel.persistent = False
             self.responseHeaders.setRawHeaders(b"connection", [b"close"])
             self.channel.allContentReceived()

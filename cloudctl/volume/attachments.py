@@ -45,11 +45,12 @@ def not_found(attachment_id: str) -> NotFound:
 
 # Built once: building a statement costs more than running it.
 _by_id = select(Attachment).where(Attachment.id == bindparam("wanted"))
+# A user of this API says which server a volume is for, and is not asked for proof: of a server is what compute says.
 _of_servers, _of_volumes = (
     select(Attachment)
-    .where(column.in_(bindparam("wanted", expanding=True)))
+    .where(column.in_(bindparam("wanted", expanding=True)), *whose)
     .order_by(Attachment.created_at, Attachment.id)
-    for column in (Attachment.server_id, Attachment.volume_id)
+    for column, whose in ((Attachment.server_id, (Attachment.managed.is_(True),)), (Attachment.volume_id, ()))
 )
 _statuses = select(Attachment.status).where(Attachment.volume_id == bindparam("volume")).distinct()
 _followed = (

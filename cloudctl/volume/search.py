@@ -14,7 +14,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.rest.body import truth
 from cloudctl.rest.formats import parse_time
-from cloudctl.rest.listing import Filter, Listing
+from cloudctl.rest.listing import Filter, Listing, few
 from cloudctl.volume.tables import Attachment, Volume, VolumeType
 
 Condition = ColumnElement[bool]
@@ -65,7 +65,9 @@ def holds(column: Column[Any]) -> Filter:
 
     def test(values: Sequence[str]) -> Condition:
         met: Condition = true()
-        for key, value in pairs(column.name, values[-1]).items():
+        wanted = pairs(column.name, values[-1])
+        few(column.name, wanted)
+        for key, value in wanted.items():
             # Neither database can be asked for such a key, and no record has one.
             met = met & (false() if '"' in key or "\\" in key else column[key].as_string() == value)
         return met
@@ -78,7 +80,9 @@ def moment(column: Column[datetime], comparing: bool) -> Filter:
 
     def test(values: Sequence[str]) -> Condition:
         met: Condition = true()
-        for part in values[-1].split(",") if comparing else values[-1:]:
+        parts = values[-1].split(",") if comparing else values[-1:]
+        few(column.name, parts)
+        for part in parts:
             word, colon, rest = part.partition(":")
             compare = COMPARISONS.get(word.strip()) if colon and comparing else None
             if comparing and colon and compare is None and not word[:1].isdigit():

@@ -14,7 +14,7 @@ from cloudctl.compute.options import HIGHEST
 from cloudctl.rest.body import wire_names
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, at
-from tests.hostile import TEXTS, VALUES, raw
+from tests.hostile.values import TEXTS, VALUES, raw
 
 RAW = [*raw("server"), b'{"os-stop": null, "os-start": null}']
 VERSIONS = ("2.1", LATEST)

@@ -72,7 +72,9 @@ def test_what_others_change_is_seen_at_once(demo: Asking, admin: Asking, cloud: 
     """Names of networks and groups, floating IPs, groups of ports, volumes: none of them is in the server's row."""
     server_id = demo.boot()
     client = cloud.client("demo")
-    page = lambda: demo.get("/servers/detail", LATEST).json()["servers"][0]  # noqa: E731  # asked before and after the change
+
+    def page() -> Any:
+        return demo.get("/servers/detail", LATEST).json()["servers"][0]
 
     def made(path: str, member: str, **wanted: Any) -> Any:
         answer = client.post(f"/networking/v2.0/{path}", {member: wanted})

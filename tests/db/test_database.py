@@ -183,7 +183,7 @@ async def test_a_deadlock_is_resolved_by_trying_again(postgresql_url: str, react
     things.create(db.engine)
     for name in "ab":
         await db.run(add, name)
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=60)
     tries: list[str] = []
 
     def cross(conn: Connection, first: str, second: str) -> None:

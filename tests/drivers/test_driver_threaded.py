@@ -61,7 +61,7 @@ class Blocking:
     """Its methods say in which thread they ran."""
 
     def __init__(self, parties: Any = 1) -> None:
-        self.barrier = threading.Barrier(parties, timeout=10)
+        self.barrier = threading.Barrier(parties, timeout=60)
         self.ran: dict[str, Any] = {}
 
     def check(self) -> Any:

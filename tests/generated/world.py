@@ -60,13 +60,17 @@ class World:
             "member": self.member,
             "admin": self.admin,
         }
-        self._saved = self._connection().serialize()
-        self._changes: int = self._connection().total_changes
+        self.save()
 
     # -- the database as it was
 
     def _connection(self) -> Any:
         return self.cloud.db.engine.raw_connection().driver_connection
+
+    def save(self) -> None:
+        """What `restore` goes back to."""
+        self._saved: bytes = self._connection().serialize()
+        self._changes: int = self._connection().total_changes
 
     def restore(self) -> None:
         """Undo whatever a request did to the database."""

@@ -185,6 +185,16 @@ class Delegations:
         return "OAuth " + ", ".join(f'{name}="{quote(value, safe="~")}"' for name, value in said.items())
 
 
+class Refused(Exception):
+    """The cloud has answered no."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
 def good(answer: Response) -> Response:
-    assert answer.status < 300, answer
+    """Raises Refused."""
+    if answer.status >= 300:
+        raise Refused(answer)
     return answer

@@ -7,7 +7,7 @@ valid exactly as long as the model says that its user, its scope and what it was
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
+from cloudctl.db.columns import utc
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, make_keystone
+from .delegations import RULES, Delegations, Refused, User
 
 T = TypeVar("T")
 
@@ -31,6 +33,9 @@ IMPLIED = {"admin": "manager", "manager": "member", "member": "reader"}
 ABOVE = {"low": ("top", "domain"), "top": ("domain",)}
 
 
+OPTIONS = IdentityOptions(argon2=CHEAP, trust_redelegations=3)
+# Credentials that make others come most often: that is the longest way.
+KINDS = ("credential", "ruled", "credential", "ruled", "credential", "trust", "redelegated", "oauth", "ec2", "exchange")
 PICK = st.integers(0, 999)
 
 
@@ -59,13 +64,24 @@ class Held:
     source: str = ""
 
 
+@frozen
+class Link:
+    """The last token of a chain of delegations that began with a login of `owner`, and what it had when it was made."""
+
+    text: str
+    owner: str
+    scope: str
+    roles: frozenset[str]
+    rules: frozenset[str] | None
+
+
 class Rights:
     """The cloud and the model. Each verb takes three numbers that choose what it is done to."""
 
     def __init__(self) -> None:
         clock = Clock()
         clock.rightNow = START
-        self.cloud: Any = make_keystone(empty_database(clock), clock, IdentityOptions(argon2=CHEAP))
+        self.cloud: Any = make_keystone(empty_database(clock), clock, OPTIONS)
         # It has its rights from elsewhere, and no rule touches it.
         self.admin = self.cloud.admin()
         make = self.cloud.make
@@ -83,6 +99,7 @@ class Rights:
         self.revoked: set[str] = set()
         self.gone: set[str] = set()
         self.held: list[Held] = []
+        self.links: list[Link] = []
         self.count = 0
         self.assign("crew", "member", "top", False, True)
         self.assign("ann", "manager", "domain", True, True)
@@ -263,6 +280,78 @@ class Rights:
     def lenders(self) -> list[Held]:
         return [token for token in self.held if token.scope in PROJECTS and token.lent is None]
 
+    def chain(self, a: int, b: int, c: int) -> None:
+        """Whoever has a token in a project, delegated or not, makes another in any of the ways that there are.
+
+        Whether it may is for the cloud to say; what comes out has no role, and no call, that the one before lacks.
+        """
+        begun = [Link(token.text, token.user, str(token.scope), frozenset(), None) for token in self.lenders()]
+        alive = [link for link in (*begun, *4 * self.links) if self.shown(link.text) is not None]
+        if not alive:
+            return
+        link: Link | None = pick(alive, a)
+        for hop in range(3):
+            link = link and self.longer(link, pick(KINDS, b // len(KINDS) ** hop), c // 9**hop)
+        assert link is None or link in self.links
+
+    def longer(self, link: Link, kind: str, number: int) -> Link | None:
+        """The chain with one more delegation; None if there is none."""
+        shown = self.shown(link.text)
+        if shown is None:
+            return None
+        before = names(shown)
+        # Mostly what there is, and what the first user has and this token may not have.
+        role = pick([*2 * sorted(before), *2 * sorted(self.rights(link.owner, link.scope)), *ROLES], number)
+        text = self.lent(kind, link, shown, role)
+        if text is None:
+            return None
+        made = self.shown(text)
+        assert made is not None
+        if "project" not in made:
+            # A login of one's own, exchanged for a token without a scope.
+            assert not link.roles, (kind, link, made)
+            return None
+        assert names(made) <= before, (kind, link, made)
+        assert made["project"]["id"] == self.targets[link.scope], (kind, link, made)
+        if link.rules is not None:
+            passed = paths(made)
+            assert passed is not None and passed <= link.rules, (kind, link, made)
+        self.links.append(Link(text, link.owner, link.scope, names(made), paths(made)))
+        return self.links[-1]
+
+    def lent(self, kind: str, link: Link, shown: Any, role: str) -> str | None:
+        """The next token of a chain; None if the cloud refuses."""
+        name = shown["user"]["name"]
+        other = USERS[(USERS.index(name) + 1) % len(USERS)]
+        trustee = User(self.users[other], other, "secret", "", "")
+        self.count += 1
+        lend = Delegations(self.with_headers, self.admin, trustee, lambda: utc(self.cloud.clock.seconds()))
+        lend.count = 100 * self.count
+        user = User(self.users[name], name, "secret", link.text, self.targets[link.scope])
+        rules = {"access_rules": RULES} if kind == "ruled" else {}
+        passed = {"allow_redelegation": True, "redelegation_count": 1 + self.count % 2} if kind == "redelegated" else {}
+        try:
+            if kind == "exchange":
+                return lend.login("token", {"id": link.text})
+            if kind in ("credential", "ruled"):
+                return lend.restricted(user, role, unrestricted=True, **rules).token
+            if kind in ("trust", "redelegated"):
+                return lend.trust(user, role, impersonation=self.count % 3 > 0, **passed).token
+            return lend.make(kind, user, role).token
+        except Refused as error:
+            assert error.answer.status in (400, 401, 403, 404), error
+            return None
+
+    def shown(self, text: str) -> Any:
+        """What a token stands for; None if it is not valid."""
+        asked = {"X_Subject_Token": text, "OpenStack_Identity_Access_Rules": "1.0"}
+        answer = self.cloud.ask("GET", "/auth/tokens?nocatalog", token=self.admin, **asked)
+        return answer.json()["token"] if answer.status == 200 else None
+
+    def with_headers(self, method: str, path: str, body: Any, token: str, headers: Mapping[str, str]) -> Any:
+        named = {name.replace("-", "_"): value for name, value in headers.items()}
+        return self.cloud.ask(method, path, body, token, **named)
+
     def revoke(self, a: int, b: int, c: int) -> None:
         if not self.held:
             return
@@ -284,9 +373,27 @@ class Rights:
                 assert answer.status == 200, (token, answer)
                 assert {role["name"] for role in answer.json()["token"].get("roles", [])} == due, token
 
+    def no_chain_has_a_right_that_its_first_user_lacks(self) -> None:
+        for link in self.links:
+            shown = self.shown(link.text)
+            if shown is not None:
+                assert names(shown) <= self.rights(link.owner, link.scope), link
+                assert paths(shown) == link.rules, link
+
+
+def names(shown: Any) -> frozenset[str]:
+    return frozenset(role["name"] for role in shown["roles"])
+
+
+def paths(shown: Any) -> frozenset[str] | None:
+    """Of the access rules; None: every call."""
+    rules = shown.get("application_credential", {}).get("access_rules")
+    return None if rules is None else frozenset(rule["path"] for rule in rules)
+
 
 VERBS = {
-    "give": 3, "withdraw": 2, "move": 1, "imply": 1, "switch": 1, "login": 4, "exchange": 3, "lend": 3, "revoke": 1,
+    "give": 3, "withdraw": 2, "move": 1, "imply": 1, "switch": 1, "login": 4, "exchange": 3, "lend": 3, "chain": 6,
+    "revoke": 1,
 }  # fmt: skip
 STEP = st.tuples(st.sampled_from([verb for verb, weight in VERBS.items() for _ in range(weight)]), PICK, PICK, PICK)
 
@@ -298,3 +405,4 @@ def test_no_sequence_of_calls_gives_a_right_that_the_assignments_do_not(steps: l
     for verb, a, b, c in steps:
         getattr(rights, verb)(a, b, c)
         rights.each_token_has_exactly_the_rights_that_the_assignments_give()
+    rights.no_chain_has_a_right_that_its_first_user_lacks()

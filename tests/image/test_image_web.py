@@ -120,7 +120,7 @@ async def test_redirects_are_looked_at_like_the_first_address(server: Server, tm
 async def test_an_address_that_is_not_public_is_refused(server: Server, tmp_path: Path, host: str) -> None:
     asked: list[Any] = []
     server.answer("image", asked.append)
-    with pytest.raises(FetchError, match="not at a public address"):
+    with pytest.raises(FetchError, match="no public address"):
         await server.fetch(server.url("image", host), tmp_path / "a", import_networks=())
     assert asked == []
 
@@ -186,3 +186,50 @@ def test_only_public_addresses_are_permitted(text: str) -> None:
 @pytest.mark.parametrize("text", ["1.1.1.1", "2606:4700::1111"])
 def test_public_addresses_are_permitted(text: str) -> None:
     assert permits(ImageOptions())(ip_address(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "64:ff9b::a00:1",
+        "64:ff9b:1::1",
+        "2002:a00:1::",
+        "2001:0:a00:1::",
+        "::a00:1",
+        "::1",
+        "fec0::1",
+        "::ffff:10.0.0.1",
+    ],
+)
+def test_what_leads_to_inner_addresses_is_not_public(text: str) -> None:
+    assert not permits(ImageOptions())(ip_address(text))
+    assert permits(ImageOptions(import_networks=("::/0", "0.0.0.0/0")))(ip_address(text))
+
+
+class Names:
+    """A reactor's resolver that knows one name of the inside."""
+
+    def resolveHostName(self, receiver: Any, name: str, port: int = 0, *_rest: Any) -> None:
+        from twisted.internet.address import IPv4Address
+
+        receiver.resolutionBegan(None)
+        if name == "inside.example":
+            receiver.addressResolved(IPv4Address("TCP", "10.0.0.5", port))
+        receiver.resolutionComplete()
+
+
+async def test_a_name_of_the_inside_is_told_from_none_by_nothing() -> None:
+    from twisted.web.client import URI
+
+    from cloudctl.image.web import _PublicEndpoint
+
+    class Reactor:
+        nameResolver = Names()
+
+    told = []
+    for host in ("inside.example", "nothing.example"):
+        endpoint = _PublicEndpoint(Reactor(), URI.fromBytes(f"http://{host}/x".encode()), permits(ImageOptions()))
+        with pytest.raises(FetchError) as refused:
+            await endpoint.connect(None)
+        told.append((type(refused.value), refused.value.message.replace(host, "HOST")))
+    assert told[0] == told[1]

@@ -27,7 +27,7 @@ from cloudctl.volume.tables import Attachment, Volume
 from tests.live.process import LiveCloud
 
 SERVERS = "/compute/v2.1/servers"
-PATIENCE = 30.0  # seconds within which all work ends once nobody is killed any more
+PATIENCE = 120.0  # seconds within which all work ends once nobody is killed any more
 
 # Slow enough that a process can die in the middle of everything.
 TOML = """

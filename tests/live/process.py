@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 from tests.live.client import StockClient
 
-READY = 20.0  # seconds until a started cloud answers, or never
+READY = 120.0  # seconds until a started cloud answers, or never
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 
 
@@ -80,7 +80,7 @@ class LiveCloud:
             if self.process.poll() is not None:
                 raise AssertionError(f"it ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
             try:
-                urlopen(f"{self.url}/healthcheck", timeout=5).read()
+                urlopen(f"{self.url}/healthcheck", timeout=60).read()
                 return
             except (URLError, ConnectionError, TimeoutError):
                 time.sleep(0.02)
@@ -100,7 +100,7 @@ class LiveCloud:
         """SIGTERM; the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=30)
+        status = self.process.wait(timeout=120)
         self.process = None
         return status
 

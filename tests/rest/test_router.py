@@ -23,7 +23,7 @@ from cloudctl.rest.router import VARIABLE, Endpoint, Router
 from cloudctl.rest.site import CloudSite
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import Response, encode, exchange, parse
-from tests.hostile import TEXTS
+from tests.hostile.values import TEXTS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get", "TRACE")
 

@@ -71,7 +71,7 @@ def databases(url: str, reactor: Any) -> Iterator[Callable[[], Database]]:
         db.stopService()
 
 
-async def ended(db: Database, within: float = 20.0) -> None:
+async def ended(db: Database, within: float = 120.0) -> None:
     give_up = time.monotonic() + within
     while await db.read(lambda conn: conn.execute(select(TaskRow.id).where(TaskRow.state.in_(OPEN))).first()):
         assert time.monotonic() < give_up, await db.read(queue.listing)

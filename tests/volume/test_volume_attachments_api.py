@@ -11,6 +11,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import DriverError
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.volume import attachments
+from cloudctl.volume.api.attaching import MOST_HOSTS
 from tests.volume.asking import LATEST, V3, act, at, volume
 
 SERVER = "1f2d3c4b-5a69-4788-9a0b-1c2d3e4f5061"
@@ -231,3 +232,57 @@ def test_a_host_that_two_servers_share_stays_connected(
     demo.delete(f"{URL}/{two}", headers=LATEST)
     cloud.settle()
     assert backend.volumes.get(id).hosts == () and volume(demo, id)["status"] == "available"
+
+
+# -- what others may see and do
+
+
+def test_a_reader_is_not_told_how_a_volume_is_reached(make: Any, demo: Any, join: Any) -> None:
+    id = make()["id"]
+    made = reserve(demo, id).json()["attachment"]["id"]
+    demo.put(f"{URL}/{made}", {"attachment": {"connector": {"host": "h1"}}}, headers=LATEST)
+    reader = join("rita", "demo", "reader")
+    (listed,) = reader.get(f"{URL}/detail", headers=LATEST).json()["attachments"]
+    shown = reader.get(f"{URL}/{made}", headers=LATEST).json()["attachment"]
+    assert (listed["connection_info"], shown["connection_info"]) == ({}, {})
+    assert demo.get(f"{URL}/{made}", headers=LATEST).json()["attachment"]["connection_info"]["attachment_id"] == made
+
+
+def test_a_user_who_names_the_server_of_another_adds_nothing_to_it(
+    make: Any, cloud: Any, stranger: Any, do: Any
+) -> None:
+    mine = do(attachments.reserve, make()["id"], SERVER, project_id=None)
+    assert reserve(stranger, make(client=stranger)["id"]).status == 200
+    found = cloud.transact(attachments.of_server, [SERVER])
+    assert [row.id for row in found[SERVER]] == [mine]
+
+
+def test_a_volume_is_connected_to_a_bounded_number_of_hosts(make: Any, demo: Any, backend: Any) -> None:
+    id = make()["id"]
+    ask = "os-initialize_connection"
+    told = [act(demo, id, ask, {"connector": {"host": f"h{number}"}}).status for number in range(40)]
+    assert told == [200] * MOST_HOSTS + [409] * (40 - MOST_HOSTS)
+    assert act(demo, id, ask, {"connector": {"host": "h1"}}).status == 200
+    assert len(backend.volumes.get(id).hosts) == MOST_HOSTS
+    for host in ("", "a b", "../x", "h\n", "é", "x" * 256, "-x"):
+        assert act(demo, id, ask, {"connector": {"host": host}}).status == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/networking/v2.0/networks?tags={words}",
+        "/networking/v2.0/networks?not-tags-any={words}",
+        "/compute/v2.1/servers?tags={words}",
+        "/identity/v3/projects?tags={words}",
+        "/identity/v3/projects?not-tags={words}",
+        "/volume/v3/volumes/detail?created_at={words}",
+        "/volume/v3/volumes/detail?metadata={pairs}",
+    ],
+)
+def test_a_filter_of_thousands_of_values_is_400(admin: Any, query: str) -> None:
+    words = ",".join(f"t{number}" for number in range(2400))
+    pairs = "{" + ",".join(f"'{number}':'1'" for number in range(1200)) + "}"
+    headers = {"OpenStack-API-Version": "compute 2.90, volume 3.70"}
+    path = query.format(words=words, pairs=pairs)
+    assert admin.get(path, headers=headers).status == 400

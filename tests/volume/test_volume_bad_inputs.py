@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from cloudctl.testing.cloud import Client, MemoryCloud
-from tests import hostile
-from tests.hostile import TEXTS, VALUES
+from tests.hostile import values as hostile
+from tests.hostile.values import TEXTS, VALUES
 from tests.volume.asking import LATEST, V3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
@@ -47,11 +48,16 @@ class ForceDetach:
     connector: Object | None = None
 
 
+# The backend keeps each host that was ever connected until it is disconnected.
+MOST_HOSTS = 32
+HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,254}")
+
+
 def host_of(connector: Object) -> str:
     """Raises Invalid unless a connector names its host."""
     host = connector.get("host")
-    if not isinstance(host, str) or not 1 <= len(host) <= 255:
-        raise Invalid("Invalid input received: the connector needs the key 'host', a string of 1 to 255 characters.")
+    if not isinstance(host, str) or HOST.fullmatch(host) is None:
+        raise Invalid("Invalid input received: the connector needs the key 'host', a name of 1 to 255 characters.")
     return host
 
 
@@ -118,6 +124,9 @@ class Attaching:
         """Let a host use a volume, and say how."""
         host = host_of(body.connector)
         await self.db.read(_demand_connectable, call, volume_id)
+        present = await connections.hosts(self.backend, volume_id)
+        if host not in present and len(present) >= MOST_HOSTS:
+            raise Conflict(f"Invalid volume: {len(present)} hosts are connected to volume {volume_id} already.")
         info = await connections.connect(self.backend, volume_id, host)
         return {
             "connection_info": {

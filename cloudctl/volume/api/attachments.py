@@ -66,7 +66,7 @@ class Attachments:
     @routes.get("/attachments/detail", policy="volume:attachments:list", since=SINCE)
     async def list_detail(self, call: Call) -> Any:
         """List attachments with all fields."""
-        return await LISTED.answer(self.db, call, lambda call, row: views.attachment(row))
+        return await LISTED.answer(self.db, call, views.attachment)
 
     @routes.post(
         "/attachments",
@@ -86,7 +86,7 @@ class Attachments:
     async def show(self, call: Call, attachment_id: str) -> Any:
         """Show an attachment."""
         row = await self.db.read(attachments.visible, call.caller, attachment_id)
-        return {"attachment": views.attachment(row)}
+        return {"attachment": views.attachment(call, row)}
 
     @routes.put(
         "/attachments/<attachment_id>",

@@ -183,13 +183,15 @@ def attachment_summary(row: Attachment) -> Json:
     return {"id": row.id, "status": row.status, "instance": row.server_id, "volume_id": row.volume_id}
 
 
-def attachment(row: Attachment) -> Json:
+def attachment(call: Call, row: Attachment) -> Json:
+    """How the volume is reached (addresses, names, secrets of some backends) is for those who may attach it."""
+    connects = call.may("volume:attachments:update", project_id=row.project_id or "")
     return {
         **attachment_summary(row),
         "attached_at": micros(row.attached_at) or "",
         "detached_at": "",
         "attach_mode": row.mode or "null",
-        "connection_info": flat_connection(row),
+        "connection_info": flat_connection(row) if connects else {},
     }
 
 

@@ -78,7 +78,7 @@ def _is_of(cmdline: Path, prefix: str) -> bool:
 
 
 def run(*command: str, stdin: str = "") -> str:
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=30).stdout
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def make_driver(prefix: str, directory: Path, hosts: tuple[str, ...] = HOSTS, **options: Any) -> NetnsBackend:

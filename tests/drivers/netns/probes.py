@@ -15,7 +15,7 @@ from attrs import define
 
 from cloudctl.drivers.netns import inside
 
-PATIENCE = 10.0  # seconds for what must come; it takes milliseconds, unless the machine is busy
+PATIENCE = 60.0  # seconds for what must come; it takes milliseconds, unless the machine is busy
 
 
 @define

@@ -79,5 +79,5 @@ async def booted(driver: Qemu, id: str = ID) -> int:
         last = files.console.stat().st_mtime_ns if files.console.exists() else 0
         return text.rstrip("\n").endswith(tiny_guest.LAST_LINE) and last > files.pid.stat().st_mtime_ns
 
-    await soon(is_up, 10.0)
+    await soon(is_up)
     return (await driver.console_output(id)).count("Linux version")

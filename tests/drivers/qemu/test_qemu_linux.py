@@ -41,7 +41,7 @@ class Typing(Protocol):
     async def type(self, line: str, until: str) -> str:
         self.seen = ""
         there(self.transport).write(f"{line}\n".encode())
-        assert await soon(lambda: until in self.seen, 15.0), self.seen
+        assert await soon(lambda: until in self.seen), self.seen
         return self.seen
 
 
@@ -58,7 +58,7 @@ async def on_console(driver: Qemu, wanted: str) -> str:
         text = await driver.console_output(ID)
         return text if wanted in text else None
 
-    found = await soon(shown, 60.0)
+    found = await soon(shown)
     assert found, await driver.console_output(ID, 20)
     return found
 

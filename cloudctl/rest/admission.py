@@ -1,0 +1,70 @@
+"""Admission: how many requests a second one project, and one address, may have answered.
+
+Token buckets: each is full after a rest and holds a burst; a request takes one token, and they come at a rate. Over it
+the answer is 429, which costs the process next to nothing. Off unless `[admission] rates` says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Collection
+
+from attrs import frozen
+
+from cloudctl.config import AdmissionOptions
+from cloudctl.errors import TooMany
+
+# Buckets that are kept. The one that was not asked for longest goes first, and is full by then unless so many ask.
+MOST = 10_000
+
+
+@frozen
+class Bucket:
+    tokens: float
+    at: float  # seconds
+
+
+class Buckets:
+    """One for each key, made when it is first asked for."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self.rate = rate
+        self.burst = max(1.0, burst)
+        self._kept: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, key: str, now: float) -> float:
+        """Take a token; 0, or the seconds until there is one."""
+        bucket = self._kept.pop(key, None)
+        tokens = self.burst
+        if bucket is not None:
+            tokens = min(self.burst, bucket.tokens + max(0.0, now - bucket.at) * self.rate)
+        elif len(self._kept) >= MOST:
+            self._kept.popitem(last=False)
+        left = tokens - 1.0 if tokens >= 1.0 else tokens
+        self._kept[key] = Bucket(left, now)
+        return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self.rate
+
+
+class Admission:
+    """Of one cloud. `proxies`: addresses that speak for many clients."""
+
+    def __init__(self, options: AdmissionOptions, proxies: Collection[str]) -> None:
+        self.projects = Buckets(options.project_rate, options.project_burst)
+        self.addresses = Buckets(options.address_rate, options.address_burst)
+        self.proxies = frozenset(proxies)
+
+    def of_address(self, address: str, now: float) -> None:
+        """Before anything is looked up. `address` is empty for a client without one. Raises TooMany."""
+        if address and address not in self.proxies:
+            _demand(self.addresses.take(address, now), "this address")
+
+    def of_project(self, project_id: str, now: float) -> None:
+        """Raises TooMany."""
+        if project_id:
+            _demand(self.projects.take(project_id, now), "this project")
+
+
+def _demand(wait: float, whose: str) -> None:
+    if wait > 0:
+        raise TooMany(f"There were too many requests of {whose}.", headers={"Retry-After": str(math.ceil(wait))})
