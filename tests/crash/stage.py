@@ -20,7 +20,7 @@ from cloudctl.testing.crash import World
 # Seconds that every call of a driver takes: a process dies in the middle of calls, too.
 DELAY = 0.1
 # Columns that differ from run to run, beside times. How tasks ended is compared by `cloudctl.testing.crash`.
-CHANCE = {("volume_messages", "id"), ("servers", "revision")}
+CHANCE = {("volume_messages", "id"), ("servers", "revision"), ("ports", "edition")}
 
 
 @frozen
