@@ -32,6 +32,7 @@ from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
 
+from cloudctl.rest.members import structured
 from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
@@ -326,7 +327,7 @@ def _guarded(container: type, factory: Any) -> Any:
         def structure(value: Any, target: Any) -> Any:
             if not isinstance(value, container):
                 raise wrong_type(value, JSON_NAMES[container])
-            return inner(value, target)
+            return structured(inner, value, target)
 
         return structure
 

