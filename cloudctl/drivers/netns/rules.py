@@ -6,6 +6,11 @@ came from (lower half of the mark) and of the port that it goes to (upper half).
 to `table inet`, with their bridge as their interface: there connections are tracked, in a zone for each network since
 addresses may overlap, and the two chains of the two ports decide. See `spoofing` for the first, `filters` for the
 second; this module puts the whole together, which replaces what was there in one transaction.
+
+The host's own stack has no business in the bridges of tenants: DHCP and metadata are in namespaces that hang on them.
+Linux would answer there for every address of the machine, on whichever link it is, and route for whoever asks. So what
+leaves such a bridge for the stack is dropped: IP in `table inet`, ARP in `table arp`. The same holds for all taps: a
+bridge hands frames of some protocols (LLDP) to the stack as its port's own, past its filters, whatever is in them.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from cloudctl.drivers.netns.checked import networks_of
 from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
 
 BRIDGE_SYSCTLS = ("net.bridge.bridge-nf-call-iptables=1", "net.bridge.bridge-nf-call-ip6tables=1")
+FAMILIES = ("bridge", "inet", "arp")
 
 
 @frozen
@@ -37,10 +43,16 @@ class HostRules:
     groups: Mapping[str, SecurityGroupSpec]  # at least those of the ports
     members: Mapping[str, Iterable[str]]  # group → addresses and CIDRs of all ports in it, on any host
 
+    @property
+    def own_bridges(self) -> list[str]:
+        """All but the operator's, quoted."""
+        return [f'"{bridge}"' for bridge, zone in sorted(self.zones.items()) if zone]
+
 
 def ruleset(name: str, host: HostRules) -> str:
-    """The tables `name` of both families; nothing is left of what they held. Raises Unfit."""
-    return "\n".join([*replaced("bridge", name, _frames(host)), *replaced("inet", name, _packets(host))]) + "\n"
+    """The tables `name` of all families; nothing is left of what they held. Raises Unfit."""
+    bodies = {"bridge": _frames(host), "inet": _packets(host), "arp": _questions(host)}
+    return "\n".join(line for family in FAMILIES for line in replaced(family, name, bodies[family])) + "\n"
 
 
 def check_port(port: PortSpec) -> None:
@@ -56,7 +68,7 @@ def check_group(group: SecurityGroupSpec) -> None:
 
 
 def removal(name: str) -> str:
-    return "".join(f"table {family} {name} {{}}\ndelete table {family} {name}\n" for family in ("bridge", "inet"))
+    return "".join(f"table {family} {name} {{}}\ndelete table {family} {name}\n" for family in FAMILIES)
 
 
 def replaced(family: str, name: str, body: Iterable[str]) -> list[str]:
@@ -108,6 +120,11 @@ def _packets(host: HostRules) -> list[str]:
     # What this machine does itself on an operator's bridge, or passes on from there, has no other end in a zone.
     zones = [f'iifname "{bridge}" ct zone set {zone}' for bridge, zone in sorted(host.zones.items()) if zone]
     lines += chain("zones", zones, "type filter hook prerouting priority -300")
+    lines += chain("own", _closed(host), "type filter hook input priority -200")
+    # Bridged packets come from and go to the same bridge; others would be routed by this machine.
+    pairs = [f"{each} . {each}" for each in host.own_bridges]
+    bridged = [f"iifname . oifname {_set(pairs)} accept"] if pairs else []
+    lines += chain("routed", [*bridged, *_closed(host)], "type filter hook forward priority -200")
     # Two chains that the kernel calls in turn: `accept` in the first hands the packet to the second.
     for direction, half, priority in (("egress", 0xFFFF, 0), ("ingress", 0xFFFF0000, 1)):
         shift = 0 if direction == "egress" else 16
@@ -125,6 +142,15 @@ def _packets(host: HostRules) -> list[str]:
     return lines
 
 
+def _questions(host: HostRules) -> list[str]:
+    return chain("own", _closed(host), "type filter hook input priority -200")
+
+
+def _closed(host: HostRules) -> list[str]:
+    closed = [*host.own_bridges, *(f'"{port.tap}"' for port in host.ports)]
+    return [f"iifname {_set(closed)} drop"] if closed else []
+
+
 def _on_bridges(direction: str, bridges: Iterable[str], rules: Iterable[str]) -> list[str]:
     """Rules that look at marks only of packets in our bridges: others may mark their packets, too, as they like.
 
@@ -134,8 +160,12 @@ def _on_bridges(direction: str, bridges: Iterable[str], rules: Iterable[str]) ->
     if not names:
         return []
     if direction == "egress":
-        return [f"iifname {{ {', '.join(names)} }} {rule}" for rule in rules]
-    return [f"iifname . oifname {{ {', '.join(f'{each} . {each}' for each in names)} }} {rule}" for rule in rules]
+        return [f"iifname {_set(names)} {rule}" for rule in rules]
+    return [f"iifname . oifname {_set(f'{each} . {each}' for each in names)} {rule}" for rule in rules]
+
+
+def _set(values: Iterable[str]) -> str:
+    return f"{{ {', '.join(values)} }}"
 
 
 def _members(name: str, version: int, addresses: Iterable[str]) -> list[str]:

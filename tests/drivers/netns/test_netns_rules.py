@@ -120,7 +120,7 @@ def ruleset(*ports: FilteredPort, groups: tuple[SecurityGroupSpec, ...] = (), me
 
 def test_the_tables_are_replaced_as_a_whole() -> None:
     lines = ruleset().splitlines()
-    for family in ("bridge", "inet"):
+    for family in ("bridge", "inet", "arp"):
         at = lines.index(f"table {family} cc {{}}")
         assert lines[at + 1 : at + 3] == [f"delete table {family} cc", f"table {family} cc {{"]
 
@@ -231,3 +231,9 @@ def test_connections_are_forgotten_in_both_directions() -> None:
         "-D -f ipv6 -w 4 -s fd00::5",
         "-D -f ipv6 -w 4 -d fd00::5",
     ]
+
+
+def test_only_our_bridges_are_closed_to_the_hosts_stack() -> None:
+    text = rules.ruleset("cc", HostRules({"ccb1": 3, "br-ex": 0}, [FilteredPort("cct1", 1, PORT)], {}, {}))
+    assert text.count('iifname { "ccb1", "cct1" } drop') == 3  # IP for the host, IP to be routed by it, ARP
+    assert not any("br-ex" in line for line in text.splitlines() if line.endswith(" drop"))
