@@ -2,6 +2,7 @@
 
 Drivers of real hosts run as root. What they may start is `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
 fixed environment and a time limit, and its arguments are what the driver says: no word is ever split or expanded.
+A program that parses users' files runs within `CONFINED`.
 With `dry_run` what would change something is written to the log and not started; what only reads is run all the same.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import ceil
 from shutil import which
 from typing import Any
 
@@ -30,6 +32,7 @@ PROGRAMS: Mapping[str, str] = {
     "nft": "nftables",
     "conntrack": "conntrack",
     "sysctl": "procps",
+    "prlimit": "util-linux",
     "dnsmasq": "dnsmasq-base",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -41,6 +44,12 @@ PROGRAMS: Mapping[str, str] = {
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
 TIMEOUT_SECONDS = 60.0
+MIB = 1 << 20
+# A VDI of one sector can ask for 2 GiB. glibc reserves 64 MiB of addresses for each thread, unless told not to.
+CONFINED: Mapping[str, int] = {"qemu-img": 1536 * MIB}
+"""Program that parses users' files → bytes of addresses that it may have (RLIMIT_AS). It may use as many seconds of a
+processor as it has time, and leaves no core file."""
+CONFINED_ENVIRONMENT = {**ENVIRONMENT, "MALLOC_ARENA_MAX": "4"}
 MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
 
 _log = Logger()
@@ -87,7 +96,7 @@ class Programs:
 
         Raises ProgramFailed, ProgramTimedOut, and Unusable if the program is not installed.
         """
-        return await self._run(_command(name, arguments, namespace), stdin, timeout)
+        return await self._run(name, _command(name, arguments, namespace), stdin, timeout)
 
     async def change(
         self,
@@ -96,27 +105,38 @@ class Programs:
         stdin: bytes = b"",
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
+        file_bytes: int | None = None,
     ) -> bytes:
-        """Run a program that changes something; its stdout, which a dry run leaves empty. Raises as `read`."""
+        """Run a program that changes something; its stdout, which a dry run leaves empty. Raises as `read`.
+
+        `file_bytes`: how large a file a program of `CONFINED` may write (RLIMIT_FSIZE).
+        """
         command = _command(name, arguments, namespace)
         if self.dry_run:
             _log.info("would run {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
             return b""
         _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
-        return await self._run(command, stdin, timeout)
+        return await self._run(name, command, stdin, timeout, file_bytes)
 
-    async def _run(self, command: Sequence[str], stdin: bytes, timeout: float) -> bytes:
+    async def _run(
+        self, name: str, command: Sequence[str], stdin: bytes, timeout: float, file_bytes: int | None = None
+    ) -> bytes:
+        require(name)
+        environment = ENVIRONMENT
+        if name in CONFINED:
+            command = [*_limits(CONFINED[name], timeout, file_bytes), *command]
+            environment = CONFINED_ENVIRONMENT
         executable = which(command[0], path=SEARCH_PATH)
         if executable is None:
             require(command[0])
             raise AssertionError("a program cannot be both missing and installed")
-        running = _Running(command[0], stdin)
+        running = _Running(name, stdin)
         # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
         try:
-            process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], ENVIRONMENT)
+            process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], environment)
         except OSError as error:
             # No memory, no descriptors or no process numbers are left just now.
-            raise Unreachable(f"{command[0]} cannot be started: {error.strerror}") from error
+            raise Unreachable(f"{name} cannot be started: {error.strerror}") from error
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
@@ -170,6 +190,11 @@ def _command(name: str, arguments: Sequence[str], namespace: str | None) -> list
         raise ValueError(f"drivers are not allowed to run {name!r}")
     command = [name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
+
+
+def _limits(addresses: int, seconds: float, file_bytes: int | None) -> list[str]:
+    words = ["prlimit", f"--as={addresses}", f"--cpu={ceil(seconds)}", "--core=0"]
+    return words if file_bytes is None else [*words, f"--fsize={file_bytes}"]
 
 
 def _indented(stdin: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -52,3 +53,28 @@ async def test_a_program_that_cannot_be_started_now_may_be_later() -> None:
 async def test_no_other_program_can_be_run() -> None:
     with pytest.raises(ValueError, match="not allowed to run"):
         await Programs(cast(Any, None), Clock()).change("sh", "-c", "true")
+
+
+@pytest.fixture
+def confined(shell: Programs, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Its shell has 64 MiB of addresses."""
+    monkeypatch.setattr(programs, "CONFINED", {"sh": 64 << 20})
+    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "prlimit": "util-linux"})
+    return shell
+
+
+async def test_what_parses_users_files_is_limited(confined: Any) -> None:
+    # KiB of addresses, seconds of a processor, blocks of 512 bytes of a core and of any file.
+    script = "ulimit -v; ulimit -t; ulimit -c; ulimit -f"
+    told = await confined.change("sh", "-c", script, timeout=7.5, file_bytes=10 * 1024)
+    assert told.split() == [b"65536", b"8", b"0", b"20"]
+
+
+async def test_what_writes_a_larger_file_than_it_may_is_ended(confined: Any, tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailed):
+        await confined.change("sh", "-c", f"exec head -c 100000 /dev/zero > {tmp_path / 'large'}", file_bytes=4096)
+    assert (tmp_path / "large").stat().st_size == 4096
+
+
+def test_qemu_img_is_confined() -> None:
+    assert programs.CONFINED["qemu-img"] < 2 << 30

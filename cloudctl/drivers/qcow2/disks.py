@@ -58,7 +58,7 @@ class LocalDisks:
     multiattach: bool = False
 
     async def check(self) -> None:
-        require("qemu-img")
+        require("qemu-img", "prlimit")
 
     async def close(self) -> None:
         """Nothing is open."""

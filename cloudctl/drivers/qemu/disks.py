@@ -33,6 +33,7 @@ _log = Logger()
 GIB, MIB = 1 << 30, 1 << 20
 COPY_SECONDS = 1800.0
 HEADER = 512  # bytes in which the size of a qcow2 is
+TABLES = 16 * MIB  # that a small qcow2 may have beside its disk; those of a large one are less than a hundredth of it
 LOCKED = "Is another process using the image"
 LABEL = "config-2"  # by which a guest knows its config drive
 
@@ -68,7 +69,7 @@ class Disks:
             if wished > self.size(target):
                 await self._run("qemu-img", "resize", "-q", "-f", "qcow2", str(target), str(wished))
             return
-        base = await self.converted(image)
+        base = await self.converted(image, wished)
         size = self.size(base)
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {size_gib}")
@@ -76,17 +77,21 @@ class Disks:
             over = ("-F", "qcow2", "-b", str(base))
             await self._run("qemu-img", "create", "-q", "-f", "qcow2", *over, str(beside), str(max(wished, size)))
 
-    async def converted(self, image: ImageSource) -> Path:
-        """The image as a qcow2 in the cache. Raises Unfit, NoCapacity."""
+    async def converted(self, image: ImageSource, most: int = 0) -> Path:
+        """The image as a qcow2 in the cache. Raises Unfit, NoCapacity.
+
+        `most`: bytes after which an image that has not been converted yet is given up; 0: never. A few bytes of a
+        compressed one can say that they are terabytes.
+        """
         target = self.cache / f"{quote(image.id, safe='')}.qcow2"
         async with self._converting.hold(image.id):
             if not target.exists():
-                await self._convert(image, target)
+                await self._convert(image, target, most)
             if not self.programs.dry_run:
                 os.utime(target)
         return target
 
-    async def _convert(self, image: ImageSource, target: Path) -> None:
+    async def _convert(self, image: ImageSource, target: Path, most: int) -> None:
         format = format_of(image)
         assert image.path is not None
         if not self.programs.dry_run:
@@ -95,9 +100,11 @@ class Disks:
             try:
                 # Writeback: it is flushed to the disk before it is renamed. All later guests of the image rely on it.
                 how = ("-q", "-t", "writeback", "-f", format, "-O", "qcow2")
-                await self._run("qemu-img", "convert", *how, image.path, str(beside))
+                limit = most + most // 100 + TABLES if most else None
+                await self._run("qemu-img", "convert", *how, image.path, str(beside), file_bytes=limit)
             except ProgramFailed as error:
-                raise Unfit(f"image {image.id} cannot be read as {format}: {error.complaint}") from error
+                why = error.complaint or "it is larger than the disk, or takes too much"
+                raise Unfit(f"image {image.id} cannot be read as {format}: {why}") from error
 
     async def ensure_kernel(self, image: ImageSource, files: Files) -> None:
         """Kernel and ramdisk of the image are the guest's own: it can start when the images are deleted."""
@@ -197,9 +204,9 @@ class Disks:
         finally:
             beside.unlink(missing_ok=True)
 
-    async def _run(self, *command: str) -> None:
+    async def _run(self, *command: str, file_bytes: int | None = None) -> None:
         try:
-            await self.programs.change(*command, timeout=COPY_SECONDS)
+            await self.programs.change(*command, timeout=COPY_SECONDS, file_bytes=file_bytes)
         except ProgramFailed as error:
             if "No space left on device" in error.complaint:
                 raise NoCapacity(f"no room for a disk: {error.complaint}") from error

@@ -84,7 +84,13 @@ class Qemu:
         return self.machines.disks
 
     async def check(self) -> None:
-        require(command.PROGRAM, "qemu-img", "genisoimage", *(["ip"] if any(self.config.namespaces.values()) else []))
+        require(
+            command.PROGRAM,
+            "qemu-img",
+            "prlimit",
+            "genisoimage",
+            *(["ip"] if any(self.config.namespaces.values()) else []),
+        )
         if self.resources.state_dir is None or self.resources.reactor is None:
             raise Unusable("it needs a state directory and a reactor, so it cannot be used in an in-memory cloud")
         if os.geteuid() != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,17 @@ def holds(path: Path, pattern: int, offset: int = 0, length: int = MIB, format: 
     told = run("qemu-io", "-U", "-r", "-f", format, "-c", f"read -P {pattern} {offset} {length}", path, check=False)
     assert "read " in told, told
     return "failed" not in told
+
+
+def greedy_vdi(path: Path) -> ImageSource:
+    """One sector that says: a disk of 1 GiB, with a table of 2 GiB, of which everything is to be read."""
+    sector = bytearray(512)
+    struct.pack_into("<IIII", sector, 0x40, 0xBEDA107F, 0x00010001, 0x180, 1)
+    struct.pack_into("<II", sector, 0x154, 0x200, 0x400)
+    struct.pack_into("<I", sector, 0x168, 512)
+    struct.pack_into("<QIII", sector, 0x170, GIB, MIB, 0, 0x1FFF0000)
+    path.write_bytes(sector)
+    return ImageSource(IMAGE, str(path), "vdi")
 
 
 def is_zero(path: Path, offset: int) -> bool:

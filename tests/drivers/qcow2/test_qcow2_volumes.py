@@ -22,6 +22,7 @@ from tests.drivers.qcow2.live import (
     IMAGE,
     MIB,
     demand,
+    greedy_vdi,
     holds,
     image,
     info,
@@ -120,6 +121,15 @@ async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver: Callable
     with pytest.raises(Unfit):
         await driver.ensure_created(VolumeSpec("v1", 1, image=whole))
     assert everything_below(tmp_path / "state") == ["new", "snapshots", "volumes"]
+
+
+async def test_an_image_that_asks_for_more_memory_than_qemu_img_may_have_is_unfit(
+    open_driver: Callable[..., Any], tmp_path: Path
+) -> None:
+    driver = await open_driver()
+    with pytest.raises(Unfit):
+        await driver.ensure_created(VolumeSpec("v1", 1, image=greedy_vdi(tmp_path / "greedy")))
+    assert await driver.inventory() == ()
 
 
 async def test_an_image_that_is_larger_than_the_volume_is_unfit(

@@ -415,6 +415,17 @@ async def test_a_full_disk_is_no_capacity_and_leaves_nothing(
     await driver.close()
 
 
+async def test_an_image_that_unpacks_to_more_than_the_disk_is_given_up(tmp_path: Path, runtime_dir: Path) -> None:
+    driver = driver_in(tmp_path, runtime_dir)
+    (tmp_path / "bomb").write_bytes(b"\1" * (40 << 20))
+    bomb = ImageSource("bomb", str(tmp_path / "bomb"), "raw")
+    with pytest.raises(Unfit):
+        await driver.disks.converted(bomb, most=1 << 20)
+    assert not list(driver.disks.cache.glob("*"))
+    assert (await driver.disks.converted(bomb, most=40 << 20)).exists()
+    await driver.close()
+
+
 async def test_an_image_that_is_none_is_unfit(tmp_path: Path, runtime_dir: Path) -> None:
     driver = driver_in(tmp_path, runtime_dir)
     (tmp_path / "junk").write_bytes(b"no qcow2 at all")
