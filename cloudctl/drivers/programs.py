@@ -8,8 +8,9 @@ With `dry_run` what would change something is written to the log and not started
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from shutil import which
@@ -20,6 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ProcessDone, ProcessExitedAlready
 from twisted.internet.interfaces import IReactorProcess, IReactorTime
 from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -33,6 +35,7 @@ PROGRAMS: Mapping[str, str] = {
     "conntrack": "conntrack",
     "sysctl": "procps",
     "prlimit": "util-linux",
+    "setsid": "util-linux",
     "dnsmasq": "dnsmasq-base",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -44,6 +47,7 @@ PROGRAMS: Mapping[str, str] = {
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
 TIMEOUT_SECONDS = 60.0
+LOOK_SECONDS = 0.01
 MIB = 1 << 20
 # A VDI of one sector can ask for 2 GiB. glibc reserves 64 MiB of addresses for each thread, unless told not to.
 CONFINED: Mapping[str, int] = {"qemu-img": 1536 * MIB}
@@ -118,6 +122,45 @@ class Programs:
         _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
         return await self._run(name, command, stdin, timeout, file_bytes)
 
+    async def start(
+        self,
+        name: str,
+        *arguments: str,
+        ready: Callable[[int], Awaitable[bool]],
+        namespace: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Start a program that goes on when this process ends, in a session of its own.
+
+        `ready` is asked with its process id until it says so. After that nobody reads what the program writes. Raises
+        ProgramFailed if it ends before, ProgramTimedOut if it is not ready in time, and as `read`.
+        """
+        command = ["setsid", *_command(name, arguments, namespace)]
+        if self.dry_run:
+            _log.info("would start {command}{stdin}", command=shlex.join(command), stdin="")
+            return
+        _log.debug("starts {command}", command=shlex.join(command))
+        require(name)
+        running = _Running(name, b"")
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            process = self._spawn(running, command, ENVIRONMENT, {0: nothing, 1: nothing, 2: "r"})
+        finally:
+            os.close(nothing)
+        limit = self.clock.callLater(timeout, running.kill, process)
+        try:
+            while not running.ended.called and not await ready(process.pid):
+                await deferLater(self.clock, LOOK_SECONDS)
+            if running.ended.called:
+                await running.ended
+                raise ProgramFailed(name, 0, "it has ended")
+        finally:
+            if limit.active():
+                limit.cancel()
+            # How it ends later is not the business of who started it.
+            running.ended.addErrback(lambda _: None)
+            process.loseConnection()
+
     async def _run(
         self, name: str, command: Sequence[str], stdin: bytes, timeout: float, file_bytes: int | None = None
     ) -> bytes:
@@ -126,23 +169,34 @@ class Programs:
         if name in CONFINED:
             command = [*_limits(CONFINED[name], timeout, file_bytes), *command]
             environment = CONFINED_ENVIRONMENT
-        executable = which(command[0], path=SEARCH_PATH)
-        if executable is None:
-            require(command[0])
-            raise AssertionError("a program cannot be both missing and installed")
         running = _Running(name, stdin)
-        # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
-        try:
-            process = self.reactor.spawnProcess(running, executable, [executable, *command[1:]], environment)
-        except OSError as error:
-            # No memory, no descriptors or no process numbers are left just now.
-            raise Unreachable(f"{name} cannot be started: {error.strerror}") from error
+        process = self._spawn(running, command, environment, None)
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
         finally:
             if limit.active():
                 limit.cancel()
+
+    def _spawn(
+        self,
+        running: _Running,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: Mapping[int, int | str] | None,
+    ) -> Any:
+        executable = which(command[0], path=SEARCH_PATH)
+        if executable is None:
+            require(command[0])
+            raise AssertionError("a program cannot be both missing and installed")
+        # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
+        try:
+            return self.reactor.spawnProcess(
+                running, executable, [executable, *command[1:]], environment, childFDs=descriptors
+            )
+        except OSError as error:
+            # No memory, no descriptors or no process numbers are left just now.
+            raise Unreachable(f"{running.name} cannot be started: {error.strerror}") from error
 
 
 class _Running(ProcessProtocol):

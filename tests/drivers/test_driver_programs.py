@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from twisted.internet.task import Clock
 
 from cloudctl.drivers import programs
@@ -53,6 +56,43 @@ async def test_a_program_that_cannot_be_started_now_may_be_later() -> None:
 async def test_no_other_program_can_be_run() -> None:
     with pytest.raises(ValueError, match="not allowed to run"):
         await Programs(cast(Any, None), Clock()).change("sh", "-c", "true")
+
+
+async def _at_once(_pid: int) -> bool:
+    return True
+
+
+async def _never(_pid: int) -> bool:
+    return False
+
+
+async def test_a_program_that_is_started_goes_on_in_a_session_of_its_own(shell: Any) -> None:
+    started: list[int] = []
+
+    async def ready(pid: int) -> bool:
+        started.append(pid)
+        return os.getsid(pid) == pid
+
+    await shell.start("sh", "-c", "exec sleep 300", ready=ready)
+    os.kill(started[-1], signal.SIGKILL)
+
+
+async def test_a_program_that_ends_before_it_is_ready_says_why(shell: Any) -> None:
+    with pytest.raises(ProgramFailed, match="it hurts") as caught:
+        await shell.start("sh", "-c", "echo it hurts >&2; exit 3", ready=_never)
+    assert caught.value.code == 3
+    with pytest.raises(ProgramFailed, match="it has ended"):
+        await shell.start("sh", "-c", "exit 0", ready=_never)
+
+
+async def test_a_program_that_is_never_ready_is_ended(shell: Any) -> None:
+    with pytest.raises(ProgramTimedOut):
+        await shell.start("sh", "-c", "exec sleep 300", ready=_never, timeout=0.2)
+
+
+async def test_what_is_only_said_is_not_started(shell: Any, tmp_path: Path) -> None:
+    await evolve(shell, dry_run=True).start("sh", "-c", f"touch {tmp_path / 'made'}", ready=_at_once)
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.fixture

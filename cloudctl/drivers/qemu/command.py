@@ -20,8 +20,8 @@ from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.specs import ImageSource
 
 PROGRAM = "qemu-system-x86_64"
-# It forks and begins a session to become a daemon, so those cannot be denied.
-SANDBOX = "on,obsolete=deny,resourcecontrol=deny"
+# It runs no other program and becomes nobody else. Nor can it become a daemon: it is started as one.
+SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 # What cloud-init looks for to know that there is a metadata service.
 PRODUCT = "OpenStack Compute"
 KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
@@ -44,7 +44,7 @@ def arguments(config: Config, record: Record, files: Files, kernel: Kernel | Non
     words += ["-smp", f"{spec.vcpus},sockets={spec.vcpus},cores=1,threads=1"]
     words += ["-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX, "-rtc", "base=utc"]
     # A guest that powers itself off stays to be seen as such; a process that is gone has crashed.
-    words += ["-no-shutdown", "-boot", "strict=on", "-daemonize", "-pidfile", str(files.pid)]
+    words += ["-no-shutdown", "-boot", "strict=on", "-pidfile", str(files.pid)]
     words += ["-qmp", f"unix:{_escaped(files.qmp)},server=on,wait=off"]
     words += ["-chardev", f"socket,id=serial,path={_escaped(files.serial)},server=on,wait=off,{_log(files)}"]
     words += ["-serial", "chardev:serial"]

@@ -140,8 +140,19 @@ class Machines:
         words = command.arguments(self.config, record, files, kernel, incoming)
         self.records.runtime_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         namespace = self.config.namespaces[record.spec.host] or None
+
+        async def answers(pid: int) -> bool:
+            # Another one that has the same files is known by its number.
+            if processes.find(files.pid) != pid:
+                return False
+            try:
+                await self.monitors.get(record.spec.id, files)
+            except (Gone, Silent):
+                return False
+            return True
+
         try:
-            await self.programs.change(command.PROGRAM, *words, *more, namespace=namespace)
+            await self.programs.start(command.PROGRAM, *words, *more, ready=answers, namespace=namespace)
         except ProgramFailed as error:
             raise _start_error(record.spec.id, error) from error
         if not self.config.dry_run and not files.serial_link.is_symlink():

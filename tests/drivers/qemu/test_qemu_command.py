@@ -55,11 +55,17 @@ def test_a_guest_is_a_daemon_with_its_flavor_and_its_sockets() -> None:
     assert (option(made, "-machine"), option(made, "-cpu")) == (["q35"], ["max"])
     assert option(made, "-accel") == ["tcg,thread=multi,tb-size=64"]
     assert option(made, "-uuid") == [ID]
-    assert "-daemonize" in made and option(made, "-pidfile") == ["/run/cloudctl/0123.pid"]
+    assert option(made, "-pidfile") == ["/run/cloudctl/0123.pid"]
     assert option(made, "-qmp") == ["unix:/run/cloudctl/0123.qmp,server=on,wait=off"]
     assert "logfile=/state/guests/g/console.log,logappend=on" in option(made, "-chardev")[0]
     assert len(objects(made, "-device", "pcie-root-port")) == FIXED_SLOTS + 4
     assert "-incoming" not in made and words(record(SPEC), incoming=True)[-2:] == ["-incoming", "defer"]
+
+
+def test_a_guest_runs_no_program_and_becomes_nobody_else() -> None:
+    (denied,) = option(words(record(SPEC)), "-sandbox")
+    wanted = {"on", "obsolete=deny", "elevateprivileges=deny", "spawn=deny", "resourcecontrol=deny"}
+    assert set(denied.split(",")) == wanted
 
 
 def test_kvm_uses_the_processor_of_the_host() -> None:

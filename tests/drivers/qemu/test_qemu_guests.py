@@ -28,6 +28,11 @@ def pid(driver: Qemu) -> int | None:
     return processes.find(driver.records.files(ID).pid)
 
 
+def own_descriptors() -> set[str]:
+    """What this process has open; the list itself is not there any more when it is looked at."""
+    return {os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+
+
 async def power(driver: Qemu) -> Power:
     state = await driver.observe(ID)
     assert await driver.inventory() == (state,)
@@ -92,6 +97,21 @@ async def test_a_guest_outlives_the_driver_and_is_found_again(tmp_path: Path, ru
     os.kill(there(number), signal.SIGKILL)
     assert await soon(lambda: told) == [ID]
     await second.close()
+
+
+async def test_a_guests_process_is_confined_and_depends_on_nobody(tmp_path: Path, runtime_dir: Path) -> None:
+    driver = driver_in(tmp_path, runtime_dir)
+    await run(driver, tiny(tmp_path))
+    number = pid(driver)
+    assert number is not None
+    status = Path(f"/proc/{number}/status").read_text()
+    assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+    assert os.getsid(number) == number
+    # What it says after its start is read by nobody, so it cannot fill anything.
+    assert [os.readlink(f"/proc/{number}/fd/{each}") for each in (0, 1)] == [os.devnull] * 2
+    complaints = os.readlink(f"/proc/{number}/fd/2")
+    assert await soon(lambda: complaints not in own_descriptors())
+    await driver.close()
 
 
 async def test_a_start_whose_note_was_lost_is_not_repeated(tmp_path: Path, runtime_dir: Path) -> None:
