@@ -92,7 +92,7 @@ def test_every_rule_is_used_and_every_call_has_one(keystone: Any) -> None:
     asked_by_handlers = {
         "identity:validate_expired_token", "identity:use_all_roles", "identity:get_foreign_domain",
         "identity:list_all_credentials", "identity:list_all_trusts", "identity:get_all_trusts",
-        "identity:delete_all_trusts", "identity:list_all_limits",
+        "identity:delete_all_trusts", "identity:list_all_limits", "identity:change_privileged",
     }  # fmt: skip
     personas = {"identity:domain_reader", "identity:domain_manager", "identity:owner"}
     assert shipped.keys() - used - asked_by_handlers - personas == set()
