@@ -125,7 +125,7 @@ class Logins:
             del self._trying[user_id]
 
     def _failed(self, user: User | None, method: str) -> None:
-        """Count it. Failures while locked out do not make it longer: nobody can keep somebody else out for ever.
+        """Count it. Failures while locked out do not make it longer: it takes new ones to lock somebody out again.
 
         The answer does not wait for that, or its time would tell that there is such a user.
         """

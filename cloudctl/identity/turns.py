@@ -6,14 +6,11 @@ So a client that asks for a thousand keeps another waiting for one, not for a th
 from __future__ import annotations
 
 from collections import deque
-from ipaddress import ip_address
 
 from twisted.internet.defer import Deferred
 
 from cloudctl.errors import Unavailable
-
-# What one customer of an IPv6 network is given.
-NETWORK = 64
+from cloudctl.rest.clients import network_of
 
 
 class Turns:
@@ -73,17 +70,6 @@ class Turns:
         if not turns:
             del self._waiting[key]
         self.size -= 1
-
-
-def network_of(client: str) -> str:
-    """A client with IPv6 has more addresses than one."""
-    if ":" not in client:
-        return client
-    try:
-        packed = ip_address(client.partition("%")[0]).packed
-    except ValueError:
-        return client
-    return packed[: NETWORK // 8].hex()
 
 
 def full() -> Unavailable:

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from cloudctl.config import AdmissionOptions
 from cloudctl.errors import TooMany
+from cloudctl.rest.clients import network_of
 
 # Buckets that are kept. The one that was not asked for longest goes first, and is full by then unless so many ask.
 MOST = 10_000
@@ -57,7 +58,7 @@ class Admission:
     def of_address(self, address: str, now: float) -> None:
         """Before anything is looked up. `address` is empty for a client without one. Raises TooMany."""
         if address and address not in self.proxies:
-            _demand(self.addresses.take(address, now), "this address")
+            _demand(self.addresses.take(network_of(address), now), "this address")
 
     def of_project(self, project_id: str, now: float) -> None:
         """Raises TooMany."""

@@ -17,10 +17,13 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
 from cloudctl.config import AdmissionOptions
+from cloudctl.rest.clients import network_of
 
 log = Logger()
 
 PERIOD = 5.0  # seconds between two walks
+# Bytes of each request's body that are not counted: so whoever fills the room for bodies keeps nobody from logging in.
+FREE = 4096
 
 
 class Connections:
@@ -97,12 +100,15 @@ class Channel(HTTPChannel):
     # When the first byte of the present request came, and the last one of its head; None: not yet, or it is complete.
     began: float | None = None
     body_began: float | None = None
+    # How much of the body had come when its rate was last looked at, and when that was.
+    body_looked = (0.0, 0)
     held = 0
+    free = FREE
 
     def connectionMade(self) -> None:
         super().connectionMade()
         if self.connections is not None:
-            self.address = getattr(self.getPeer(), "host", "")
+            self.address = network_of(getattr(self.getPeer(), "host", ""))
             self.connections.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -120,6 +126,7 @@ class Channel(HTTPChannel):
     def allHeadersReceived(self) -> None:
         if self.length != 0 and self.connections is not None:
             self.body_began = self.connections.clock.seconds()
+            self.body_looked = self.body_began, 0
         super().allHeadersReceived()
 
     def allContentReceived(self) -> None:
@@ -129,20 +136,27 @@ class Channel(HTTPChannel):
 
     def hold(self, size: int) -> bool:
         """As `Connections.hold`, until the request is complete."""
-        if self.connections is not None:
-            if not self.connections.hold(self.address, size):
+        free = min(size, self.free)
+        self.free -= free
+        if size > free and self.connections is not None:
+            if not self.connections.hold(self.address, size - free):
                 return False
-            self.held += size
+            self.held += size - free
         return True
 
     def is_late(self, now: float, limits: AdmissionOptions) -> bool:
         if self.body_began is not None:
-            seconds = now - self.body_began
+            # From look to look: what came fast at first is no credit for a drip.
+            looked, before = self.body_looked
             received = self.requests[-1].received if self.requests else 0
-            return seconds > limits.body_patience and received < seconds * limits.body_rate
+            if now - looked <= limits.body_patience:
+                return False
+            self.body_looked = now, received
+            return received - before < (now - looked) * limits.body_rate
         return self.began is not None and now - self.began > limits.header_timeout
 
     def _release(self) -> None:
         if self.held and self.connections is not None:
             self.connections.release(self.address, self.held)
         self.held = 0
+        self.free = FREE

@@ -153,6 +153,9 @@ class Pipeline:
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
+        if self.http.admission is not None:
+            host = getattr(request.getClientAddress(), "host", "")
+            self.http.admission.of_address(host, self.http.clock.seconds())
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)

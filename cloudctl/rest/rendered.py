@@ -56,12 +56,20 @@ class Rendered:
 
     def _keep(self, shape: Hashable, made: Mapping[str, tuple[Hashable, bytes]]) -> None:
         with self._lock:
-            mine = self._kept.setdefault(shape, {})
+            if shape not in self._kept:
+                self._kept[shape] = {}
+                self.size += _shape_size(shape)
+            mine = self._kept[shape]
             for id, entry in made.items():
                 self.size += _size(entry) - (_size(mine[id]) if id in mine else 0)
                 mine[id] = entry
             if self.size > self.most_bytes:
                 self._kept, self.size = {}, 0
+
+
+def _shape_size(shape: Hashable) -> int:
+    """What a client says of itself may be a part of it: the name that it calls the cloud by."""
+    return KEY_BYTES + len(repr(shape))
 
 
 def _size(entry: tuple[Hashable, bytes]) -> int:

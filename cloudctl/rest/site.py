@@ -92,6 +92,8 @@ class LimitedRequest(Request):
     # What the pipeline is to answer, whatever else comes: the upload may not be. Its body is thrown away.
     refusal: CloudError | None = None
     hung_up = False
+    # A request that has been answered has none.
+    channel: Any = None
     _uploads: Uploads | None = None
     _kept = 0  # bytes of the upload
     _asking = False
@@ -155,6 +157,8 @@ class LimitedRequest(Request):
         self.body.close()
         self.content = self.body = cast(IO[bytes], BytesIO())
         self._spooled = False
+        if self._uploads is not None:
+            self._end(None, self._uploads)
 
     def _answer_early(self) -> None:
         """The rest of the body is not worth reading. Not from within the one who hands its parts over."""

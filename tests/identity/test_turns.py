@@ -14,7 +14,8 @@ from cloudctl import context
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Unavailable
 from cloudctl.identity.passwords import Hasher, Hashing
-from cloudctl.identity.turns import Turns, network_of
+from cloudctl.identity.turns import Turns
+from cloudctl.rest.clients import network_of
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
 from cloudctl.rest.policy import Policy

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.rest.rendered import Rendered, _size
+from cloudctl.rest.rendered import Rendered, _shape_size, _size
 from tests.plans import unchecked
 
 
@@ -56,5 +56,6 @@ def test_what_is_kept_has_a_bound() -> None:
         editions: dict[str, Any] = {f"id-{number % 70}": ((f"port-{number}", 1),) * (number % 5)}
         records.shown(rendered, number % 3, **editions)
         entries = [entry for kept in rendered._kept.values() for entry in kept.values()]
-        assert rendered.size == sum(map(_size, entries)) <= 30_000
+        shapes = sum(map(_shape_size, rendered._kept))
+        assert rendered.size == sum(map(_size, entries)) + shapes <= 30_000
     assert entries

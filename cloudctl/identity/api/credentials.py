@@ -107,10 +107,10 @@ class Credentials:
         return row
 
     def view(self, call: Call, row: Credential, *, told: bool = False) -> dict[str, Any]:
-        """`told`: the caller has just said the blob. Else only its user's own login is shown it, not who looks after
-        the cloud nor who holds one of the user's delegations.
+        """`told`: the caller has just said the blob. Else its user's own login is shown it, and an administrator's own
+        one, but for the seeds of second factors; nobody who holds a delegation.
         """
-        told = told or is_own_login(call.identity, row.user_id)
+        told = told or is_own_login(call.identity, row.user_id) or self._administers(call, row)
         return {
             **row.extra,
             "id": row.id,
@@ -120,6 +120,9 @@ class Credentials:
             "project_id": row.project_id,
             "links": link(call, "credentials", row.id),
         }
+
+    def _administers(self, call: Call, row: Credential) -> bool:
+        return row.type != totp.TYPE and not call.identity.delegated and call.may("identity:change_privileged")
 
 
 def check_new(call: Call, type: str, user_id: str, project_id: str | Missing | None) -> None:
