@@ -51,8 +51,9 @@ def told(world: World, persona: str, answer: Response) -> list[str]:
     secrets = {"the user data": USER_DATA, "the EC2 secret": world.ec2_secret, "the seed of passcodes": TOTP_SEED}
     found = [name for name, secret in secrets.items() if secret.encode() in answer.body]
     world.told |= {(persona, name) for name in found}
-    # Whoever may do anything to a server sees what it was made with; the rest is for its owner's own login.
-    mine = ("the user data",) if persona.startswith("admin") else tuple(secrets) if persona == "member" else ()
+    # Whoever may do anything sees what servers were made with, and key pairs; the rest is for its owner's own login.
+    administrators = ("the user data", "the EC2 secret")
+    mine = administrators if persona.startswith("admin") else tuple(secrets) if persona == "member" else ()
     return [name for name in found if name not in mine]
 
 

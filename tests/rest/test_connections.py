@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 
 from cloudctl.config import AdmissionOptions
-from cloudctl.rest.connections import Connections
+from cloudctl.rest.connections import FREE, Connections
 from cloudctl.rest.site import CloudSite
 
 LIMITS = AdmissionOptions(
@@ -127,19 +127,37 @@ def test_a_proxy_and_a_socket_of_this_host_speak_for_many(site: CloudSite, host:
 
 
 def test_bodies_that_have_not_arrived_take_a_bounded_amount_of_memory(site: CloudSite) -> None:
+    head, begun = POST % (FREE + 1500), b"a" * FREE + b"a" * 1400
     wires = [Wire(site) for _ in range(3)]
     for wire in wires:
-        wire.send(POST % 1500 + b"a" * 1400)
+        wire.send(head + begun)
     kept = [len(wire.channel.requests[-1].body.getvalue()) for wire in wires]
-    assert kept == [1400, 1400, 0]
+    assert kept == [FREE + 1400, FREE + 1400, 0]
     wires[2].send(b"a" * 100)
     assert wires[2].transport.value().startswith(b"HTTP/1.1 503 ")
     wires[0].send(b"a" * 100)
     assert wires[0].transport.value().startswith(b"HTTP/1.1 200 ")
     # There is room again.
     again = Wire(site, "192.0.2.5")
-    again.send(POST % 1500 + b"a" * 1400)
-    assert len(again.channel.requests[-1].body.getvalue()) == 1400
+    again.send(head + begun)
+    assert len(again.channel.requests[-1].body.getvalue()) == FREE + 1400
+
+
+def test_a_small_body_needs_no_room(site: CloudSite) -> None:
+    full = [Wire(site) for _ in range(3)]
+    for wire in full:
+        wire.send(POST % (FREE + 1500) + b"a" * (FREE + 1400))
+    login = Wire(site, "192.0.2.7")
+    login.send(POST % 500 + b"a" * 500)
+    assert login.transport.value().startswith(b"HTTP/1.1 200 ")
+
+
+def test_bytes_that_came_fast_are_no_credit_for_a_drip(site: CloudSite, clock: Clock) -> None:
+    wire = Wire(site)
+    wire.send(POST % 100_000 + b"a" * FREE)
+    drip(wire, clock, b"a", 5.0, 300.0)
+    assert not wire.is_open
+    assert clock.seconds() <= 2 * LIMITS.body_patience + 15.0
 
 
 def test_nothing_is_left_of_connections_that_ended(site: CloudSite, clock: Clock) -> None:
