@@ -123,7 +123,7 @@ def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[
 
 
 def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits) -> ApplicationCredential:
-    """It reaches no further than the token that makes it.
+    """It has no role and no call that the token which makes it lacks; it may last longer, to take another one's place.
 
     Raises Conflict (name), Invalid (a role that the token lacks, a time in the past), Forbidden (an access rule that it
     lacks, too many).
