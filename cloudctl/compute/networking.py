@@ -20,6 +20,7 @@ from cloudctl.network import devices, ipam, networks, ports
 from cloudctl.network.devices import PortAddress
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
+from cloudctl.network.standard import batches
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
@@ -183,8 +184,9 @@ def worded(wish: NewInterface) -> Iterator[None]:
 def ports_of(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
     """Server id → the ids of its ports, in the order of the guest's interfaces. Servers without any are missing."""
     found: dict[str, list[str]] = {}
-    for server_id, port_id in conn.execute(_ports, {"of": list(server_ids)}):
-        found.setdefault(server_id, []).append(port_id)
+    for some in batches(server_ids):
+        for server_id, port_id in conn.execute(_ports, {"of": list(some)}):
+            found.setdefault(server_id, []).append(port_id)
     return found
 
 

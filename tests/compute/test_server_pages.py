@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from cloudctl.compute import networking
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
+from cloudctl.network.standard import BATCH
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking
 from tests.work import counted
@@ -133,3 +135,12 @@ def test_a_port_that_names_a_foreign_server_is_not_among_its_addresses(demo: Ask
         for name, found in before["addresses"].items()
     }
     assert demo.get("/servers?ip=10.66", LATEST).json()["servers"] == []
+
+
+def test_no_statement_names_the_ports_of_all_servers(demo: Asking, cloud: MemoryCloud) -> None:
+    """A filter by address looks at every server that there is; databases take so many values in a statement."""
+    server_id = demo.boot()
+    ids = [f"nobody-{number}" for number in range(1200)] + [server_id]
+    with counted(cloud) as work:
+        assert list(cloud.transact(networking.addresses, ids)) == [server_id]
+    assert max(statement.count("nobody-") for statement in work.statements) <= BATCH
