@@ -86,13 +86,6 @@ class Tokens:
     def seal(self, token: Token) -> str:
         return payload.seal(token, self.keys)
 
-    def decodable(self, token: str) -> bool:
-        """Whether it is a token of this cloud that has not expired. The database is not asked, so it may be revoked."""
-        try:
-            return payload.unseal(token, self.keys).expires_at > self.db.clock.seconds()
-        except Unreadable:
-            return False
-
     def forget(self) -> None:
         self._remembered.clear()
         self._weight = 0

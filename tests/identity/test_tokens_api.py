@@ -254,10 +254,8 @@ def test_a_token_ends_when_it_expires(keystone: Any) -> None:
     token = keystone.login("demo", scope="demo")
     keystone.clock.advance(3599)
     assert keystone.is_valid(token)
-    assert keystone.tokens.decodable(token)
     keystone.clock.advance(1)
     assert not keystone.is_valid(token)
-    assert not keystone.tokens.decodable(token)
 
 
 def test_only_a_service_may_validate_an_expired_token_and_only_for_two_days(keystone: Any) -> None:
