@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
-from cloudctl.compute.states import SOFT_DELETED
-from cloudctl.compute.tables import Keypair, Server, ServerGroup
+from cloudctl.compute.tables import Keypair, ServerGroup
 from cloudctl.db import Connection
+from cloudctl.db.totals import total, totals
 from cloudctl.errors import OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
@@ -18,21 +18,9 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
     return f"Quota exceeded for {resource}: Requested {asked}, but already used {used} of {limit} {resource}"
 
 
-# Built once: building costs more than running it.
-_counted = select(
-    func.count(), func.coalesce(func.sum(Server.vcpus), 0), func.coalesce(func.sum(Server.memory_mib), 0)
-).where(Server.project_id == bindparam("of_project"), Server.deleted_at.is_(None), Server.vm_state != SOFT_DELETED)
-
-
 def counted(conn: Connection, project_id: str) -> dict[str, int]:
     """`instances`, `cores` and `ram` (MiB) of a project; building, failed and shelved servers count."""
-    instances, cores, ram = conn.execute(_counted, {"of_project": project_id}).one()
-    return {"instances": int(instances), "cores": int(cores), "ram": int(ram)}
-
-
-def _of_servers(name: str) -> Limited:
-    defaults = {"instances": 10, "cores": 20, "ram": 51200}
-    return Limited(name, defaults[name], lambda conn, project_id: counted(conn, project_id)[name])
+    return totals(conn, project_id, ("instances", "cores", "ram"))
 
 
 def _groups(conn: Connection, project_id: str) -> int:
@@ -43,9 +31,9 @@ def _groups(conn: Connection, project_id: str) -> int:
 QUOTAS = Quotas(
     "compute",
     (
-        _of_servers("instances"),
-        _of_servers("cores"),
-        _of_servers("ram"),
+        Limited("instances", 10, total("instances")),
+        Limited("cores", 20, total("cores")),
+        Limited("ram", 51200, total("ram")),
         Limited("server_groups", 10, _groups),
         Limited("metadata_items", 128),
         Limited("key_pairs", 100),  # of each user

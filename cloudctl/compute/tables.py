@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint, and_
 from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
 
 LIVE = sql("deleted_at IS NULL")
 
@@ -78,8 +79,11 @@ class Server(Record, table="servers"):
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_created", Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
-# All that is counted for quotas, so that no row is read.
-Index("ix_servers_usage", Server.project_id, Server.deleted_at, Server.vm_state, Server.vcpus, Server.memory_mib)
+# What counts against quotas: a server may still come back that was deleted softly, but its place is free.
+_COUNTED = and_(Server.deleted_at.is_(None), Server.vm_state != "soft-delete")
+Total("instances", Server.project_id, where=_COUNTED)
+Total("cores", Server.project_id, Server.vcpus, where=_COUNTED)
+Total("ram", Server.project_id, Server.memory_mib, where=_COUNTED)
 Index("ix_servers_host", Server.host, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_group", Server.group_id, sqlite_where=LIVE, postgresql_where=LIVE)
 # Servers that are gone are found by when that was: changes-since, usage reports.

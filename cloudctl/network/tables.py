@@ -10,6 +10,7 @@ from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
 
 ADDRESS = String(39)
 """An address as a decimal number of 39 digits: in every database its order as text is its order as a number."""
@@ -272,3 +273,8 @@ class NetworkTag(Record, table="network_tags"):
 
 
 Index("ix_network_tags_tag", NetworkTag.tag, NetworkTag.resource_id)
+
+
+# What projects have of these has limits.
+for limited in (Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule):
+    Total(limited.table.name, limited.project_id)

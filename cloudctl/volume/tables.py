@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint, func
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
 
 
 class VolumeType(Record, table="volume_types"):
@@ -174,3 +175,12 @@ class Message(Record, table="volume_messages"):
 
 Index("ix_volume_messages_project", Message.project_id, Message.created_at, Message.id)
 Index("ix_volume_messages_order", Message.created_at, Message.id)
+
+
+# What projects have of these has limits; snapshots take of the same GiB as volumes.
+Total("volumes", Volume.project_id)
+Total("snapshots", Snapshot.project_id)
+Total("gigabytes", Volume.project_id, func.coalesce(Volume.reserved_size, Volume.size))
+Total("gigabytes", Snapshot.project_id, Snapshot.size)
+Total("backups", Backup.project_id)
+Total("backup_gigabytes", Backup.project_id, Backup.size)
