@@ -10,6 +10,7 @@ import resource
 import time
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from cloudctl.rest.body import Body, Missing, Range, is_required, wire_names
 from cloudctl.rest.route import Operation
 from cloudctl.testing.http import encode, exchange, parse
 from tests.generated.world import UNKNOWN, World
+from tests.hostile.values import TEXTS
 
 PROCESSOR = 0.25  # seconds
 # Bytes. A whole body of empty objects is some 1.5 MiB while it is looked at.
@@ -42,6 +44,7 @@ QUERIES = [
     "1e400",
     "in:" + ",".join([UNKNOWN] * 200),
     "%25" * 3000,
+    *(quote(text, safe="%") for text in TEXTS),
 ]
 COMMON = ("limit", "marker", "sort_key", "name", "tags", "id")
 MANY = ["&".join(f"{name}=a" for _ in range(4000)) for name in ("a", "name", "id")] + ["&" * 12000, "=" * 12000]
@@ -110,17 +113,18 @@ class Attack:
         return spent, grown, parse(answer, self.method).status if answer else 0
 
     def is_new(self, *what: object) -> bool:
-        found = (self.operation.tag, *what)
-        is_new = found not in self.seen
-        self.seen.add(found)
+        is_new = what not in self.seen
+        self.seen.add(what)
         return is_new
 
     def queries(self) -> None:
+        declared = set(self.operation.query)
         for name in dict.fromkeys([*COMMON, *self.operation.query]):
-            if self.is_new("query", name):
+            # One that nobody declares is looked for by what all lists have in common.
+            if self.is_new(self.operation.tag if name in declared else None, name):
                 for number, value in enumerate(QUERIES):
                     self.ask(f"{quote(name)}={value}", b"", f"{name}={number}")
-        if self.is_new("many", frozenset(self.operation.query)):
+        if self.is_new("many", *self.operation.query):
             for number, query in enumerate(MANY):
                 self.ask(query, b"", f"many {number}")
 
@@ -129,7 +133,7 @@ class Attack:
         if body is None:
             return
         media = body.types[0] if body.types else "application/json"
-        for what, value in spoiled(body, self.is_new):
+        for what, value in spoiled(body, partial(self.is_new, self.operation.tag)):
             sent = {self.operation.action: value} if self.operation.action else whole(body, value)
             self.ask("", json.dumps(sent).encode(), what, media)
 
@@ -147,7 +151,7 @@ def spoiled(body: Body, is_new: Callable[..., bool]) -> Iterator[tuple[str, Any]
         return
     good = sample(cls)
     for name, field in wire_names(cls).items():
-        if not is_new("field", name, str(field.type)):
+        if not is_new(name, str(field.type)):
             continue
         for number, value in enumerate([*BODIES, *DEEP]):
             yield f"{name} {number}", {**good, name: value}
