@@ -37,4 +37,5 @@ def build(http: Http, db: Database, store: ImageStore, threads: Threads, reactor
         Info(db),
         Schemas(),
     )
-    return ApiApp(Pipeline(http, "image", FAULTS), [("", Versions()), *(("/v2", each) for each in resources)])
+    mounts = [("", Versions()), *(("/v2", each) for each in resources)]
+    return ApiApp(Pipeline(http, "image", FAULTS), mounts, exact=True)
