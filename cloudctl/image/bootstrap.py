@@ -1,13 +1,22 @@
-"""The image that a new cloud begins with: a small empty disk, public, enough to boot a fake guest from."""
+"""What a new cloud begins with: one image, small, empty and public, enough to boot a fake guest from; and the usual
+metadata definitions.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.image import data, images
+from cloudctl.image import data, definitions, images, namespaces
+from cloudctl.image.definitions import NewDefinitions
 from cloudctl.image.images import NewImage
+from cloudctl.image.namespaces import NewNamespace
 from cloudctl.image.store import ImageStore
 
 NAME = "tiny"
@@ -29,3 +38,31 @@ def bootstrap(conn: Connection, store: ImageStore, owner: str, now: datetime) ->
     incoming.write_bytes(disk())
     store.settle(incoming, store.path(new.id))
     return images.create_stored(conn, new, data.measure(store.path(new.id), "raw", "bare"), now)
+
+
+@lru_cache(maxsize=1)
+def _usual() -> dict[str, Any]:
+    return tomllib.loads((files("cloudctl.image") / "usual_definitions.toml").read_text())
+
+
+def usual(owner: str) -> Iterator[NewNamespace]:
+    """The namespaces of `usual_definitions.toml`, public, of one project."""
+    for each in _usual()["namespaces"]:
+        properties = [{"name": name, "definition": definition} for name, definition in each["properties"].items()]
+        yield NewNamespace(
+            namespace=each["namespace"],
+            owner=owner,
+            display_name=each["display_name"],
+            description=each["description"],
+            visibility=namespaces.PUBLIC,
+            protected=True,
+            holds=NewDefinitions(associations=each["types"], properties=properties),
+        )
+
+
+def define(conn: Connection, owner: str, now: datetime) -> None:
+    """Write the usual definitions; the resource types first, for some are of no namespace yet."""
+    for name in _usual()["resource_types"]:
+        definitions.know(conn, name, now)
+    for each in usual(owner):
+        namespaces.create(conn, each, now)

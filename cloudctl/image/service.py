@@ -9,7 +9,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.db import Connection
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.image import api, lifecycle
-from cloudctl.image.bootstrap import bootstrap
+from cloudctl.image.bootstrap import bootstrap, define
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
 from cloudctl.image.store import ImageStore
@@ -27,7 +27,9 @@ def compose(cloud: Surroundings) -> Part:
     uploads = Uploads(spool, options.max_size, options.upload_budget)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
-        bootstrap(conn, store, first_project(conn, "admin"), first.now)
+        owner = first_project(conn, "admin")
+        bootstrap(conn, store, owner, first.now)
+        define(conn, owner, first.now)
 
     def clean() -> None:
         # An upload that nobody has written to for so long was closed by its process, or died with it.

@@ -94,3 +94,63 @@ class ImageTask(Record, table="image_tasks"):
 Index("ix_image_tasks_image", ImageTask.image_id, ImageTask.created_at)
 Index("ix_image_tasks_created", ImageTask.created_at, ImageTask.id)
 Index("ix_image_tasks_expires", ImageTask.expires_at)
+
+
+class Namespace(Record, table="metadef_namespaces"):
+    """A namespace of metadata definitions: what keys mean, for whoever offers them to users."""
+
+    id: Field[str] = identifier(primary_key=True)
+    namespace: Field[str] = text(80, unique=True)  # its name, among all projects
+    owner: Field[str | None] = optional_text()
+    display_name: Field[str | None] = optional_text(80)
+    description: Field[str | None] = optional_text(500)
+    visibility: Field[str] = text(16)  # public, private
+    protected: Field[bool] = flag(False)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_metadef_namespaces_owner", Namespace.owner)
+
+
+class ResourceType(Record, table="metadef_resource_types"):
+    """What definitions may be for, by the names of Heat's resources: OS::Glance::Image."""
+
+    name: Field[str] = column(String(80), primary_key=True)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+class Definition(Record):
+    """Columns of all that a namespace holds."""
+
+    namespace_id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = column(String(80), primary_key=True)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+class Association(Definition, table="metadef_associations"):
+    """The namespace is for resources of the type `name`; there its properties' names begin with `prefix`."""
+
+    prefix: Field[str | None] = optional_text(80)
+    properties_target: Field[str | None] = optional_text(80)
+
+
+Index("ix_metadef_associations_name", Association.name)
+
+
+class PropertyDefinition(Definition, table="metadef_properties"):
+    definition: Field[dict[str, Any]] = json(dict)  # JSON schema
+
+
+class ObjectDefinition(Definition, table="metadef_objects"):
+    """Properties that go together."""
+
+    description: Field[str | None] = column(Text, nullable=True)
+    required: Field[list[str]] = json(list)
+    properties: Field[dict[str, Any]] = json(dict)
+
+
+class TagDefinition(Definition, table="metadef_tags"):
+    pass

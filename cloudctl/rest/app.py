@@ -26,11 +26,20 @@ class ApiApp:
 
     `mounts`: (prefix, resource object) pairs; each resource's class has `routes`.
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
+    `exact`: whether nothing is at `/v2/images/`. Elsewhere, and at roots such as `/v2/`, a trailing slash is dropped.
     """
 
-    def __init__(self, pipeline: Pipeline, mounts: Sequence[tuple[str, Any]], *, project_in_path: bool = False) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        mounts: Sequence[tuple[str, Any]],
+        *,
+        project_in_path: bool = False,
+        exact: bool = False,
+    ) -> None:
         self.pipeline = pipeline
         self.project_in_path = project_in_path
+        self.exact = exact
         self.operations: list[tuple[str, Operation]] = []
         self._bound: dict[Endpoint, list[Bound]] = defaultdict(list)
         for prefix, resource in mounts:
@@ -188,6 +197,8 @@ class ApiResource(Resource):
         if self._api.project_in_path and len(segments) > 1 and PROJECT_SEGMENT.fullmatch(segments[1]):
             project_id = segments.pop(1).decode("ascii")
             text = b"/".join(segments).decode("utf-8")
+        if self._api.exact and len(segments) > 1 and below[-1] == b"":
+            text += "/"
         name = mounted.pop() if self._named and mounted else ""
         prefix = "".join(f"/{segment}" for segment in mounted)
         request.where = Where(prefix, name, f"/{text}" if text else "", project_id)
@@ -199,8 +210,8 @@ class ApiResource(Resource):
         if found is not None:
             Answering(request, self._api.respond(request, *found)).start()
             return NOT_DONE_YET
-        if not names_a_host(request):
-            # Klein would fail over it, with a traceback in the log.
+        if not names_a_host(request) or request.where.path.endswith("/"):
+            # Klein would fail over the one, with a traceback in the log, and drop the other.
             Answering(request, self._api.unknown(request)).start()
             return NOT_DONE_YET
         request.postpath = segments or [b""]

@@ -5,13 +5,16 @@ Each service declares its `Faults`; here are the forms that several of them shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from attrs import frozen
 
 from cloudctl.errors import CloudError, OverQuota
+from cloudctl.rest.accept import preferred
 from cloudctl.rest.body import BodyError, Problem
 
 JsonObject = dict[str, Any]
@@ -43,13 +46,59 @@ def reason(status: int) -> str:
 
 
 @frozen
+class Form:
+    """How an error body is written: `write` makes the bytes of what the envelope gives."""
+
+    type: str  # "text/html"
+    write: Callable[[JsonObject], bytes]
+    charset: str = ""
+
+    @property
+    def content_type(self) -> str:
+        return f"{self.type}; charset={self.charset}" if self.charset else self.type
+
+
+def _html(body: JsonObject) -> bytes:
+    code, message = escape(str(body["code"])), escape(str(body["message"]))
+    return f"""<html>
+ <head>
+  <title>{code}</title>
+ </head>
+ <body>
+  <h1>{code}</h1>
+  {message}<br /><br />
+ </body>
+</html>""".encode()
+
+
+def _plain(body: JsonObject) -> bytes:
+    return f"{body['code']}\n\n{body['message']}\n".encode()
+
+
+JSON = Form("application/json", orjson.dumps)
+# For envelopes that have a `code` such as "404 Not Found", and a `message`.
+HTML = Form("text/html", _html, "UTF-8")
+PLAIN = Form("text/plain", _plain, "UTF-8")
+
+
+@frozen
 class Faults:
-    """The error bodies of one service."""
+    """The error bodies of one service.
+
+    `forms`: those that a client may choose from by its header Accept, the service's first choice first; `otherwise` is
+    the form for who names none of them.
+    """
 
     envelope: Callable[[int, str, str], JsonObject]  # (status, message, networking's type) → body
     problems: Callable[[list[Problem]], tuple[int, str]]  # what is wrong with a body → (status, message)
     quota_status: int = 413
     unknown_path: str = "The resource could not be found."
+    forms: Sequence[Form] = (JSON,)
+    otherwise: Form = JSON
+
+    def form(self, accept: str) -> Form:
+        chosen = preferred(accept, [form.type for form in self.forms])
+        return next((form for form in self.forms if form.type == chosen), self.otherwise)
 
     def of(self, error: CloudError) -> tuple[int, JsonObject]:
         status = self.quota_status if isinstance(error, OverQuota) else error.status

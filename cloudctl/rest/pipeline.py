@@ -31,7 +31,7 @@ from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.download import FileProducer
-from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults
+from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
@@ -141,11 +141,11 @@ class Pipeline:
         except CloudError as error:
             return self.refuse(request, error)
         except BodyError as error:
-            return self._encode(request, *self.faults.of_body(error))
+            return self._tell(request, *self.faults.of_body(error))
         except Exception:  # whatever a handler forgot: the client gets a 500, the log its traceback
             log.failure("{request_id} {api}: unforeseen", request_id=request_id, api=self.api)
             message = UNFORESEEN.format(request_id=request_id)
-            return self._encode(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
+            return self._tell(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
@@ -374,7 +374,18 @@ class Pipeline:
             if self.bearer:
                 challenges.append(f'Bearer realm="{self.api}"')
             request.responseHeaders.setRawHeaders("WWW-Authenticate", challenges)
-        return self._encode(request, status, body)
+        return self._tell(request, status, body)
+
+    def _tell(self, request: Any, status: int, body: JsonObject) -> bytes:
+        """An error body, in the form that the client asked for."""
+        # It may be no text: then that is what is told.
+        accept = b",".join(request.requestHeaders.getRawHeaders(b"accept", ())).decode("ascii", "replace")
+        form = self.faults.form(accept)
+        told = form.write(body)
+        request.setResponseCode(status)
+        request.setHeader("Content-Type", form.content_type)
+        request.setHeader("Content-Length", str(len(told)))
+        return told
 
     def _account(self, request: Any, request_id: str, started: float, identity: Identity) -> None:
         now = self.http.clock.seconds()

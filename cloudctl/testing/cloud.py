@@ -154,7 +154,7 @@ class MemoryCloud:
 
 
 class Client:
-    """Sends JSON with one token. `ha=True` asks the instance-HA listener."""
+    """Sends JSON with one token, and asks for it. `ha=True` asks the instance-HA listener."""
 
     def __init__(self, cloud: MemoryCloud, token: str | None, headers: Mapping[str, str] | None = None) -> None:
         self.cloud = cloud
@@ -171,7 +171,8 @@ class Client:
         body: bytes | None = None,
         ha: bool = False,
     ) -> Response:
-        sent = {**({"X-Auth-Token": self.token} if self.token else {}), **self.headers}
+        token = {"X-Auth-Token": self.token} if self.token else {}
+        sent = {"Accept": "application/json", **token, **self.headers}
         if body is None:
             body = b"" if json is None else _dumps(json)
             if json is not None:

@@ -213,7 +213,13 @@ class World:
         made = _good(self.member.post("/image/v2/images", image)).json()["id"]
         binary = {"Content-Type": "application/octet-stream"}
         _good(self.member.put(f"/image/v2/images/{made}/file", body=b"data", headers=binary))
+        definitions = "/image/v2/metadefs/namespaces"
+        named = [{"name": "own"}]
+        wanted = {"namespace": "own", "resource_type_associations": named, "objects": named, "tags": named}
+        own = {"own": {"title": "own", "type": "string"}}
+        _good(self.admin.post(definitions, {**wanted, "properties": own, "visibility": "public"}))
         self.ids |= {
+            ("image", "namespace"): "own", ("image", "definition"): "own",
             ("image", "image_id"): made, ("image", "member_id"): self.project, ("image", "tag"): "tag",
             ("image", "name"): "image", ("image", "store"): "store", ("image", "task_id"): UNKNOWN,
         }  # fmt: skip

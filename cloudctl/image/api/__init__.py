@@ -7,12 +7,15 @@ from typing import Any
 from cloudctl.db import Database
 from cloudctl.db.threads import Threads
 from cloudctl.image.api.data import Data
+from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
 from cloudctl.image.api.info import Info
 from cloudctl.image.api.members import Members
+from cloudctl.image.api.namespaces import HELD, Namespaces
 from cloudctl.image.api.schemas import Schemas
+from cloudctl.image.api.tag_definitions import TagDefinitions
 from cloudctl.image.api.tags import Tags
 from cloudctl.image.api.versions import Versions
 from cloudctl.image.data import ImageData
@@ -36,5 +39,9 @@ def build(http: Http, db: Database, store: ImageStore, threads: Threads, reactor
         Tasks(db, options),
         Info(db),
         Schemas(),
+        Namespaces(db),
+        *(Definitions(db, kind) for kind in HELD.values()),
+        TagDefinitions(db),
     )
-    return ApiApp(Pipeline(http, "image", FAULTS), [("", Versions()), *(("/v2", each) for each in resources)])
+    mounts = [("", Versions()), *(("/v2", each) for each in resources)]
+    return ApiApp(Pipeline(http, "image", FAULTS), mounts, exact=True)

@@ -1,12 +1,15 @@
-"""Error bodies of the image API. Reference: discovery.md, section 6."""
+"""Error bodies of the image API: HTML, JSON or plain text, as the client asks. Reference: image.md, section 3.
+
+Stock clients depend on it: python-glanceclient does not ask for JSON, and fails over an error body that is some.
+"""
 
 from __future__ import annotations
 
-from cloudctl.rest.faults import Faults, JsonObject, plain_problems, reason
+from cloudctl.rest.faults import HTML, JSON, PLAIN, Faults, JsonObject, plain_problems, reason
 
 
 def _envelope(status: int, message: str, type: str) -> JsonObject:
     return {"message": message, "code": f"{status} {reason(status)}", "title": reason(status)}
 
 
-FAULTS = Faults(_envelope, plain_problems)
+FAULTS = Faults(_envelope, plain_problems, forms=(HTML, JSON), otherwise=PLAIN)

@@ -1,0 +1,346 @@
+"""What namespaces of metadata definitions hold, and their Operations: one shape for all four kinds.
+
+`Declared` says what is a kind's own, `Definitions` what all have in common: they are in a namespace that the caller
+sees, a PUT replaces one as a whole, and nothing of a protected namespace is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+import attrs
+from attrs import Factory, field, frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.image import definitions as domain
+from cloudctl.image import namespaces
+from cloudctl.image.tables import (
+    Association,
+    Definition,
+    Namespace,
+    ObjectDefinition,
+    PropertyDefinition,
+    TagDefinition,
+)
+from cloudctl.rest import listing, resource
+from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Range, given
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import zulu
+from cloudctl.rest.listing import Limits, Listing
+from cloudctl.rest.resource import REQUIRED, Attribute, Json, of_each
+from cloudctl.rest.route import Operation, Routes
+
+D = TypeVar("D", bound=Definition)
+
+NAMESPACES = "/metadefs/namespaces"
+LIMITS = Limits(most=1000, default=25)
+PAGING = ("limit", "marker", "sort_key", "sort_dir")
+
+Name = Annotated[str, Length(1, 80, blank=False)]
+Text = Annotated[str, Length(0, 500)]
+Names = Annotated[list[Name], Items(0, 1000)]
+Type = Literal["array", "boolean", "integer", "number", "object", "string"]
+Count = Annotated[int, Range(0)]
+
+
+@frozen
+class ListItems:
+    """Of a property that is a list."""
+
+    type: Type | Missing | None = MISSING
+    enum: Annotated[list[Any], Items(0, 1000)] | Missing = MISSING
+
+
+def plain(value: Any) -> Any:
+    """A part of a body as JSON again, with what was said and nothing else."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if attrs.has(type(value)):
+        return {name: plain(each) for name, each in given(value).items()}
+    return value
+
+
+def _keyword(name: str, type_: Any, post: Any = MISSING) -> Attribute:
+    """A word of the JSON schema that a property's definition is."""
+    return Attribute(name, None, type_, post=post, view=of_each(lambda row: row.definition.get(name, MISSING)))
+
+
+KEYWORDS = (
+    _keyword("title", Annotated[str, Length(0, 80)], REQUIRED),
+    _keyword("type", Type, REQUIRED),
+    _keyword("description", Text),
+    _keyword("operators", Names),
+    _keyword("readonly", bool),
+    _keyword("confidential", bool),
+    _keyword("default", Any),
+    _keyword("enum", Annotated[list[Any], Items(0, 1000)]),
+    _keyword("minimum", int | float),
+    _keyword("maximum", int | float),
+    _keyword("minLength", Count),
+    _keyword("maxLength", Count),
+    _keyword("pattern", Text),
+    _keyword("items", ListItems),
+    _keyword("additionalItems", bool),
+    _keyword("uniqueItems", bool),
+    _keyword("minItems", Count),
+    _keyword("maxItems", Count),
+)
+PropertyBody: Any = resource.body("Property", KEYWORDS)
+Properties = Annotated[dict[Name, PropertyBody], Items(0, 1000)]
+
+
+def _times(record: type[Definition]) -> tuple[Attribute, ...]:
+    return (
+        Attribute("created_at", record.created_at, sort=True, view=of_each(lambda row: zulu(row.created_at))),
+        Attribute("updated_at", record.updated_at, sort=True, view=of_each(lambda row: zulu(row.updated_at))),
+    )
+
+
+def _self(kind: str) -> tuple[Attribute, ...]:
+    def paths(conn: Connection, call: Call, rows: Sequence[Definition]) -> list[str]:
+        names = namespaces.names(conn, list({row.namespace_id for row in rows}))
+        return [f"{path_of(names[row.namespace_id])}/{kind}s/{quote(row.name, safe=':')}" for row in rows]
+
+    return (
+        Attribute("self", view=paths),
+        Attribute("schema", view=resource.always(f"/v2/schemas/metadefs/{kind}")),
+    )
+
+
+def path_of(namespace: str) -> str:
+    return f"/v2{NAMESPACES}/{quote(namespace, safe=':')}"
+
+
+@frozen(kw_only=True, eq=False)
+class Declared(Generic[D]):
+    """A kind of definitions.
+
+    `values`: columns of what a body says. `create`, `replace`, `empty`: whether one can be made by a POST to the
+    collection, changed by a PUT, and all removed at once.
+    """
+
+    name: str
+    record: type[D]
+    attributes: Sequence[Attribute]
+    values: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
+    rules: str = field(default=Factory(lambda self: f"{self.name}_definitions", takes_self=True))  # image:RULES:create
+    envelope: str = field(default=Factory(lambda self: self.plural, takes_self=True))
+    listed: Callable[[Sequence[Json]], Any] = list
+    paged: bool = False
+    one: bool = True  # whether one can be asked for
+    create: bool = True
+    replace: bool = True
+    empty: bool = True
+
+    @cached_property
+    def listing(self) -> Listing:
+        table = self.record.table
+        return Listing(table, sort_keys=resource.sort_keys(self.attributes), marker=table.c.name)
+
+    @cached_property
+    def body(self) -> Body:
+        return Body(resource.body(self.name, self.attributes))
+
+    @cached_property
+    def routes(self) -> Routes:
+        title, all_ = (
+            f"Metadata definitions: {self.plural.replace('_', ' ')}",
+            f"{NAMESPACES}/<namespace>/{self.plural}",
+        )
+        one, noun = f"{all_}/<definition>", self.name.replace("_", " ")
+        routes = Routes(title)
+
+        def add(method: str, path: str, handler: str, summary: str, **options: Any) -> None:
+            rule = f"image:{self.rules}:{handler}"
+            routes.operations.append(Operation(title, method, path, handler, rule, summary=summary, **options))
+
+        add("GET", all_, "list", f"List the {noun}s of a namespace.", query=PAGING if self.paged else ())
+        if self.create:
+            add("POST", all_, "create", f"Define one {noun}.", status=201, body=self.body)
+        if self.one:
+            add("GET", one, "show", f"Show one {noun}.", query=("resource_type",))
+        if self.replace:
+            add("PUT", one, "update", f"Replace one {noun}.", body=self.body)
+        add("DELETE", one, "delete", f"Remove one {noun}.", status=204)
+        if self.empty:
+            add("DELETE", all_, "clear", f"Remove every {noun} of a namespace.", status=204)
+        return routes
+
+
+@frozen
+class Definitions(Generic[D]):
+    """The Operations of one kind of definitions."""
+
+    db: Database
+    declared: Declared[D]
+
+    @property
+    def routes(self) -> Routes:
+        return self.declared.routes
+
+    async def list(self, call: Call, namespace: str) -> Json:
+        return await self.db.scan(self._list, call, namespace)
+
+    def _list(self, conn: Connection, call: Call, name: str) -> Json:
+        declared = self.declared
+        namespace = within(conn, call, name)
+        if not declared.paged:
+            rows = domain.of(conn, declared.record, [namespace.id])[namespace.id]
+            return {declared.envelope: declared.listed(views(conn, call, declared, rows))}
+        mine = declared.record.namespace_id == namespace.id
+        page = listing.page(conn, declared.listing, listing.paging(call, LIMITS), mine)
+        shown = views(conn, call, declared, page.rows)
+        path = f"{path_of(namespace.namespace)}/{declared.plural}"
+        links = page_links(call, path, page.rows[-1].name if page.more and page.rows else None)
+        return {declared.envelope: shown, "schema": f"/v2/schemas/metadefs/{declared.plural}", **links}
+
+    async def create(self, call: Call, namespace: str, body: Any) -> Json:
+        return await self.db.run(self._create, call, namespace, given(body))
+
+    def _create(self, conn: Connection, call: Call, name: str, wanted: dict[str, Any]) -> Json:
+        namespace = within(conn, call, name, lock=True)
+        values = self.declared.values(wanted)
+        return self._shown(conn, call, domain.create(conn, self.declared.record, namespace, values, call.now))
+
+    async def show(self, call: Call, namespace: str, definition: str) -> Json:
+        return await self.db.read(self._show, call, namespace, definition)
+
+    def _show(self, conn: Connection, call: Call, name: str, wanted: str) -> Json:
+        namespace = within(conn, call, name)
+        if (resource_type := call.query.get("resource_type")) is not None:
+            before = domain.prefix(conn, namespace, resource_type)
+            if not wanted.startswith(before):
+                raise NotFound(
+                    f"{wanted[:80]!r} does not begin with {before!r}, as those of {resource_type[:80]!r} do."
+                )
+            wanted = wanted.removeprefix(before)
+        return self._shown(conn, call, domain.get(conn, self.declared.record, namespace, wanted))
+
+    async def update(self, call: Call, namespace: str, definition: str, body: Any) -> Json:
+        return await self.db.run(self._update, call, namespace, definition, given(body))
+
+    def _update(self, conn: Connection, call: Call, name: str, old: str, wanted: dict[str, Any]) -> Json:
+        namespace = within(conn, call, name, lock=True)
+        row = domain.get(conn, self.declared.record, namespace, old)
+        return self._shown(conn, call, domain.change(conn, namespace, row, self.declared.values(wanted), call.now))
+
+    async def delete(self, call: Call, namespace: str, definition: str) -> None:
+        await self.db.run(self._delete, call, namespace, definition)
+
+    def _delete(self, conn: Connection, call: Call, name: str, wanted: str) -> None:
+        namespace = within(conn, call, name, lock=True)
+        namespaces.check_open(namespace)
+        domain.remove(conn, domain.get(conn, self.declared.record, namespace, wanted))
+
+    async def clear(self, call: Call, namespace: str) -> None:
+        await self.db.run(self._clear, call, namespace)
+
+    def _clear(self, conn: Connection, call: Call, name: str) -> None:
+        namespace = within(conn, call, name, lock=True)
+        namespaces.check_open(namespace)
+        domain.remove_all(conn, self.declared.record, namespace)
+
+    def _shown(self, conn: Connection, call: Call, row: D) -> Json:
+        return views(conn, call, self.declared, [row])[0]
+
+
+def views(conn: Connection, call: Call, declared: Declared[Any], rows: Sequence[Any]) -> list[Json]:
+    return resource.views(conn, call, declared.attributes, rows)
+
+
+def within(conn: Connection, call: Call, name: str, *, lock: bool = False) -> Namespace:
+    """The namespace of a path, for what the Operation's rule lets one do in it. Raises NotFound, Forbidden."""
+    namespace = namespaces.visible(conn, call.caller, name, lock=lock)
+    call.require(project_id=namespace.owner or "")
+    return namespace
+
+
+def page_links(call: Call, path: str, last: str | None) -> Json:
+    """`first`, and `next` if others follow `last`."""
+    first = call.query.having(marker=None)
+    links = {"first": f"{path}?{first}" if first else path}
+    if last is not None:
+        links["next"] = f"{path}?{call.query.having(marker=last)}"
+    return links
+
+
+# -- the kinds
+
+
+def property_values(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of one property."""
+    definition = {name: plain(value) for name, value in wanted.items() if name != "name"}
+    for least, most in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
+        if least in definition and most in definition and definition[least] > definition[most]:
+            raise Invalid(f"{least} is more than {most}.")
+    return {"name": wanted["name"], "definition": definition}
+
+
+def object_values(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of one object; a PUT without one of them empties it."""
+    return {
+        "name": wanted["name"],
+        "description": wanted.get("description"),
+        "required": wanted.get("required", []),
+        "properties": {
+            name: property_values({"name": name, **given(each)})["definition"]
+            for name, each in wanted.get("properties", {}).items()
+        },
+    }
+
+
+PROPERTIES = Declared(
+    name="property",
+    plural="properties",
+    record=PropertyDefinition,
+    attributes=(Attribute("name", PropertyDefinition.name, Name, post=REQUIRED), *KEYWORDS),
+    values=property_values,
+    listed=lambda views: {view["name"]: view for view in views},
+)
+
+OBJECTS = Declared(
+    name="object",
+    record=ObjectDefinition,
+    attributes=(
+        Attribute("name", ObjectDefinition.name, Name, post=REQUIRED, sort=True),
+        Attribute("description", ObjectDefinition.description, Text | None, post=MISSING),
+        Attribute("required", ObjectDefinition.required, Names, post=MISSING),
+        Attribute("properties", ObjectDefinition.properties, Properties, post=MISSING),
+        *_times(ObjectDefinition),
+        *_self("object"),
+    ),
+    values=object_values,
+    paged=True,
+)
+
+TAGS = Declared(
+    name="tag",
+    record=TagDefinition,
+    attributes=(
+        Attribute("name", TagDefinition.name, Name, post=REQUIRED, sort=True),
+        *_times(TagDefinition),
+    ),
+    paged=True,
+    create=False,  # see `tag_definitions`: a POST makes many
+)
+
+ASSOCIATIONS = Declared(
+    name="resource_type",
+    rules="resource_types",
+    record=Association,
+    attributes=(
+        Attribute("name", Association.name, Name, post=REQUIRED),
+        Attribute("prefix", Association.prefix, Name | None, post=MISSING),
+        Attribute("properties_target", Association.properties_target, Name | None, post=MISSING),
+        *_times(Association),
+    ),
+    envelope="resource_type_associations",
+    one=False,
+    replace=False,
+    empty=False,
+)
