@@ -18,6 +18,7 @@ from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
+from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
@@ -65,6 +66,7 @@ def build(
         ServerAddresses(db),
         ServerTags(db),
         ServerPassword(db),
+        ServerSecurityGroups(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),
         VolumeAttachments(db, chosen),
