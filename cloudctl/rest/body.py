@@ -41,6 +41,10 @@ INTEGER_MOST = 2**31 - 1
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
+# A step of a path in a body.
+PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
+
+
 class Missing(Enum):
     """The type of `MISSING`: a key that the body does not have."""
 
@@ -80,6 +84,7 @@ class Problem:
     path: str
     message: str
     kind: str = "value"
+    value: str | None = None  # what stands there, as an error message shows it; None: nothing that is short
 
     @property
     def name(self) -> str:
@@ -414,11 +419,23 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
         for line in transform_error(error, path, _told):
             text, _, where = line.rpartition(" @ ")
             kind, _, message = text.partition("\t")
-            problems.append(Problem(where, message, kind))
+            problems.append(Problem(where, message, kind, _standing(value, where.removeprefix(path))))
         raise BodyError(problems) from None
     if version is not None and spans(type_) and (untimely := list(_untimely(made, path, version))):
         raise BodyError(untimely)
     return made
+
+
+def _standing(value: Any, path: str) -> str | None:
+    """What stands at a path below a parsed body; None for nothing, and for what has parts."""
+    for key, index, quoted in PLACE.findall(path):
+        try:
+            value = value[int(index)] if index else value[key or quoted]
+        except (KeyError, IndexError, TypeError):
+            return None
+    if isinstance(value, dict | list):
+        return None
+    return shown(value).strip("'\"") if isinstance(value, str) else shown(value)
 
 
 @cache
