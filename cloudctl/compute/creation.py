@@ -14,9 +14,10 @@ from attrs import field, frozen
 from sqlalchemy import insert
 
 from cloudctl import tasks
-from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
+from cloudctl.compute import flavors, groups, injected_files, keypairs, kinds, networking, quotas
 from cloudctl.compute.block_devices import Disks, NewDevice, arrange
 from cloudctl.compute.hostnames import hostname
+from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
@@ -62,6 +63,7 @@ class NewServer:
     metadata: Mapping[str, str] = field(factory=dict)
     admin_password: str | None = field(default=None, repr=False)
     config_drive: bool = False
+    personality: Sequence[NewFile] = ()
     least: int = 1
     most: int = 1
     disk_config: str = "MANUAL"
@@ -92,6 +94,7 @@ class _Plan:
     disks: Disks
     interfaces: list[NewInterface]
     public_key: str | None
+    personality: list[dict[str, str]]
     group_ids: tuple[str, ...] | None
     group_id: str | None
     admin_password: str = field(repr=False)
@@ -136,6 +139,7 @@ def _plan(
         disks=disks,
         interfaces=interfaces,
         public_key=public_key,
+        personality=injected_files.take(conn, caller.project_id, wanted.personality),
         group_ids=_security_groups(conn, caller, wanted.security_groups),
         group_id=_group(wanted.hints),
         admin_password=wanted.admin_password or password(),
@@ -251,6 +255,7 @@ def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, in
         user_data=wanted.user_data,
         admin_password=plan.admin_password,
         config_drive=wanted.config_drive,
+        personality=plan.personality,
         disk_config=wanted.disk_config,
         access_ip_v4=wanted.access_ip_v4,
         access_ip_v6=wanted.access_ip_v6,

@@ -12,7 +12,7 @@ from attrs import evolve
 from cloudctl.compute import block_devices, networking
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
-from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
+from cloudctl.drivers.specs import GuestFile, GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
 from cloudctl.network import networks, ports
@@ -96,6 +96,7 @@ def _spec(
         public_key=server.public_key,
         admin_password=server.admin_password,
         config_drive=server.config_drive,
+        files=tuple(GuestFile(each["path"], each["contents"]) for each in server.personality),
         extra_specs=flavor["extra_specs"],
         project_id=server.project_id,
         number=server.number,

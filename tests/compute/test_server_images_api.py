@@ -194,6 +194,33 @@ def test_a_rebuild_keeps_all_but_the_disk(demo: Asking, server_id: str, hypervis
     assert there(guest.spec.image).id == made and guest.log.count("Linux version") == 1
 
 
+MORE_SINCE = {
+    (2, 9): "locked",
+    (2, 19): "description",
+    (2, 26): "tags",
+    (2, 54): "key_name",
+    (2, 57): "user_data",
+    (2, 63): "trusted_image_certificates",
+    (2, 71): "server_groups",
+    (2, 73): "locked_reason",
+}
+SHOWN_BY_A_REBUILD = {
+    "OS-DCF:diskConfig", "accessIPv4", "accessIPv6", "addresses", "adminPass", "created", "flavor", "hostId", "id",
+    "image", "links", "metadata", "name", "progress", "status", "tenant_id", "updated", "user_id",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("minor", [1, 9, 19, 26, 54, 57, 63, 71, 74])
+def test_a_rebuild_shows_what_its_version_knows(demo: Asking, admin: Asking, server_id: str, minor: int) -> None:
+    for who in (demo, admin):
+        shown = who.act(server_id, {"rebuild": {"imageRef": demo.image}}, f"2.{minor}").json()["server"]
+        demo.cloud.settle()
+        assert shown.keys() == SHOWN_BY_A_REBUILD | {key for since, key in MORE_SINCE.items() if (2, minor) >= since}
+    shown = demo.act(server_id, {"rebuild": {"imageRef": demo.image}}, "2.75").json()["server"]
+    demo.cloud.settle()
+    assert shown.keys() - {"adminPass", "user_data"} == demo.server(server_id, "2.75").keys()
+
+
 def test_a_rebuild_keeps_the_volumes(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
     volume_id = demo.volume()
     demo.post(f"/servers/{server_id}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}})

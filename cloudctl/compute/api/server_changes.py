@@ -17,11 +17,12 @@ from cloudctl.compute.api.server_bodies import (
     Hostname,
     ImageRef,
     Metadata,
+    Personality,
     ServerName,
     TrustedCerts,
     UserData,
 )
-from cloudctl.compute.api.server_create import checked_hostname
+from cloudctl.compute.api.server_create import checked_hostname, files
 from cloudctl.compute.rebuilding import Rebuild
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
@@ -30,7 +31,7 @@ from cloudctl.errors import Forbidden
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, gated, wire
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import since
+from cloudctl.rest.versions import since, until
 from cloudctl.rest.views import Fields
 
 TO_HOST = "compute:servers:migrate:host"
@@ -76,6 +77,7 @@ class RebuildServer:
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
+    personality: Personality | Missing = gated(until(2, 56))
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
     key_name: Annotated[str, Length(1, 255)] | Missing | None = gated(since(2, 54))
     user_data: UserData | Missing | None = gated(since(2, 57))
@@ -83,7 +85,13 @@ class RebuildServer:
     hostname: Hostname | Missing = gated(since(2, 90))
 
 
-REBUILT = Fields[[Server]]("a server that is rebuilt", {"user_data": (since(2, 57), lambda server: server.user_data)})
+REBUILT = Fields[[Server]](
+    "a server that is rebuilt",
+    {
+        "key_name": (since(2, 54), lambda server: server.key_name),
+        "user_data": (since(2, 57), lambda server: server.user_data),
+    },
+)
 
 # Field of a rebuild → column of the server.
 COLUMNS = {
@@ -112,6 +120,7 @@ def wanted(body: RebuildServer, call: Call) -> Rebuild:
         password=body.adminPass or None,
         key_name="" if body.key_name is MISSING else body.key_name or None,
         metadata=None if body.metadata is MISSING else body.metadata,
+        personality=files(body.personality),
         changes=given,
     )
 
@@ -183,9 +192,5 @@ class ServerChanges:
 
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
     row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
-    shown = server_views.full(server_views.gather(conn, call, [row]), row)
-    shown["adminPass"] = password
-    shown |= REBUILT.of(call.version, row)
-    if call.version not in gates.EVERY_FIELD:
-        shown = {key: value for key, value in shown.items() if not key.startswith(("OS-EXT-", "OS-SRV-USG"))}
-    return shown
+    shown = server_views.updated(server_views.gather(conn, call, [row]), row)
+    return {**shown, "adminPass": password, **REBUILT.of(call.version, row)}

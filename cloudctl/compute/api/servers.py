@@ -76,6 +76,11 @@ class Servers:
         }
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
+    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202, until=(2, 102))
+    async def create_from_volumes(self, call: Call, body: CreateRequest) -> Reply:
+        """Create servers; a path from the time before `block_device_mapping` was known at the other one."""
+        return await self.create(call, body)
+
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
         return creation.create(conn, call.caller, wish, self.options, self.volume_options)
 
