@@ -14,7 +14,7 @@ from attrs import field, frozen
 from sqlalchemy import insert
 
 from cloudctl import tasks
-from cloudctl.compute import flavors, groups, injected_files, keypairs, kinds, networking, quotas
+from cloudctl.compute import flavors, groups, injected_files, keypairs, kinds, networking, quotas, volume_images
 from cloudctl.compute.block_devices import Disks, NewDevice, arrange
 from cloudctl.compute.hostnames import hostname
 from cloudctl.compute.injected_files import NewFile
@@ -27,7 +27,7 @@ from cloudctl.compute.tables import Flavor, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
-from cloudctl.image import images
+from cloudctl.image import images, properties
 from cloudctl.network import security_groups
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
@@ -129,8 +129,11 @@ def _plan(
         _refuse_for_many(wanted)
     place = asked_place(conn, caller, wanted.zone, wanted.host, wanted.node)
     flavor = wanted_flavor(conn, caller, wanted.flavor_id)
-    disks = arrange(wanted.devices, wanted.image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
-    _check_image(conn, caller, disks.image_id, flavor)
+    _check_image(conn, caller, wanted.image_id, flavor)
+    devices, image_id = _devices(conn, wanted)
+    disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
+    if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
+        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
     public_key = own_public_key(conn, caller, wanted.key_name)
     interfaces = networking.chosen(conn, caller, wanted.networks)
     return _Plan(
@@ -183,8 +186,16 @@ def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Flavor
     except NotFound:
         raise Invalid("Can not find requested image") from None
     check_fit(image, flavor.memory_mib, flavor.disk_gib)
-    if not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
-        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
+
+
+def _devices(conn: Connection, wanted: NewServer) -> tuple[Sequence[NewDevice], str]:
+    """What was asked for and what the image says, and the image of the root disk, "" if that is a volume."""
+    if not wanted.image_id:
+        return wanted.devices, ""
+    of_image = volume_images.devices(properties.of(conn, [wanted.image_id])[wanted.image_id])
+    if not of_image:
+        return wanted.devices, wanted.image_id
+    return volume_images.override(of_image, tuple(wanted.devices)), ""
 
 
 def check_fit(image: Any, memory_mib: int, disk_gib: int) -> None:

@@ -59,13 +59,15 @@ def _is_there(conn: Connection, interface: ServerInterface) -> bool:
 def _image(
     conn: Connection, server: Server, image_path: Callable[[str], Path], *, may_be_gone: bool
 ) -> ImageSource | None:
-    if not server.image_id:
+    # A shelved server's disk is an image of its own.
+    image_id = server.shelved_image_id or server.image_id
+    if not image_id:
         return None
     try:
-        return image_source(conn, server.image_id, image_path, is_made=may_be_gone)
+        return image_source(conn, image_id, image_path, is_made=may_be_gone)
     except NotFound:
         if may_be_gone:
-            return ImageSource(server.image_id, None)
+            return ImageSource(image_id, None)
         raise
 
 

@@ -33,16 +33,13 @@ from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
 
 from cloudctl.rest.members import structured
+from cloudctl.rest.standing import shown, standing
 from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
 
 # PostgreSQL stores no NUL; an escaped backslash before the u makes it plain text.
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-
-# A step of a path in a body.
-PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 class Missing(Enum):
@@ -192,12 +189,6 @@ class Check:
 @frozen
 class Loose:
     """A number or a truth value that may come as text: `"5"`, `"true"`."""
-
-
-def shown(value: Any) -> str:
-    """A value as an error message shows it."""
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def uuid(value: str) -> str:
@@ -419,23 +410,11 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
         for line in transform_error(error, path, _told):
             text, _, where = line.rpartition(" @ ")
             kind, _, message = text.partition("\t")
-            problems.append(Problem(where, message, kind, _standing(value, where.removeprefix(path))))
+            problems.append(Problem(where, message, kind, standing(value, where.removeprefix(path))))
         raise BodyError(problems) from None
     if version is not None and spans(type_) and (untimely := list(_untimely(made, path, version))):
         raise BodyError(untimely)
     return made
-
-
-def _standing(value: Any, path: str) -> str | None:
-    """What stands at a path below a parsed body; None for nothing, and for what has parts."""
-    for key, index, quoted in PLACE.findall(path):
-        try:
-            value = value[int(index)] if index else value[key or quoted]
-        except (KeyError, IndexError, TypeError):
-            return None
-    if isinstance(value, dict | list):
-        return None
-    return shown(value).strip("'\"") if isinstance(value, str) else shown(value)
 
 
 @cache

@@ -19,6 +19,7 @@ from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
 from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
+from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
@@ -61,7 +62,8 @@ def build(
     resources: tuple[Any, ...] = (
         Servers(db, chosen, of_volumes),
         ServerActions(db, hypervisor),
-        ServerChanges(db, hypervisor),
+        ServerChanges(db, hypervisor, of_volumes),
+        ServerShelving(db, hypervisor, chosen),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),

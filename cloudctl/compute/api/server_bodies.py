@@ -25,10 +25,10 @@ from cloudctl.rest.body import (
     Uuid,
     ValueProblem,
     gated,
-    shown,
     wire,
 )
 from cloudctl.rest.body import uuid as canonical
+from cloudctl.rest.standing import shown
 from cloudctl.rest.versions import Span, since, until
 
 USER_DATA_LENGTH = 65535

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
 from cloudctl.compute.api import gates, query, server_views
@@ -24,15 +24,17 @@ from cloudctl.compute.api.server_bodies import (
 )
 from cloudctl.compute.api.server_create import checked_hostname, files
 from cloudctl.compute.rebuilding import Rebuild
+from cloudctl.compute.snapshots import NewBackup
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
 from cloudctl.errors import Forbidden
-from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, gated, wire
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, LooseInt, Missing, Range, gated, wire
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since, until
 from cloudctl.rest.views import Fields
+from cloudctl.volume.options import VolumeOptions
 
 TO_HOST = "compute:servers:migrate:host"
 Password = Annotated[str, Length(0, 255)]
@@ -41,6 +43,14 @@ Password = Annotated[str, Length(0, 255)]
 @frozen
 class CreateImage:
     name: Annotated[str, Length(1, 255, blank=False)]
+    metadata: Metadata | Missing = MISSING
+
+
+@frozen
+class CreateBackup:
+    name: Annotated[str, Length(1, 255, blank=False)]
+    backup_type: Annotated[str, Length(0, 255)]
+    rotation: Annotated[LooseInt, Range(0)]
     metadata: Metadata | Missing = MISSING
 
 
@@ -131,15 +141,21 @@ class ServerChanges:
 
     db: Database
     hypervisor: IHypervisor
+    volume_options: VolumeOptions = field(factory=VolumeOptions)
 
     @routes.action(PATH, "createImage", policy="compute:servers:create_image", body=Body(CreateImage))
     async def create_image(self, call: Call, server_id: str, body: CreateImage) -> Reply:
-        """Make an image of a server's root disk."""
+        """Make an image of a server's root disk, or of its volumes if it boots from one."""
         make = able(self.hypervisor, ISnapshot, snapshots.create_image)
-        image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {})
-        if call.version in gates.IMAGE_ID:
-            return Reply({"image_id": image_id})
-        return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
+        image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {}, self.volume_options)
+        return _image(call, image_id)
+
+    @routes.action(PATH, "createBackup", policy="compute:servers:create_backup", body=Body(CreateBackup))
+    async def create_backup(self, call: Call, server_id: str, body: CreateBackup) -> Reply:
+        """Make an image of a server's root disk, and delete the oldest ones of its kind."""
+        wanted = NewBackup(body.name, body.backup_type, body.rotation, body.metadata or {})
+        make = able(self.hypervisor, ISnapshot, snapshots.create_backup)
+        return _image(call, await self.db.run(make, call.caller, server_id, wanted))
 
     @routes.action(PATH, "resize", policy="compute:servers:resize", body=Body(Resize))
     async def resize(self, call: Call, server_id: str, body: Resize) -> None:
@@ -188,6 +204,12 @@ class ServerChanges:
     async def change_password(self, call: Call, server_id: str, body: ChangePassword) -> None:
         """Set the admin password of a guest."""
         await self.db.run(able(self.hypervisor, IPassword, rescue.set_password), call.caller, server_id, body.adminPass)
+
+
+def _image(call: Call, image_id: str) -> Reply:
+    if call.version in gates.IMAGE_ID:
+        return Reply({"image_id": image_id})
+    return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
 
 
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:

@@ -102,7 +102,8 @@ class Servers:
     @routes.delete("/servers/<server_id>", policy="compute:servers:delete")
     async def delete(self, call: Call, server_id: str) -> None:
         """Delete a server."""
-        await self.db.run(deletion.delete, call.caller, server_id)
+        later = self.options.reclaim_instance_interval > 0
+        await self.db.run(deletion.delete, call.caller, server_id, later=later)
 
 
 def _links(call: Call, page: Page) -> dict[str, Any]:
