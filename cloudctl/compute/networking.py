@@ -226,6 +226,12 @@ def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime) 
         ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
+def leave_host(conn: Connection, server_id: str, now: datetime) -> None:
+    """The server's ports are its own, and on no host: the driver has let go of them."""
+    for row in of_server(conn, server_id):
+        ports.leave_host(conn, row.port_id, now)
+
+
 def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from cloudctl import tasks
-from cloudctl.compute import kinds, power, quotas, servers
+from cloudctl.compute import injected_files, kinds, power, quotas, servers
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
+from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
@@ -27,6 +28,7 @@ class Rebuild:
     password: str | None
     key_name: str | None
     metadata: Mapping[str, str] | None
+    personality: Sequence[NewFile]
     changes: Mapping[str, Any]
 
 
@@ -41,6 +43,8 @@ def rebuild(conn: Connection, caller: Caller, server_id: str, wanted: Rebuild) -
     if wanted.metadata is not None:
         quotas.check_metadata(conn, row.project_id, len(wanted.metadata))
         changes["metadata"] = dict(wanted.metadata)
+    if wanted.personality:
+        changes["personality"] = injected_files.take(conn, row.project_id, wanted.personality)
     if wanted.key_name != "":
         changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, caller, wanted.key_name)}
     changed = servers.change(conn, row, changes, caller.now)

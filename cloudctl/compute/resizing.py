@@ -18,7 +18,7 @@ from cloudctl.image import images
 from cloudctl.network import ports
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
-from cloudctl.tasks import Kind
+from cloudctl.tasks import Kind, Unasked
 
 
 def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, disk_config: str | None) -> None:
@@ -55,6 +55,15 @@ def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
     found = migrations.take(conn, row.id, caller.now, "confirm")
     tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
+
+
+def overdue(conn: Connection, row: Server, now: datetime) -> None:
+    """It has waited long enough for its user: what was done is kept. One that is being confirmed is left to itself."""
+    by = Unasked(row.project_id)
+    host = hosts.find(conn, row.host or "")
+    if host is not None and hosts.is_alive(host) and not tasks.has_open(conn, kinds.SERVER, row.id):
+        found = migrations.take(conn, row.id, now, "confirm")
+        tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, by, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:

@@ -47,6 +47,7 @@ class Server(Record, table="servers"):
     admin_password: Field[str | None] = column(Text, nullable=True)  # until the guest has it
     guest_password: Field[str | None] = column(Text, nullable=True)  # that the guest has set, encrypted by itself
     config_drive: Field[bool] = flag(False)
+    personality: Field[list[Any]] = json(list)  # {path, contents} of files that a new guest has, in base64
     disk_config: Field[str] = text(8, default="MANUAL")
     access_ip_v4: Field[str] = text(64)
     access_ip_v6: Field[str] = text(64)
@@ -55,6 +56,7 @@ class Server(Record, table="servers"):
     tags: Field[str] = column(Text, nullable=False, default="")
     trusted_certs: Field[list[Any]] = json(list)
     root_device_name: Field[str] = text(32, default="/dev/vda")
+    shelved_image_id: Field[str | None] = optional_text(64)  # holds its root disk while it is shelved
     # -- where it is
     host: Field[str | None] = optional_text()
     zone: Field[str | None] = optional_text()  # of the host; before scheduling the one asked for
@@ -73,6 +75,8 @@ class Server(Record, table="servers"):
     launched_at: Field[datetime | None] = time()
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
+    # Since when it waits, shelved, resized or soft-deleted, for what is done after a while: see `overdue`.
+    waiting_since: Field[datetime | None] = time()
     # Every UPDATE raises it, so a server with the same revision is as it was.
     revision: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("revision + 1"))
 
@@ -146,6 +150,7 @@ class Migration(Record, table="migrations"):
     new_flavor_id: Field[str] = column(String(255), nullable=False)
     new_flavor: Field[dict[str, Any]] = json(dict)
     was_stopped: Field[bool] = flag(False)
+    progress: Field[dict[str, Any]] = json(dict)  # of a live one: see `live_migration`
     user_id: Field[str] = identifier(nullable=False)
     project_id: Field[str] = identifier(nullable=False)
     created_at: Field[datetime] = time(nullable=False)
@@ -162,6 +167,22 @@ Index("ix_migrations_server", Migration.server_id, Migration.number)
 Index("ix_migrations_status", Migration.status)
 Index("ix_migrations_created", Migration.created_at, Migration.id)
 Index("ix_migrations_project", Migration.project_id, Migration.created_at, Migration.id)
+
+
+class ConsoleToken(Record, table="console_tokens"):
+    """Leave to use a console of a server, for whoever knows the token: `id` is its hash."""
+
+    id: Field[str] = identifier(primary_key=True)
+    server_id: Field[str] = identifier(nullable=False)
+    kind: Field[str] = text(16)  # novnc, serial, …
+    host: Field[str] = text()
+    port: Field[int] = column(Integer, nullable=False)
+    path: Field[str | None] = optional_text()
+    expires_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_console_tokens_server", ConsoleToken.server_id)
+Index("ix_console_tokens_expires", ConsoleToken.expires_at)
 
 
 class Flavor(Record, table="flavors"):

@@ -118,6 +118,14 @@ class VolumeConnection:
 
 
 @frozen
+class GuestFile:
+    """A file that a guest finds on its config drive, with where it wants to be."""
+
+    path: str
+    contents: str  # base64
+
+
+@frozen
 class GuestSpec:
     """A virtual machine, on the host that it shall be on."""
 
@@ -139,6 +147,7 @@ class GuestSpec:
     public_key: str | None = None
     admin_password: str | None = field(default=None, repr=False)
     config_drive: bool = False
+    files: tuple[GuestFile, ...] = ()
     extra_specs: Mapping[str, str] = field(factory=dict)  # of the flavor
     # -- what a guest is told of itself besides, see `guest_data`: none of it changes the machine
     project_id: str = ""

@@ -35,6 +35,10 @@ class Measured:
     os_hash_value: str  # HASH, hex
 
 
+# Of an image that consists of properties alone.
+EMPTY = Measured(0, 0, hashlib.md5(usedforsecurity=False).hexdigest(), hashlib.new(HASH).hexdigest())
+
+
 @frozen
 class ImageData:
     """A store and the threads in which its files are read and written."""

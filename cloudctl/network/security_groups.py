@@ -120,6 +120,12 @@ def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
     return dict(conn.execute(query))
 
 
+def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, SecurityGroup]:
+    """Those that there are."""
+    query = select(SecurityGroup).where(SecurityGroup.id.in_(sorted(set(ids))))
+    return {row.id: row for row in conn.execute(query)}
+
+
 def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> list[str]:
     """The ids of a project's groups, in the order asked for and each once.
 

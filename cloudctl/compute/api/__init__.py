@@ -18,6 +18,8 @@ from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
+from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
+from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
@@ -60,11 +62,13 @@ def build(
     resources: tuple[Any, ...] = (
         Servers(db, chosen, of_volumes),
         ServerActions(db, hypervisor),
-        ServerChanges(db, hypervisor),
+        ServerChanges(db, hypervisor, of_volumes),
+        ServerShelving(db, hypervisor, chosen),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),
         ServerPassword(db),
+        ServerSecurityGroups(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),
         VolumeAttachments(db, chosen),

@@ -1,4 +1,6 @@
-"""Start, stop, reboot, pause and suspend. Reference: compute-states.md, sections 3 and 4.5.
+"""Start, stop, reboot, pause and suspend, and deletes that can be taken back.
+
+Reference: compute-states.md, sections 3, 4.3 and 4.5.
 
 Each is one step that ensures an end; a failure leaves the server in the state that it had, with a fault.
 """
@@ -27,6 +29,8 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         _workflow(kinds.UNPAUSE, run, "unpaused"),
         _workflow(kinds.SUSPEND, suspend, "suspended"),
         _workflow(kinds.RESUME, run, "resumed"),
+        _workflow(kinds.SOFT_DELETE, stop, "soft-deleted"),
+        _workflow(kinds.RESTORE, run, "restored"),
     )
 
 

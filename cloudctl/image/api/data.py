@@ -107,7 +107,7 @@ class Data:
         if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
             raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
         size = image.size
-        if image.status not in domain.STORED or size is None:
+        if image.status not in domain.STORED or not size:
             return Reply(None, 204)
         path = self.data.store.path(image.id)
         if not await self.data.run(path.exists):
