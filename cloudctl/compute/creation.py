@@ -107,7 +107,13 @@ def create(
     """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
     plan = _plan(conn, caller, wanted, options, volume_options)
     number = quotas.take_servers(
-        conn, caller.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
+        conn,
+        caller.project_id,
+        caller.user_id,
+        wanted.least,
+        wanted.most,
+        plan.flavor.vcpus,
+        plan.flavor.memory_mib,
     )
     if wanted.metadata:
         quotas.check_metadata(conn, caller.project_id, len(wanted.metadata))

@@ -46,7 +46,7 @@ def restore(conn: Connection, caller: Caller, server_id: str) -> None:
     """A soft-deleted server runs again. Raises NotFound, Conflict, OverQuota."""
     row = servers.begin(conn, caller, server_id, "restore")
     # What is soft-deleted does not count.
-    quotas.take_servers(conn, row.project_id, 1, 1, row.vcpus, row.memory_mib)
+    quotas.take_servers(conn, row.project_id, row.user_id, 1, 1, row.vcpus, row.memory_mib)
     servers.change(conn, row, {"waiting_since": None}, caller.now)
     tasks.submit(conn, kinds.RESTORE, row.id, caller)
 

@@ -30,6 +30,8 @@ def microversion(_instance: object, _attribute: Any, value: str) -> None:
 class ComputeOptions:
     """[compute]"""
 
+    # The name of this node, as administrators see what schedules and conducts.
+    host: str = "cloudctl"
     # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
     require_networks: bool = True
     # The highest microversion that is offered: «2.N», at most HIGHEST.

@@ -32,7 +32,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     _check_image(conn, row, flavor)
     new = {**flavors.embedded(flavor), "ephemeral": flavor.ephemeral_gib, "swap": flavor.swap_mib}
     more_vcpus, more_memory = new["vcpus"] - row.vcpus, new["ram"] - row.memory_mib
-    quotas.take_growth(conn, row.project_id, max(0, more_vcpus), max(0, more_memory))
+    quotas.take_growth(conn, row.project_id, row.user_id, max(0, more_vcpus), max(0, more_memory))
     counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
     if disk_config is not None:
         counted["disk_config"] = disk_config

@@ -235,3 +235,25 @@ class ServerGroup(Record, table="server_groups"):
 
 
 Index("ix_server_groups_project", ServerGroup.project_id, ServerGroup.number)
+
+
+class UserLimit(Record, table="user_quota_limits"):
+    """What one user may have within a project, where that is less than the project may."""
+
+    project_id: Field[str] = identifier(primary_key=True)
+    user_id: Field[str] = identifier(primary_key=True)
+    resource: Field[str] = column(String(64), primary_key=True)
+    limit: Field[int] = column(Integer, nullable=False)
+
+
+class ControlService(Record, table="control_services"):
+    """What runs no servers: it schedules and conducts. Processes that do so say here that they are there."""
+
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
+    id: Field[str] = identifier(nullable=False, unique=True)
+    binary: Field[str] = text(64)
+    host: Field[str] = text()
+    seen_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(ControlService.binary, ControlService.host)

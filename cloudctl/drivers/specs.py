@@ -58,6 +58,7 @@ class HostInventory:
     host_ip: str | None = None
     cpu_info: Mapping[str, Any] = field(factory=dict)
     up: bool = True  # False: it does not answer; its guests are missing from `inventory`
+    up_since: float | None = None  # seconds since the epoch; None: the driver cannot tell
 
 
 @frozen

@@ -26,7 +26,7 @@ OWNED = {
     ("compute", "group_id"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
-ABSENT = {("image", "task_id"), ("volume", "message_id"), ("image", "store"), ("compute", "host")}
+ABSENT = {("image", "task_id"), ("volume", "message_id"), ("image", "store")}
 
 
 @pytest.fixture(scope="module")

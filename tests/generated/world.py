@@ -312,6 +312,7 @@ class World:
         port = _good(demo.get(f"{base}/servers/{server}/os-interface")).json()["interfaceAttachments"][0]["port_id"]
         actions = _good(demo.get(f"{base}/servers/{server}/os-instance-actions")).json()["instanceActions"]
         _good(self.admin.post(f"{base}/flavors/1/os-extra_specs", {"extra_specs": {"key": "value"}}))
+        aggregate = self._make(self.admin, f"{base}/os-aggregates", "aggregate", {"name": "own"})
         hypervisor = _good(self.admin.get(f"{base}/os-hypervisors")).json()["hypervisors"][0]["id"]
         service = _good(self.admin.get(f"{base}/os-services")).json()["services"][0]["id"]
         self.ids |= {
@@ -322,8 +323,11 @@ class World:
                 "group_id": group, "request_id": actions[0]["request_id"], "hypervisor_id": str(hypervisor),
                 "service_id": str(service), "project_id": self.project, "tenant_id": self.project, "id": "default",
                 "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
-                "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": "1",
-                "server_group_id": group, "keypair": "own", "spec": "key", "host": "host",
+                "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": aggregate,
+                "server_group_id": group, "keypair": "own", "spec": "key", "host": "fake-1",
+                "time": "2026-01-01 00:00:00", "domain_id": "domain", "rule_id": self.ids["networking", "rule_id"],
+                "floating_ip": self.ids["networking", "floatingip_id"],
+                "snapshot_id": self.ids["volume", "snapshot_id"],
                 "network": "own", "pattern": "fake",
             }.items()
         }  # fmt: skip

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.compute.api.aggregates import Aggregates
+from cloudctl.compute.api.audit_log import AuditLog
 from cloudctl.compute.api.extensions import Extensions
+from cloudctl.compute.api.external_events import ExternalEvents
 from cloudctl.compute.api.flavors import Flavors
+from cloudctl.compute.api.hosts import Hosts
 from cloudctl.compute.api.hypervisors import Hypervisors
+from cloudctl.compute.api.image_metadata import ImageMetadata
 from cloudctl.compute.api.images import ImagesProxy
 from cloudctl.compute.api.instance_actions import InstanceActions
 from cloudctl.compute.api.interfaces import ServerInterfaces
 from cloudctl.compute.api.keypairs import Keypairs
 from cloudctl.compute.api.metadata import ServerMetadata
 from cloudctl.compute.api.migrations import Migrations
+from cloudctl.compute.api.proxied_networks import Networks
+from cloudctl.compute.api.proxied_volumes import Volumes
 from cloudctl.compute.api.quotas import Quotas
+from cloudctl.compute.api.removed import Removed
+from cloudctl.compute.api.security_groups import SecurityGroups
 from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
@@ -79,10 +88,19 @@ def build(
         AvailabilityZones(db),
         Hypervisors(db, chosen),
         Services(db),
+        Aggregates(db),
+        Hosts(db),
+        ExternalEvents(db),
+        AuditLog(db),
         Quotas(db),
         Usages(db, chosen),
         ImagesProxy(db, chosen),
+        ImageMetadata(db),
+        SecurityGroups(db, chosen),
+        Networks(db, chosen),
+        Volumes(db, chosen, of_volumes),
         Extensions(),
+        Removed(),
     )
     pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]

@@ -81,7 +81,15 @@ def create(config: Config, resources: DriverResources) -> FakeHypervisor:
     names = [f"fake-{number}" for number in range(1, config.hosts + 1)]
     return FakeHypervisor(
         machines={
-            name: HostInventory(name, "fake", config.vcpus, config.memory_mib, config.disk_gib, host_ip="127.0.0.1")
+            name: HostInventory(
+                name,
+                "fake",
+                config.vcpus,
+                config.memory_mib,
+                config.disk_gib,
+                host_ip="127.0.0.1",
+                up_since=resources.clock.seconds(),
+            )
             for name in names
         },
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
@@ -114,7 +122,7 @@ class FakeHypervisor:
 
     def recover_host(self, name: str) -> None:
         """The host is back after a reboot: the guests that are still its own are off."""
-        self.machines[name] = evolve(self.machines[name], up=True)
+        self.machines[name] = evolve(self.machines[name], up=True, up_since=self.behaviour.clock.seconds())
         for guest in self.guests.values():
             if guest.spec.host == name and guest.power not in OFF:
                 self._put(evolve(guest, power=Power.STOPPED, log=console.add(guest.log, console.POWER_LOST)))
