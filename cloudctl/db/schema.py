@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 3
-COMPATIBLE_FROM = 3
+VERSION = 6
+COMPATIBLE_FROM = 6
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

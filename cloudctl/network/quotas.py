@@ -7,7 +7,16 @@ from collections.abc import Callable
 from sqlalchemy import Table, bindparam, func, select
 
 from cloudctl.db import Connection
-from cloudctl.network.tables import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
+from cloudctl.network.tables import (
+    FloatingIp,
+    Network,
+    Port,
+    RbacPolicy,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+)
 from cloudctl.rest.quota import Limited, Quotas
 
 
@@ -35,6 +44,7 @@ QUOTAS = Quotas(
         Limited("floatingip", 50, _rows(FloatingIp.table)),
         Limited("security_group", 10, _rows(SecurityGroup.table)),
         Limited("security_group_rule", 100, _rows(SecurityGroupRule.table)),
+        Limited("rbac_policy", 10, _rows(RbacPolicy.table)),
     ),
     _told,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint, or_
+from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
@@ -26,9 +26,22 @@ class Standard(Record):
     revision: Field[int] = column(Integer, nullable=False, default=0)
 
 
+class RbacPolicy(Standard, table="rbac_policies"):
+    """One share of a record: what of another project `target` may use, as if it were their own."""
+
+    object_type: Field[str] = text(32)
+    object_id: Field[str] = text(64)
+    action: Field[str] = text(32)
+    target: Field[str] = text(64)  # a project, or "*"
+
+
+UniqueConstraint(RbacPolicy.object_id, RbacPolicy.action, RbacPolicy.target, name="uq_rbac_policies_share")
+Index("ix_rbac_policies_target", RbacPolicy.target, RbacPolicy.object_type, RbacPolicy.object_id)
+Index("ix_rbac_policies_project", RbacPolicy.project_id, RbacPolicy.id)
+
+
 class QosPolicy(Standard, table="qos_policies"):
     name: Field[str] = text()
-    shared: Field[bool] = flag(False)
     # What new networks of its project get; one at most.
     is_default: Field[bool] = flag(False)
 
@@ -62,7 +75,6 @@ class Network(Standard, table="networks"):
     name: Field[str] = text()
     status: Field[str] = text(16)
     admin_state_up: Field[bool] = flag(True)
-    shared: Field[bool] = flag(False)
     external: Field[bool] = flag(False)
     # The external network that is meant where none is named; one at most.
     is_default: Field[bool] = flag(False)
@@ -77,16 +89,6 @@ class Network(Standard, table="networks"):
 
 Index("ix_networks_project", Network.project_id, Network.id)
 
-
-# What everybody sees is few, and is looked for in every list.
-EVERYBODYS = or_(Network.shared.is_(True), Network.external.is_(True))
-Index(
-    "ix_networks_everybodys",
-    Network.id,
-    sqlite_where=EVERYBODYS,
-    # In words: migrations are written on SQLite, where `true` is 1.
-    postgresql_where=sql("shared IS true OR external IS true"),
-)
 
 Index(
     "uq_networks_default",

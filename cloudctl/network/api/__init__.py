@@ -8,7 +8,7 @@ from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.network.api import networks, routers
 from cloudctl.network.api.bandwidth_limits import BandwidthLimits
-from cloudctl.network.api.extensions import Extensions
+from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.ports import PORTS
@@ -16,6 +16,7 @@ from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
+from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import RouterRoutes
@@ -43,12 +44,13 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_routers = Resource(db, routers.declared(options))
     resources = (
         Version(has_routers),
-        Extensions(has_routers),
+        Extensions(offered(driver)),
         Resource(db, networks.declared(options)),
         Resource(db, SUBNETS),
         Resource(db, PORTS),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),
+        Resource(db, RBAC_POLICIES),
         Resource(db, QOS_POLICIES),
         BandwidthLimits(db),
         QosRuleTypes(driver_name),

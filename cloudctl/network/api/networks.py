@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from cloudctl.db import Connection
-from cloudctl.network import networks, qos_policies
-from cloudctl.network.api import lists
+from cloudctl.network import networks, qos_policies, shares
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.sharing import shared
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
@@ -65,7 +66,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("status", c.status, filter=any_of, sort=True),
             Attribute("admin_state_up", c.admin_state_up, Flag, post=True, put=True, filter=lists.truths, sort=True),
             Attribute("subnets", view=subnets),
-            Attribute("shared", c.shared, Flag, post=False, put=True, filter=lists.truths),
+            Attribute("shared", None, Flag, post=False, put=True, view=shared),
             Attribute("router:external", c.external, Flag, post=False, put=True, filter=lists.truths),
             Attribute("mtu", c.mtu, Mtu, post=0, put=True, filter=number, sort=True),
             Attribute("port_security_enabled", c.port_security_enabled, Flag, post=True, put=True, filter=lists.truths),
@@ -98,6 +99,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
                 "provider:segmentation_id", c.segmentation_id, SegmentId | None, post=None, filter=number, rule=PROVIDER
             ),
         ),
+        of_caller=sharing.filters(c.id, shares.NETWORK),
         visible=networks.visible,
         visible_to=networks.visible_to,
         not_found=networks.not_found,

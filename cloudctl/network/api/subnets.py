@@ -11,8 +11,8 @@ from sqlalchemy.sql import and_
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
-from cloudctl.network import networks, subnets
-from cloudctl.network.api import lists
+from cloudctl.network import networks, shares, subnets
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.standard import batches, owner_of_new, refuse_foreign
@@ -115,7 +115,8 @@ SUBNETS = Declared(
         Attribute("router:external", view=external),
         *standard(Subnet),
     ),
-    filters={"shared": _of_network(Network.shared), "router:external": _of_network(Network.external)},
+    filters={"router:external": _of_network(Network.external)},
+    of_caller=sharing.filters(_subnet.network_id, shares.NETWORK),
     visible=subnets.visible,
     visible_to=subnets.visible_to,
     not_found=subnets.not_found,
