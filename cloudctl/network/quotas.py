@@ -16,8 +16,9 @@ from cloudctl.network.tables import (
     SecurityGroup,
     SecurityGroupRule,
     Subnet,
+    SubnetPool,
 )
-from cloudctl.rest.quota import Limited, Quotas
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 
 def _rows(table: Table) -> Callable[[Connection, str], int]:
@@ -45,6 +46,7 @@ QUOTAS = Quotas(
         Limited("security_group", 10, _rows(SecurityGroup.table)),
         Limited("security_group_rule", 100, _rows(SecurityGroupRule.table)),
         Limited("rbac_policy", 10, _rows(RbacPolicy.table)),
+        Limited("subnetpool", UNLIMITED, _rows(SubnetPool.table)),
     ),
     _told,
 )

@@ -10,7 +10,17 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.network import networks, qos_policies, quotas, security_groups, shares, standard
+from cloudctl.network import (
+    address_groups,
+    address_scopes,
+    networks,
+    qos_policies,
+    quotas,
+    security_groups,
+    shares,
+    standard,
+    subnet_pools,
+)
 from cloudctl.network.owned import Owned
 from cloudctl.network.shares import EVERYBODY, EXTERNAL
 from cloudctl.network.tables import RbacPolicy, Standard
@@ -30,6 +40,9 @@ OBJECTS: Mapping[str, Any] = {
     shares.NETWORK: networks.visible,
     shares.QOS_POLICY: qos_policies.visible,
     shares.SECURITY_GROUP: security_groups.visible,
+    shares.ADDRESS_GROUP: address_groups.visible,
+    shares.ADDRESS_SCOPE: address_scopes.visible,
+    shares.SUBNET_POOL: subnet_pools.visible,
 }
 
 

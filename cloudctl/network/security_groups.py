@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
@@ -17,7 +17,7 @@ from cloudctl.errors import Conflict
 from cloudctl.network import kinds, quotas, shares, shown, standard, tags
 from cloudctl.network.owned import Owned
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
-from cloudctl.network.tables import Port, PortSecurityGroup, SecurityGroup
+from cloudctl.network.tables import AddressGroup, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.network.tables import SecurityGroupRule as SecurityGroupRuleRecord
 from cloudctl.rest import quota
 from cloudctl.tasks import Origin
@@ -67,6 +67,15 @@ _realised = (
     .join_from(PortSecurityGroup, Port, Port.id == PortSecurityGroup.port_id)
     .where(PortSecurityGroup.security_group_id == bindparam("group"), Port.realised.is_(True))
     .limit(1)
+)
+
+
+_addresses = select(AddressGroup.addresses).where(AddressGroup.id == bindparam("group"))
+_naming = (
+    select(SecurityGroupRuleRecord.security_group_id)
+    .where(SecurityGroupRuleRecord.remote_address_group_id == bindparam("group"))
+    .order_by(SecurityGroupRuleRecord.security_group_id)
+    .distinct()
 )
 
 
@@ -275,11 +284,13 @@ def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     if row is None:
         return None
     rules = rules_of(conn, [group_id]).get(group_id, ())
-    return SecurityGroupSpec(id=row.id, rules=tuple(_rule_spec(rule) for rule in rules), stateful=row.stateful)
+    specs = (spec for rule in rules for spec in _rule_specs(conn, rule))
+    return SecurityGroupSpec(id=row.id, rules=tuple(specs), stateful=row.stateful)
 
 
-def _rule_spec(row: SecurityGroupRuleRecord) -> SecurityGroupRule:
-    return SecurityGroupRule(
+def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[SecurityGroupRule]:
+    """The rule; one that names an address group is a rule for each of its addresses of the family."""
+    rule = SecurityGroupRule(
         direction=row.direction,
         ethertype=row.ethertype,
         protocol=row.protocol,
@@ -288,3 +299,13 @@ def _rule_spec(row: SecurityGroupRuleRecord) -> SecurityGroupRule:
         remote_prefix=row.remote_ip_prefix,
         remote_group_id=row.remote_group_id,
     )
+    if row.remote_address_group_id is None:
+        return [rule]
+    addresses = conn.scalar(_addresses, {"group": row.remote_address_group_id}) or []
+    return [evolve(rule, remote_prefix=each) for each in addresses if (":" in each) is (row.ethertype == "IPv6")]
+
+
+def address_group_changed(conn: Connection, address_group_id: str, now: datetime, by: Origin) -> None:
+    """Ports whose groups let the group's addresses through follow."""
+    for group_id in conn.scalars(_naming, {"group": address_group_id}).all():
+        _realise(conn, group_id, now, by)

@@ -17,6 +17,8 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network import standard
 from cloudctl.network.tables import (
+    AddressGroup,
+    AddressScope,
     FloatingIp,
     Network,
     Port,
@@ -29,6 +31,7 @@ from cloudctl.network.tables import (
     SecurityGroupRule,
     Standard,
     Subnet,
+    SubnetPool,
 )
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -36,8 +39,16 @@ from cloudctl.rest.listing import Condition
 EVERYBODY = "*"
 SHARED, EXTERNAL = "access_as_shared", "access_as_external"
 NETWORK, QOS_POLICY, SECURITY_GROUP = "network", "qos_policy", "security_group"
+ADDRESS_GROUP, ADDRESS_SCOPE, SUBNET_POOL = "address_group", "address_scope", "subnetpool"
 
-TABLES: Mapping[str, type[Standard]] = {NETWORK: Network, QOS_POLICY: QosPolicy, SECURITY_GROUP: SecurityGroup}
+TABLES: Mapping[str, type[Standard]] = {
+    NETWORK: Network,
+    QOS_POLICY: QosPolicy,
+    SECURITY_GROUP: SecurityGroup,
+    ADDRESS_GROUP: AddressGroup,
+    ADDRESS_SCOPE: AddressScope,
+    SUBNET_POOL: SubnetPool,
+}
 """Type of object → its records."""
 
 
@@ -66,6 +77,9 @@ USERS: Mapping[tuple[str, str], tuple[Select[str], ...]] = {
         _users(Port.project_id, Port.id.in_(_in_group)),
         _users(SecurityGroupRule.project_id, SecurityGroupRule.remote_group_id == _of),
     ),
+    (ADDRESS_GROUP, SHARED): (_users(SecurityGroupRule.project_id, SecurityGroupRule.remote_address_group_id == _of),),
+    (ADDRESS_SCOPE, SHARED): (_users(SubnetPool.project_id, SubnetPool.address_scope_id == _of),),
+    (SUBNET_POOL, SHARED): (_users(Subnet.project_id, Subnet.subnetpool_id == _of),),
 }
 
 # Built once: building a statement costs more than running it.

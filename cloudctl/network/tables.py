@@ -108,6 +108,38 @@ class Segment(Record, table="network_segments"):
     network_id: Field[str] = column(String(64), nullable=False, index=True)
 
 
+class AddressScope(Standard, table="address_scopes"):
+    name: Field[str] = text()
+    ip_version: Field[int] = column(Integer, nullable=False)
+
+
+Index("ix_address_scopes_project", AddressScope.project_id, AddressScope.id)
+
+
+class SubnetPool(Standard, table="subnet_pools"):
+    name: Field[str] = text()
+    ip_version: Field[int] = column(Integer, nullable=False)
+    prefixes: Field[list[Any]] = json(list)  # CIDRs, sorted and joined
+    min_prefixlen: Field[int] = column(Integer, nullable=False)
+    max_prefixlen: Field[int] = column(Integer, nullable=False)
+    default_prefixlen: Field[int] = column(Integer, nullable=False)
+    # Of one project: addresses of IPv4, /64 networks of IPv6.
+    default_quota: Field[int | None] = column(Integer, nullable=True)
+    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"), nullable=True, index=True)
+    # The one of its family that is meant where none is named.
+    is_default: Field[bool] = flag(False)
+
+
+Index("ix_subnet_pools_project", SubnetPool.project_id, SubnetPool.id)
+Index(
+    "uq_subnet_pools_default",
+    SubnetPool.ip_version,
+    unique=True,
+    sqlite_where=SubnetPool.is_default.is_(True),
+    postgresql_where=sql("is_default IS true"),
+)
+
+
 class Subnet(Standard, table="subnets"):
     network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False)
     name: Field[str] = text()
@@ -120,6 +152,7 @@ class Subnet(Standard, table="subnets"):
     host_routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
+    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), nullable=True, index=True)
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)
@@ -199,6 +232,14 @@ Index(
 )
 
 
+class AddressGroup(Standard, table="address_groups"):
+    name: Field[str] = text()
+    addresses: Field[list[Any]] = json(list)  # CIDRs
+
+
+Index("ix_address_groups_project", AddressGroup.project_id, AddressGroup.id)
+
+
 class SecurityGroupRule(Standard, table="security_group_rules"):
     security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"), nullable=False)
     direction: Field[str] = text(8)
@@ -208,6 +249,9 @@ class SecurityGroupRule(Standard, table="security_group_rules"):
     port_range_max: Field[int | None] = column(Integer, nullable=True)
     remote_ip_prefix: Field[str | None] = optional_text(64)
     remote_group_id: Field[str | None] = column(String(64), ForeignKey("security_groups.id"), nullable=True, index=True)
+    remote_address_group_id: Field[str | None] = column(
+        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
+    )
     # Equal for rules that mean the same; see `rules.meaning`.
     meaning: Field[str] = text()
 

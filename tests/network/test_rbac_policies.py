@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from tests.network.conftest import Neutron
 
-TYPES = ("network", "qos_policy", "security_group")
-
 
 def share(neutron: Neutron, type: str, id: str, target: str, user: str = "demo", **fields: Any) -> Any:
     body = {"object_type": type, "object_id": id, "action": "access_as_shared", "target_tenant": target, **fields}
@@ -171,7 +169,15 @@ class TestRefusals:
 
 
 PROJECTS = ("demo", "other", "admin")
-KINDS = {"network": "networks", "qos_policy": "qos/policies", "security_group": "security-groups"}
+KINDS = {
+    "network": "networks", "qos_policy": "qos/policies", "security_group": "security-groups",
+    "address_group": "address-groups", "address_scope": "address-scopes", "subnetpool": "subnetpools",
+}  # fmt: skip
+NEEDED: dict[str, dict[str, Any]] = {
+    "security_group": {"name": "g"},
+    "address_scope": {"ip_version": 4},
+    "subnetpool": {"name": "p", "prefixes": ["10.0.0.0/8"]},
+}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -205,5 +211,4 @@ def test_nobody_sees_more_than_the_shares_say(neutron: Neutron, data: st.DataObj
 def _object(neutron: Neutron, type: str, owner: str) -> str:
     if type == "qos_policy":
         return str(qos_policy(neutron, project_id=owner)["id"])
-    fields = {"name": "g"} if type == "security_group" else {}
-    return str(neutron.create(type, "admin", project_id=owner, **fields)["id"])
+    return str(neutron.create(type, "admin", project_id=owner, **NEEDED.get(type, {}))["id"])

@@ -33,6 +33,16 @@ class Extension:
 
 # alias → what it is. Those without `needs` are true with every driver.
 KNOWN = {
+    "address-group": Extension("Address Group", "Groups of addresses that rules name."),
+    "address-scope": Extension("Address Scope", "Within one, addresses do not overlap."),
+    "default-subnetpools": Extension("Default Subnet Pools", "The pool that is meant where none is named."),
+    "rbac-address-group": Extension("RBAC Address Groups", "Shares address groups with projects."),
+    "rbac-address-scope": Extension("RBAC Address Scopes", "Shares address scopes with projects."),
+    "rbac-subnetpool": Extension("RBAC Subnet Pools", "Shares subnet pools with projects."),
+    "security-groups-remote-address-group": Extension("Remote Address Group", "Rules may name address groups."),
+    "subnet_allocation": Extension("Subnet Allocation", "Subnets are given a part of a pool."),
+    "subnet_onboard": Extension("Subnet Onboard", "Subnets that there are become a pool's."),
+    "subnetpool-prefix-ops": Extension("Subnet Pool Prefixes", "Adds and removes prefixes of a pool."),
     "allowed-address-pairs": Extension("Allowed Address Pairs", "Further addresses that a port may send from."),
     "availability_zone": Extension("Availability Zone", "Lists the zones of networks."),
     "binding": Extension("Port Binding", "Tells administrators where a port is."),

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from cloudctl.db import Connection
-from cloudctl.network import networks, qos_policies, shares
+from cloudctl.network import address_scopes, networks, qos_policies, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.resource import Declared, standard
@@ -20,7 +20,7 @@ from cloudctl.network.tables import Network
 from cloudctl.rest.body import MISSING, Length, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
-from cloudctl.rest.resource import Attribute, always, of_each
+from cloudctl.rest.resource import Attribute, View, always, of_each
 
 NetworkType = Annotated[str, Length(1, 16)]
 PhysicalName = Annotated[str, Length(1, 64)]
@@ -33,6 +33,16 @@ PROVIDER = "network:networks:show:provider"
 def subnets(conn: Connection, call: Call, records: Sequence[Network]) -> list[list[str]]:
     found = networks.subnets_of(conn, [network.id for network in records])
     return [found.get(network.id, []) for network in records]
+
+
+def scope_of_family(version: int) -> View:
+    """The address scope that a network's subnets of a family are in."""
+
+    def scopes(conn: Connection, call: Call, records: Sequence[Network]) -> list[str | None]:
+        found = address_scopes.of_networks(conn, [network.id for network in records], version)
+        return [found.get(network.id) for network in records]
+
+    return scopes
 
 
 # One for each cloud of a process that is set up otherwise.
@@ -74,6 +84,8 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=zones),
             Attribute("l2_adjacency", view=always(True)),
+            Attribute("ipv4_address_scope", view=scope_of_family(4)),
+            Attribute("ipv6_address_scope", view=scope_of_family(6)),
             *standard(Network),
             Attribute(
                 "is_default",

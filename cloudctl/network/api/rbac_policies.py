@@ -15,7 +15,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
 from cloudctl.rest.resource import REQUIRED, Attribute
 
-Type = Literal["network", "qos_policy", "security_group"]
+Type = Literal["address_group", "address_scope", "network", "qos_policy", "security_group", "subnetpool"]
 Action = Literal["access_as_shared", "access_as_external"]
 
 

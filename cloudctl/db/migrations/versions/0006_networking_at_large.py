@@ -4,6 +4,7 @@ import uuid
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0006"
 down_revision = "0003"
@@ -15,6 +16,36 @@ COLUMNS = ("id", *KEPT, "description", "revision", "object_type", "object_id", "
 
 
 def upgrade() -> None:
+    op.create_table(
+        "address_groups",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("addresses", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_address_groups")),
+    )
+    with op.batch_alter_table("address_groups", schema=None) as batch_op:
+        batch_op.create_index("ix_address_groups_project", ["project_id", "id"], unique=False)
+
+    op.create_table(
+        "address_scopes",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("ip_version", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_address_scopes")),
+    )
+    with op.batch_alter_table("address_scopes", schema=None) as batch_op:
+        batch_op.create_index("ix_address_scopes_project", ["project_id", "id"], unique=False)
+
     op.create_table(
         "rbac_policies",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -34,6 +65,39 @@ def upgrade() -> None:
         batch_op.create_index("ix_rbac_policies_project", ["project_id", "id"], unique=False)
         batch_op.create_index("ix_rbac_policies_target", ["target", "object_type", "object_id"], unique=False)
 
+    op.create_table(
+        "subnet_pools",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("ip_version", sa.Integer(), nullable=False),
+        sa.Column("prefixes", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
+        sa.Column("min_prefixlen", sa.Integer(), nullable=False),
+        sa.Column("max_prefixlen", sa.Integer(), nullable=False),
+        sa.Column("default_prefixlen", sa.Integer(), nullable=False),
+        sa.Column("default_quota", sa.Integer(), nullable=True),
+        sa.Column("address_scope_id", sa.String(length=64), nullable=True),
+        sa.Column("is_default", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["address_scope_id"], ["address_scopes.id"], name=op.f("fk_subnet_pools_address_scope_id")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_subnet_pools")),
+    )
+    with op.batch_alter_table("subnet_pools", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_subnet_pools_address_scope_id"), ["address_scope_id"], unique=False)
+        batch_op.create_index("ix_subnet_pools_project", ["project_id", "id"], unique=False)
+        batch_op.create_index(
+            "uq_subnet_pools_default",
+            ["ip_version"],
+            unique=True,
+            sqlite_where=sa.text("is_default IS 1"),
+            postgresql_where=sa.text("is_default IS true"),
+        )
+
     _write_shares(op.get_bind())
     with op.batch_alter_table("networks", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_networks_everybodys"), sqlite_where=sa.text("shared IS 1 OR external IS 1"))
@@ -41,6 +105,23 @@ def upgrade() -> None:
 
     with op.batch_alter_table("qos_policies", schema=None) as batch_op:
         batch_op.drop_column("shared")
+
+    with op.batch_alter_table("security_group_rules", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("remote_address_group_id", sa.String(length=64), nullable=True))
+        batch_op.create_index(
+            batch_op.f("ix_security_group_rules_remote_address_group_id"), ["remote_address_group_id"], unique=False
+        )
+        batch_op.create_foreign_key(
+            batch_op.f("fk_security_group_rules_remote_address_group_id"),
+            "address_groups",
+            ["remote_address_group_id"],
+            ["id"],
+        )
+
+    with op.batch_alter_table("subnets", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("subnetpool_id", sa.String(length=64), nullable=True))
+        batch_op.create_index(batch_op.f("ix_subnets_subnetpool_id"), ["subnetpool_id"], unique=False)
+        batch_op.create_foreign_key(batch_op.f("fk_subnets_subnetpool_id"), "subnet_pools", ["subnetpool_id"], ["id"])
 
 
 def _write_shares(conn: sa.Connection) -> None:
