@@ -99,8 +99,10 @@ _all_mine = select(Kept.name, Kept.amount).where(
 )
 
 
-def total(name: str) -> Callable[[Connection, str], int]:
-    """Reads one sum of a project."""
+def total(name: str, tables: MetaData = metadata) -> Callable[[Connection, str], int]:
+    """Reads one sum of a project. Raises LookupError if no table says what that is."""
+    if all(each.name != name for each in _declared(tables.tables.values())):
+        raise LookupError(f"there is no Total called {name}")
 
     def read(conn: Connection, project_id: str) -> int:
         return conn.scalar(_mine, {"total": name, "project": project_id}) or 0

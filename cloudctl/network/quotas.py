@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from cloudctl.db.totals import total
-from cloudctl.network.tables import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
-from cloudctl.rest.quota import Limited, Quotas
+from cloudctl.network.tables import (
+    FloatingIp,
+    Network,
+    Port,
+    RbacPolicy,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+    SubnetPool,
+)
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 
 def _told(resource: str, asked: int, used: int, limit: int) -> str:
@@ -21,6 +31,8 @@ QUOTAS = Quotas(
         Limited("floatingip", 50, total(FloatingIp.table.name)),
         Limited("security_group", 10, total(SecurityGroup.table.name)),
         Limited("security_group_rule", 100, total(SecurityGroupRule.table.name)),
+        Limited("rbac_policy", 10, total(RbacPolicy.table.name)),
+        Limited("subnetpool", UNLIMITED, total(SubnetPool.table.name)),
     ),
     _told,
 )

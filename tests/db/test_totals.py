@@ -92,8 +92,13 @@ def test_each_project_has_the_sums_of_its_own_rows(db: Database) -> None:
     db.transact(False, put(GOATS, {"id": "g", "owner": "two"}))
     assert of(db, "one") == {"sheep": 2, "wool": 8, "animals": 2}
     assert of(db, "two") == {"sheep": 1, "wool": 0, "animals": 2}
-    assert db.transact(True, total("wool"), "one") == 8
-    assert db.transact(True, total("wool"), "nobody") == 0
+    assert db.transact(True, total("wool", TABLES), "one") == 8
+    assert db.transact(True, total("wool", TABLES), "nobody") == 0
+
+
+def test_what_nobody_sums_cannot_be_read() -> None:
+    with pytest.raises(LookupError):
+        total("dogs", TABLES)
 
 
 def test_what_is_undone_counts_for_nothing(db: Database) -> None:

@@ -12,6 +12,7 @@ from cloudctl.rest.identity import Identity
 from cloudctl.rest.route import Operation
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
 from cloudctl.testing.http import Response
+from tests.network.samples import samples
 
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
@@ -254,6 +255,12 @@ class World:
             ("networking", "tag"): "tag",
             ("networking", "alias"): "security-group",
         }
+        ids = {name: value for (api, name), value in self.ids.items() if api == "networking"}
+
+        def make(path: str, key: str, body: dict[str, Any]) -> str:
+            return self._make(self.admin, f"{base}{path}", key, body)
+
+        self.ids |= {("networking", name): value for name, value in samples(make, ids, self.project).items()}
 
     def _volume(self) -> None:
         base, demo = "/volume/v3", self.member
