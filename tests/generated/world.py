@@ -332,7 +332,7 @@ class World:
                 "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
                 "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": aggregate,
                 "server_group_id": group, "keypair": "own", "spec": "key", "host": "fake-1",
-                "time": "2026-01-01 00:00:00", "domain_id": "domain", "rule_id": self.ids["networking", "rule_id"],
+                "time": "2026-01-01%2000:00:00", "domain_id": "domain", "rule_id": self.ids["networking", "rule_id"],
                 "floating_ip": self.ids["networking", "floatingip_id"],
                 "snapshot_id": self.ids["volume", "snapshot_id"],
                 "network": "own", "pattern": "fake",
