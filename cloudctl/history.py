@@ -16,6 +16,7 @@ from attrs import field, frozen
 
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.body import Body, spans, wire_names
+from cloudctl.rest.resource import Described
 from cloudctl.rest.route import FIRST, Operation
 from cloudctl.rest.versions import Span, Version
 from cloudctl.rest.views import Fields
@@ -69,6 +70,10 @@ def facts(api: ApiApp, package: str, prefix: str = "") -> Iterator[Fact]:
             if isinstance(value, Fields):
                 for name, (span, _) in value.fields.items():
                     yield Fact(span, f"`{name}`", "of", value.what)
+            elif isinstance(value, Described):
+                for attribute in value.attributes:
+                    if attribute.view is not None:
+                        yield Fact(attribute.span, f"`{attribute.name}`", "of", value.noun)
             elif isinstance(value, Span) and value.what:
                 yield Fact(value, value.what)
 

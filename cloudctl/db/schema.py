@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 3
+VERSION = 4
 COMPATIBLE_FROM = 3
 
 MIGRATIONS = Path(__file__).parent / "migrations"

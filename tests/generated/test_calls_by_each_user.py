@@ -22,11 +22,14 @@ OWNED = {
     ("networking", "router_id"), ("networking", "floatingip_id"), ("networking", "policy_id"),
     ("networking", "limit_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
-    ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("compute", "server_id"),
-    ("compute", "group_id"),
+    ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
+    ("compute", "server_id"), ("compute", "group_id"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
-ABSENT = {("image", "task_id"), ("volume", "message_id"), ("image", "store"), ("compute", "host")}
+ABSENT = {
+    ("image", "task_id"), ("volume", "message_id"), ("volume", "encryption_id"), ("image", "store"),
+    ("compute", "host"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
