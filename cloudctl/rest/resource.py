@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 import attrs
 from attrs import NOTHING, frozen
@@ -79,17 +79,6 @@ class Attribute:
 
 
 Attributes = Sequence[Attribute]
-
-
-@runtime_checkable
-class Described(Protocol):
-    """What a service declares of a resource, as far as everybody needs it. `noun`: «a network»."""
-
-    @property
-    def noun(self) -> str: ...
-
-    @property
-    def attributes(self) -> Attributes: ...
 
 
 def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
