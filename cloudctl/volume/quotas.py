@@ -114,16 +114,13 @@ def of_all_types(conn: Connection, options: VolumeOptions) -> Quotas:
 
 
 def take(
-    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, volumes: int, gigabytes: int, size: int
+    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, more: Mapping[str, int], size: int = 0
 ) -> None:
-    """Make sure that so many more volumes and GiB fit, the greatest volume having `size` GiB. Raises OverQuota."""
-    wanted = _typed({"volumes": volumes, "gigabytes": gigabytes}, type_name)
-    _take(conn, quotas(options, [type_name]), project_id, {"per_volume_gigabytes": size, **wanted})
+    """Make sure that so many more volumes, snapshots and GiB of a type fit. Raises OverQuota.
 
-
-def take_snapshot(conn: Connection, options: VolumeOptions, project_id: str, type_name: str, gigabytes: int) -> None:
-    """Make sure that one more snapshot fits. Raises OverQuota."""
-    wanted = _typed({"snapshots": 1, "gigabytes": gigabytes}, type_name)
+    `size`: GiB of the greatest volume.
+    """
+    wanted = {"per_volume_gigabytes": size, **_typed(more, type_name)}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
 
 

@@ -278,12 +278,17 @@ class World:
         backup = self._make(demo, f"{base}/backups", "backup", wish)
         self.cloud.settle()
         type_ = _good(demo.get(f"{base}/types")).json()["volume_types"][0]["id"]
+        offered = self._make(demo, f"{base}/volumes", "volume", {"size": 1})
+        self.cloud.settle()
+        transfer = self._make(demo, f"{base}/volume-transfers", "transfer", {"volume_id": offered})
+        specs = self._make(self.admin, f"{base}/qos-specs", "qos_specs", {"name": "specs"})
         self.ids |= {
             ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,
             ("volume", "snapshot_id"): snapshot, ("volume", "backup_id"): backup,
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
             ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
-            ("volume", "name"): "default",
+            ("volume", "name"): "default", ("volume", "transfer_id"): transfer, ("volume", "specs_id"): specs,
+            ("volume", "encryption_id"): UNKNOWN,
         }  # fmt: skip
 
     def _compute(self) -> None:
