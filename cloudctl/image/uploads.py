@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import IO, Any, TypeVar
 
 from attrs import frozen
@@ -100,13 +101,15 @@ class Intake:
         self._check_size(size)
         await self.db.read(check, caller, image_id, size, status)
 
-    async def save(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
-        """`content` becomes the image's data. `expected`: its size as the client said it.
+    async def save(
+        self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None, store: ImageStore
+    ) -> None:
+        """`content` becomes the image's data, in `store`. `expected`: its size as the client said it.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge, UnsupportedMediaType, Gone, Unavailable.
         """
         upload_id = await self._take(content)
-        await finished(self._run(self._save, caller, image_id, upload_id, expected))
+        await finished(self._run(partial(self._save, store), caller, image_id, upload_id, expected))
 
     async def stage(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
         """`content` waits for an import. Raises as `save`."""
@@ -148,18 +151,20 @@ class Intake:
         if size > self.max_size:
             raise TooLarge(f"The data has {size} bytes; an image has at most {self.max_size}.")
 
-    async def _save(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
+    async def _save(
+        self, store: ImageStore, caller: Caller, image_id: str, upload_id: str, expected: int | None
+    ) -> None:
         size = self._size(upload_id, expected)
         image = await self.db.run(begin, caller, image_id, upload_id, size, SAVING)
-        source, target = self.data.store.incoming(upload_id), self.data.store.path(image.id)
+        source = self.data.store.incoming(upload_id)
         try:
             measured = await self.data.measure(source, *domain.formats(image))
-            await self.data.changed(ImageStore.settle, source, target)
+            await self.data.run(store.receive, source, image.id)
             same = Image.upload_id == upload_id
-            kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same)
+            kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same, stores=(store.id,))
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.changed(ImageStore.remove, target)
+                await self.data.run(store.remove, store.path(image.id))
             raise
         await self._unless_gone(kept, image.id)
 
@@ -179,7 +184,7 @@ class Intake:
     async def _unless_gone(self, kept: bool, image_id: str) -> None:
         if not kept:
             # The task that removes the data of a deleted image may have run before the data was in its place.
-            await self.data.changed(ImageStore.remove_all, image_id)
+            await self.data.forget(image_id)
             raise Gone(f"The image {image_id} was deleted while its data was uploaded.")
 
 

@@ -13,8 +13,8 @@ from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, Unsupported
 from cloudctl.image import images as domain
 from cloudctl.image import patching, properties
 from cloudctl.image.api import listing
+from cloudctl.image.api.stores import offers
 from cloudctl.image.images import COMMUNITY, PUBLIC, QUEUED, Image, NewImage
-from cloudctl.image.imports import METHODS
 from cloudctl.image.listing import FILTERS, OTHERS
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import (
@@ -28,13 +28,12 @@ from cloudctl.image.patching import (
     Tags,
     Visibility,
 )
+from cloudctl.image.stores import Stores
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Range, Uuid, extra, given, parse
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.pipeline import JSON_LIMIT
 from cloudctl.rest.route import Routes
-
-IMPORT_METHODS = ("OpenStack-image-import-methods", ",".join(METHODS))
 
 
 @frozen
@@ -56,8 +55,15 @@ class CreateImage:
 def view(image: Image) -> dict[str, Any]:
     row = image.row
     path = f"/v2/images/{row.id}"
+    # What tells of stores is there once there is something to tell.
+    told = {
+        "stores": ",".join(row.stores) or None,
+        "os_glance_importing_to_stores": row.importing_to,
+        "os_glance_failed_import": row.failed_import,
+    }
     return {
         **image.properties,
+        **{name: value for name, value in told.items() if value is not None},
         "id": row.id,
         "name": row.name,
         "status": row.status,
@@ -177,6 +183,7 @@ class Images:
 
     db: Database
     options: ImageOptions
+    stores: Stores
 
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
@@ -196,7 +203,7 @@ class Images:
         """Register an image, which has no data yet."""
         image = await self.db.run(create, call, new_image(call, body, self.options))
         location = f"{call.root_url}/v2/images/{image.row.id}"
-        return Reply(view(image), headers=(("Location", location), IMPORT_METHODS))
+        return Reply(view(image), headers=(("Location", location), *offers(self.stores)))
 
     @routes.get("/images/<image_id>", policy="image:images:show", pure=True)
     async def show(self, call: Call, image_id: str) -> dict[str, Any]:
