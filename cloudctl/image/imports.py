@@ -19,7 +19,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
-from cloudctl.image import kinds
+from cloudctl.image import kinds, properties, signatures
 from cloudctl.image.data import Measured
 from cloudctl.image.images import ACTIVE, IMPORTING, QUEUED, STORED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
@@ -107,6 +107,7 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: Wish, options: 
         raise Conflict(f"The image {image.id} is {image.status}; {method} imports an image that is {before}.")
     if not (image.disk_format and image.container_format):
         raise Conflict("'disk_format' and 'container_format' must be set before an image is imported.")
+    signatures.refuse(properties.of(conn, [image.id])[image.id])
     wanted = {"image_size_total": mebibytes(image.staged_size or 0), "image_count_uploading": 0}
     if before == QUEUED:
         wanted["image_count_uploading"] = 1
@@ -141,6 +142,7 @@ def start_task(
     conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions
 ) -> ImageTask:
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
+    signatures.refuse(new.properties)
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
     domain.MACHINE.move(conn, new.id, "import", caller.now, **_under_way((DEFAULT,)))

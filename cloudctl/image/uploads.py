@@ -21,6 +21,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id
 from cloudctl.errors import CloudError, Conflict, Gone, Invalid, TooLarge, Unavailable
 from cloudctl.image import images as domain
+from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
 from cloudctl.image.quotas import QUOTAS, mebibytes
@@ -43,7 +44,7 @@ Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Image:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, RULES[status])
-    quota.take(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+    quota.take(conn, QUOTAS, image.owner or "", _wanted(conn, image, size, status))
     if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
         raise Conflict(f"The image {image.id} is not queued any more.")
     return image
@@ -53,13 +54,14 @@ def check(conn: Connection, caller: Caller, image_id: str, size: int, status: st
     """Whether `begin` would do; nothing is changed. Raises what it does."""
     image = domain.visible(conn, caller, image_id)
     caller.require(RULES[status], project_id=image.owner or "")
-    quota.check(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+    quota.check(conn, QUOTAS, image.owner or "", _wanted(conn, image, size, status))
 
 
-def _wanted(image: Image, size: int, status: str) -> dict[str, int]:
+def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str, int]:
     """What an upload takes of the quota. Raises Conflict, Invalid: the image takes no data now."""
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
+    signatures.refuse(properties.of(conn, [image.id])[image.id])
     if status == SAVING:
         domain.formats(image)
     total = "image_size_total" if status == SAVING else "image_stage_total"
