@@ -85,7 +85,7 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
 
 
 @frozen
-class Wish:
+class NewImport:
     """What an import shall do. `told`: as the caller said it. `all_must`: it fails if one of the stores does."""
 
     method: str
@@ -95,7 +95,7 @@ class Wish:
     all_must: bool = True
 
 
-def start(conn: Connection, caller: Caller, image_id: str, wish: Wish, options: ImageOptions) -> None:
+def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, options: ImageOptions) -> None:
     """Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, "image:images:import")
     method = wish.method
@@ -118,7 +118,7 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: Wish, options: 
     _submit(conn, kinds.IMPORT_IMAGE, caller, BY_METHOD, image, _told(image, wish), wish, options)
 
 
-def start_copy(conn: Connection, caller: Caller, image: Image, wish: Wish, options: ImageOptions) -> None:
+def start_copy(conn: Connection, caller: Caller, image: Image, wish: NewImport, options: ImageOptions) -> None:
     """To the stores of the wish that do not have the data yet. Raises Forbidden, Conflict."""
     caller.require("image:images:copy", project_id=image.owner or "")
     if image.status != ACTIVE:
@@ -134,7 +134,7 @@ def _under_way(stores: Sequence[str]) -> dict[str, str]:
     return {"importing_to": ",".join(stores), "failed_import": ""}
 
 
-def _told(image: Image, wish: Wish) -> dict[str, Any]:
+def _told(image: Image, wish: NewImport) -> dict[str, Any]:
     return {"image_id": image.id, "import_req": dict(wish.told), "backend": list(wish.stores)}
 
 
@@ -146,13 +146,13 @@ def start_task(
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
     domain.MACHINE.move(conn, new.id, "import", caller.now, **_under_way((DEFAULT,)))
-    image, wish = domain.get(conn, new.id), Wish(WEB_DOWNLOAD, uri, told)
+    image, wish = domain.get(conn, new.id), NewImport(WEB_DOWNLOAD, uri, told)
     task_id = _submit(conn, kinds.IMPORT_IMAGE, caller, BY_TASK, image, told, wish, options)
     return get(conn, task_id)
 
 
 def _submit(
-    conn: Connection, kind: Kind, caller: Caller, type: str, image: Image, told: Mapping[str, Any], wish: Wish,
+    conn: Connection, kind: Kind, caller: Caller, type: str, image: Image, told: Mapping[str, Any], wish: NewImport,
     options: ImageOptions,
 ) -> str:  # fmt: skip
     conn.execute(delete(ImageTask).where(ImageTask.expires_at < caller.now))

@@ -55,6 +55,8 @@ class ImageOptions:
     max_size: int = field(default=MAX_SIZE, validator=_positive)
     # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
     upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    # Of those, the bytes of one project; 0: no limit.
+    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
     # Where an upload is kept while it arrives. Empty: where images are: keeping it is a hard link and no copy.
     spool_directory: str = ""
     # Where data is kept beside the store "default", which is in the state directory unless it is one of these. Uploads

@@ -13,7 +13,7 @@ from cloudctl.image.bootstrap import bootstrap, define
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
 from cloudctl.image.stores import configured
-from cloudctl.rest.site import Uploads
+from cloudctl.rest.uploads import Uploads
 
 # Seconds.
 ABANDONED_UPLOAD = 3600.0
@@ -25,7 +25,7 @@ def compose(cloud: Surroundings) -> Part:
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
-    uploads = Uploads(spool, options.max_size, options.upload_budget)
+    uploads = Uploads(spool, options.max_size, options.upload_budget, options.upload_share)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         owner = first_project(conn, "admin")
@@ -39,7 +39,7 @@ def compose(cloud: Surroundings) -> Part:
         recover(db, stores)
 
     return Part(
-        lambda http: api.build(http, db, stores, threads, cloud.reactor, options),
+        lambda http: api.build(http, db, stores, threads, cloud.reactor, options, uploads),
         lifecycle.workflows(db, stores, threads, cloud.reactor, options),
         prepare=stores.prepare,
         bootstrap=first_rows,

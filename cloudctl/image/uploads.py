@@ -24,15 +24,18 @@ from cloudctl.image import images as domain
 from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
-from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.quotas import MIB, QUOTAS, mebibytes
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import Image
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.quota import UNLIMITED
+from cloudctl.rest.uploads import Admitted, Uploads
 
 log = Logger()
 
 RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
+TOTALS = {SAVING: "image_size_total", UPLOADING: "image_stage_total"}
 # The moves that lead there; `… failed` leads back.
 BEGINS = {SAVING: "save", UPLOADING: "stage"}
 
@@ -50,11 +53,25 @@ def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size:
     return image
 
 
-def check(conn: Connection, caller: Caller, image_id: str, size: int, status: str) -> None:
-    """Whether `begin` would do; nothing is changed. Raises what it does."""
+def check(
+    conn: Connection, caller: Caller, image_id: str, size: int, status: str, under_way: Callable[[str], int]
+) -> Admitted:
+    """Whether `begin` would do, beside the uploads of the image's project that are `under_way`; nothing is changed.
+
+    Raises what it does.
+    """
     image = domain.visible(conn, caller, image_id)
-    caller.require(RULES[status], project_id=image.owner or "")
-    quota.check(conn, QUOTAS, image.owner or "", _wanted(conn, image, size, status))
+    owner = image.owner or ""
+    caller.require(RULES[status], project_id=owner)
+    wanted = _wanted(conn, image, size, status)
+    wanted["image_count_uploading"] += under_way(owner)
+    limits = quota.check(conn, QUOTAS, owner, wanted)
+    total = TOTALS[status]
+    if limits[total] == UNLIMITED:
+        return Admitted(owner, total)
+    used = quota.used(conn, QUOTAS, total, owner)
+    most = max(0, limits[total] - used) * MIB
+    return Admitted(owner, total, most, QUOTAS.told(total, mebibytes(most) + 1, used, limits[total]))
 
 
 def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str, int]:
@@ -64,8 +81,7 @@ def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str,
     signatures.refuse(properties.of(conn, [image.id])[image.id])
     if status == SAVING:
         domain.formats(image)
-    total = "image_size_total" if status == SAVING else "image_stage_total"
-    return {total: mebibytes(size), "image_count_uploading": 1}
+    return {TOTALS[status]: mebibytes(size), "image_count_uploading": 1}
 
 
 def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now: datetime) -> bool:
@@ -94,14 +110,15 @@ class Intake:
     db: Database
     data: ImageData
     max_size: int  # bytes
+    uploads: Uploads
 
-    async def admit(self, caller: Caller, image_id: str, size: int, status: str) -> None:
+    async def admit(self, caller: Caller, image_id: str, size: int, status: str) -> Admitted:
         """Whether data of `size` bytes (0: not known yet) may be sent for `status`, SAVING or UPLOADING.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge.
         """
         self._check_size(size)
-        await self.db.read(check, caller, image_id, size, status)
+        return await self.db.read(check, caller, image_id, size, status, self.uploads.under_way)
 
     async def save(
         self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None, store: ImageStore

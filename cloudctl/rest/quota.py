@@ -98,6 +98,12 @@ def usage(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     return {resource.name: resource.used(conn, project_id) if resource.used else 0 for resource in quotas.resources}
 
 
+def used(conn: Connection, quotas: Quotas, name: str, project_id: str) -> int:
+    """What a project uses of one resource."""
+    resource = quotas[name]
+    return resource.used(conn, project_id) if resource.used else 0
+
+
 def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """Make sure that `wanted` more of each resource fits. Raises OverQuota. Call it before the rows are inserted.
 

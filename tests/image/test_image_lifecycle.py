@@ -18,7 +18,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
 from cloudctl.image.images import NewImage
-from cloudctl.image.imports import Wish
+from cloudctl.image.imports import NewImport
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
 from cloudctl.image.options import ImageOptions
@@ -90,7 +90,7 @@ class Scene:
 
 
 def by_web(scene: Scene, conn: Connection, caller: Caller) -> None:
-    imports.start(conn, caller, ID, Wish("web-download", URI, {}), OPTIONS)
+    imports.start(conn, caller, ID, NewImport("web-download", URI, {}), OPTIONS)
 
 
 def by_failing_web(scene: Scene, conn: Connection, caller: Caller) -> None:
@@ -106,7 +106,7 @@ def by_wrong_web(scene: Scene, conn: Connection, caller: Caller) -> None:
 def by_staging(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.store.staged(ID).write_bytes(b"staged")
     assert domain.try_move(conn, ID, "stage", caller.now, staged_size=6)
-    imports.start(conn, caller, ID, Wish("glance-direct", None, {}), OPTIONS)
+    imports.start(conn, caller, ID, NewImport("glance-direct", None, {}), OPTIONS)
 
 
 def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller) -> None:

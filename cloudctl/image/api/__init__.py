@@ -26,14 +26,17 @@ from cloudctl.image.uploads import Intake
 from cloudctl.image.web import permits
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.rest.uploads import Uploads
 
 
-def build(http: Http, db: Database, stores: Stores, threads: Threads, reactor: Any, options: ImageOptions) -> ApiApp:
+def build(
+    http: Http, db: Database, stores: Stores, threads: Threads, reactor: Any, options: ImageOptions, uploads: Uploads
+) -> ApiApp:
     """`threads` read and write the data; `reactor` is where their results come back."""
     data = ImageData(stores, threads, reactor, options.require_format_match)
     resources: tuple[Any, ...] = (
         Images(db, options, stores),
-        Data(db, data, Intake(db, data, options.max_size)),
+        Data(db, data, Intake(db, data, options.max_size, uploads)),
         Members(db, options),
         Tags(db, options),
         Imports(db, options, permits(options), stores),

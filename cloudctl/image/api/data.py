@@ -15,6 +15,7 @@ from cloudctl.image.images import SAVING, UPLOADING
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.call import Call, Download, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
 
 DATA_TYPE = "application/octet-stream"
 SIZE_HEADERS = ("x-openstack-image-size", "x-image-meta-size")
@@ -89,14 +90,14 @@ class Data:
         await self.intake.stage(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=offers(self.data.stores))
 
-    async def may_upload(self, call: Call, image_id: str) -> None:
+    async def may_upload(self, call: Call, image_id: str) -> Admitted:
         check_upload(call)
         named_store(call, self.data.stores)
-        await self.intake.admit(call.caller, image_id, known_size(call), SAVING)
+        return await self.intake.admit(call.caller, image_id, known_size(call), SAVING)
 
-    async def may_stage(self, call: Call, image_id: str) -> None:
+    async def may_stage(self, call: Call, image_id: str) -> Admitted:
         check_upload(call)
-        await self.intake.admit(call.caller, image_id, known_size(call), UPLOADING)
+        return await self.intake.admit(call.caller, image_id, known_size(call), UPLOADING)
 
     @routes.get("/images/<image_id>/file", policy="image:images:download")
     async def download(self, call: Call, image_id: str) -> Reply:

@@ -12,7 +12,7 @@ from cloudctl.image import imports as domain
 from cloudctl.image.api.definitions import plain
 from cloudctl.image.api.images import CreateImage, new_image
 from cloudctl.image.api.stores import named_store, offers
-from cloudctl.image.imports import URI_LENGTH, WEB_DOWNLOAD, Wish
+from cloudctl.image.imports import URI_LENGTH, WEB_DOWNLOAD, NewImport
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import DiskFormat
 from cloudctl.image.stores import Stores
@@ -84,7 +84,7 @@ def summary(row: ImageTask) -> dict[str, Any]:
     return {name: value for name, value in task_view(row).items() if name not in left_out}
 
 
-def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permitted, stores: Stores) -> Wish:
+def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permitted, stores: Stores) -> NewImport:
     """What a request asks for, once it is known to be possible at all. Raises Invalid."""
     name, methods = body.method.name, domain.methods(stores)
     uri = None if body.method.uri is MISSING else body.method.uri
@@ -95,7 +95,7 @@ def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permit
     if uri is not None:
         domain.check(uri, options, permitted)
     all_must = body.all_stores_must_succeed is not False
-    return Wish(name, uri, plain(body), chosen(call, body, stores), all_must)
+    return NewImport(name, uri, plain(body), chosen(call, body, stores), all_must)
 
 
 def chosen(call: Call, body: ImportImage, stores: Stores) -> list[str]:
