@@ -85,7 +85,7 @@ def create(conn: Connection, record: type[D], namespace: Namespace, values: Valu
     return made
 
 
-def change(conn: Connection, row: D, changes: Values, now: datetime) -> D:
+def change(conn: Connection, row: D, changes: Mapping[str, Any], now: datetime) -> D:
     """Raises Conflict if the new name is another's."""
     record = _record(row)
     mine = (record.namespace_id == row.namespace_id, record.name == row.name)
