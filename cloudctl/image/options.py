@@ -62,6 +62,8 @@ class ImageOptions:
     # Where data is kept beside the store "default", which is in the state directory unless it is one of these. Uploads
     # and staged data arrive in it.
     stores: dict[str, StoreOptions] = field(factory=dict, validator=_store_ids)
+    # Whether images show where their data is, with its checksums: anybody who sees an image learns paths of the host.
+    show_multiple_locations: bool = False
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True
     # Per image.

@@ -6,12 +6,14 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.db.threads import Threads
+from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
 from cloudctl.image.api.info import Info
+from cloudctl.image.api.locations import Locations
 from cloudctl.image.api.members import Members
 from cloudctl.image.api.namespaces import HELD, Namespaces
 from cloudctl.image.api.schemas import Schemas
@@ -43,6 +45,8 @@ def build(
         Tasks(db, options),
         Info(db, stores),
         StoresInfo(db, stores),
+        Locations(db, stores),
+        Cache(),
         Schemas(),
         Namespaces(db),
         *(Definitions(db, kind) for kind in HELD.values()),
