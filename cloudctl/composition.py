@@ -23,7 +23,7 @@ from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBac
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
 from cloudctl.rest.pipeline import Http
-from cloudctl.rest.site import Uploads
+from cloudctl.rest.uploads import Uploads
 from cloudctl.service import ThreadsService
 from cloudctl.tasks import Workflow
 from cloudctl.tasks.audit import Check

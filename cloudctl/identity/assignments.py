@@ -9,7 +9,7 @@ from attrs import frozen
 from sqlalchemy import ColumnElement, delete, select
 
 from cloudctl.db import Connection
-from cloudctl.errors import Forbidden
+from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records, roles
 from cloudctl.identity.effective import SYSTEM_TARGET
 from cloudctl.identity.payload import Scope, ScopeKind
@@ -91,12 +91,16 @@ def _where(actor: Actor, target: Target) -> list[ColumnElement[bool]]:
 
 
 def grant(conn: Connection, actor: Actor, target: Target, role_id: str) -> None:
-    """Repeating it does nothing. Raises NotFound, Forbidden (a role of another domain)."""
+    """Repeating it does nothing. Raises NotFound; for a domain's role Forbidden on a project of another domain, and
+    Invalid on the system. On another domain it is granted, as Keystone does it.
+    """
     actor_domain(conn, actor, stays=True)
     domain_id = target_domain(conn, target, stays=True)
     role = roles.get(conn, role_id, stays=True)
-    if role.domain_id and role.domain_id != domain_id:
-        raise Forbidden("A role of a domain can only be granted in that domain.")
+    if role.domain_id and target.kind == "system":
+        raise Invalid("A role of a domain cannot be granted on the system.")
+    if role.domain_id and target.kind == "project" and role.domain_id != domain_id:
+        raise Forbidden("A role of a domain can be granted on the projects of that domain only.")
     key = {
         "actor_kind": actor.kind,
         "actor_id": actor.id,

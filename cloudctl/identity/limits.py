@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import and_, bindparam, delete, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import projects, records
-from cloudctl.identity.tables import ProjectLimit, Region, RegisteredLimit, Service
+from cloudctl.identity.tables import Endpoint, ProjectLimit, Region, RegisteredLimit, Service
 from cloudctl.rest.listing import Listing, equals
 
 MODEL = {"name": "flat", "description": "Each project has its own limits, whatever those above and below it have."}
@@ -132,6 +132,35 @@ def remove(conn: Connection, id: str) -> None:
     """Raises NotFound."""
     get(conn, id)
     conn.execute(delete(ProjectLimit).where(ProjectLimit.id == id))
+
+
+# Built once: building a statement costs more than running it. What is of a region holds where the service answers.
+_in_force = (
+    select(RegisteredLimit.resource_name, RegisteredLimit.default_limit, ProjectLimit.resource_limit)
+    .join(Service, Service.id == RegisteredLimit.service_id)
+    .outerjoin(
+        ProjectLimit,
+        and_(
+            ProjectLimit.registered_limit_id == RegisteredLimit.id,
+            ProjectLimit.project_id == bindparam("project"),
+            ProjectLimit.project_id != "",
+        ),
+    )
+    .where(
+        Service.type == bindparam("service"),
+        or_(
+            RegisteredLimit.region_id == "",
+            RegisteredLimit.region_id.in_(select(Endpoint.region_id).where(Endpoint.service_id == Service.id)),
+        ),
+    )
+    .order_by(RegisteredLimit.region_id)  # that of a region replaces one of none
+)
+
+
+def in_force(conn: Connection, service_type: str, project_id: str) -> dict[str, int]:
+    """Resource → limit of a project in the services of this type: its own, or the default; -1 is no limit."""
+    found = conn.execute(_in_force, {"service": service_type, "project": project_id})
+    return {name: default if own is None else own for name, default, own in found}
 
 
 def registered_of(conn: Connection, rows: Iterable[ProjectLimit]) -> dict[str, RegisteredLimit]:

@@ -7,7 +7,7 @@ receipt, and sends it with the rest. Reference: identity.md, section 1 («MFA sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from cloudctl.errors import Unauthorized
 from cloudctl.identity import payload
@@ -15,8 +15,8 @@ from cloudctl.identity.payload import UNSCOPED, Token
 from cloudctl.identity.subject import Subject
 from cloudctl.rest.faults import UNAUTHENTICATED
 
-# Those that a rule may name.
-Method = Literal["password", "token", "application_credential", "totp", "oauth1"]
+# Those that a rule asks for. One that a rule names and that nobody can prove asks for nothing, as in Keystone.
+METHODS = frozenset({"password", "token", "application_credential", "totp", "oauth1"})
 # Those that a receipt stands for. The others bind what is issued to their own scope or lifetime, which a receipt would
 # lose, so they are shown again.
 REMEMBERED = ("password", "totp")
@@ -35,7 +35,8 @@ def rules(options: Mapping[str, Any]) -> list[list[str]]:
     """Those in force; none: one method is enough."""
     if not options.get("multi_factor_auth_enabled"):
         return []
-    return [list(rule) for rule in options.get("multi_factor_auth_rules") or () if rule]
+    said = options.get("multi_factor_auth_rules") or ()
+    return [[method for method in rule if method in METHODS] for rule in said]
 
 
 def is_enough(options: Mapping[str, Any], methods: Iterable[str]) -> bool:

@@ -16,7 +16,9 @@ from attrs import frozen
 
 # Seconds that the clocks of client and server may be apart; a nonce is remembered for as long.
 WINDOW = 600
-DIGESTS = {"HMAC-SHA1": hashlib.sha1, "HMAC-SHA256": hashlib.sha256}
+DIGESTS = {"HMAC-SHA1": hashlib.sha1, "HMAC-SHA256": hashlib.sha256, "HMAC-SHA512": hashlib.sha512}
+# The secrets themselves: section 3.4.4. Keystone takes them, over any connection, and so do we.
+PLAIN = "PLAINTEXT"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 PARAMETER = re.compile(r'\s*([A-Za-z0-9_.~%-]+)="([^"]*)"\s*')
 LONGEST = 8192  # characters of the header
@@ -82,8 +84,8 @@ def read(
 
 def check(request: SignedRequest, consumer_secret: str, token_secret: str, now: float) -> None:
     """`now`: seconds since the epoch. Whether the nonce was used before is for the caller. Raises BadSignature."""
-    digest = DIGESTS.get(request.oauth.get("oauth_signature_method", ""))
-    if digest is None:
+    method = request.oauth.get("oauth_signature_method", "")
+    if method not in DIGESTS and method != PLAIN:
         raise BadSignature("the method of the signature is not supported")
     if request.oauth.get("oauth_version", "1.0") != "1.0":
         raise BadSignature("the version is not supported")
@@ -92,7 +94,9 @@ def check(request: SignedRequest, consumer_secret: str, token_secret: str, now: 
     if abs(now - request.timestamp) > WINDOW:
         raise BadSignature("the request is too old")
     key = f"{_quoted(consumer_secret)}&{_quoted(token_secret)}".encode()
-    expected = base64.b64encode(hmac.new(key, base_string(request).encode(), digest).digest())
+    expected = key
+    if method != PLAIN:
+        expected = base64.b64encode(hmac.new(key, base_string(request).encode(), DIGESTS[method]).digest())
     if not hmac.compare_digest(expected, request.signature.encode()):
         raise BadSignature("the signature does not match")
 

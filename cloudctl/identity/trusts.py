@@ -12,8 +12,9 @@ from sqlalchemy import false, func, insert, select, update
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.identity import cascade, effective, records
+from cloudctl.identity import cascade, effective, records, subject
 from cloudctl.identity.effective import RoleRef
+from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import Project, Role, Trust, TrustRole, User
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
@@ -38,9 +39,10 @@ class RoleName:
 
 @frozen
 class NewTrust:
-    """By the caller, in the project of the token."""
+    """By the caller, who has the roles in the project, whatever the token is for."""
 
     trustee_user_id: str
+    project_id: str
     impersonation: bool
     roles: Sequence[RoleName]
     expires_at: datetime | None
@@ -107,7 +109,6 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
     # Locked, so that the limit holds for requests at the same time.
     records.get(conn, User, caller.user_id, "user", lock=True)
     records.get(conn, User, new.trustee_user_id, "user", stays=True)
-    records.get(conn, Project, caller.project_id, "project", stays=True)
     held = conn.execute(select(func.count()).where(Trust.trustor_user_id == caller.user_id)).scalar_one()
     if limits.trusts and held >= limits.trusts:
         raise Forbidden(f"A user makes at most {limits.trusts} trusts.")
@@ -117,7 +118,8 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
         raise Forbidden(f"A trust can be redelegated at most {limits.redelegations} times.")
     if new.redelegation_count and new.remaining_uses is not None:
         raise Invalid("A trust whose uses are counted cannot be redelegated: what is made from it has no count.")
-    given = chosen(new.roles, effective.lendable(conn, caller))
+    given = chosen(new.roles, _lendable(conn, caller, new.project_id))
+    records.get(conn, Project, new.project_id, "project", stays=True)
     redelegated = caller.identity.trust_id
     if redelegated:
         _check_redelegation(get(conn, redelegated, caller.now), new)
@@ -125,7 +127,7 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
         "id": new_hex_id(),
         "trustor_user_id": caller.user_id,
         "trustee_user_id": new.trustee_user_id,
-        "project_id": caller.project_id,
+        "project_id": new.project_id,
         "impersonation": new.impersonation,
         "expires_at": new.expires_at,
         "remaining_uses": new.remaining_uses,
@@ -138,6 +140,14 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
     for role_id in given:
         conn.execute(insert(TrustRole).values(trust_id=row["id"], role_id=role_id))
     return get(conn, str(row["id"]), caller.now)
+
+
+def _lendable(conn: Connection, caller: Caller, project_id: str) -> Sequence[RoleRef]:
+    """In the project of the token what that has; in another one what the caller could log in with there."""
+    if project_id == caller.project_id:
+        return effective.lendable(conn, caller)
+    scope = Scope(ScopeKind.PROJECT, project_id)
+    return effective.roles_on(conn, caller.user_id, scope) if subject.may_have(conn, caller.user_id, scope) else ()
 
 
 def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:

@@ -8,7 +8,8 @@
     members.py      projects that an image is shared with
     uploads.py      an upload's way through the states
     imports.py      imports: staged data or a web address → image
-    store.py        the files of one directory; data.py: the work on them, in threads
+    store.py        the files of one store; stores.py: all stores; data.py: the work on them, in threads
+    namespaces.py   metadata definitions; definitions.py: what their namespaces hold
     inspection.py   what disk format a file really has
     recovery.py     what a killed process left behind
     web.py          downloads from addresses that a user names

@@ -18,6 +18,7 @@ from cloudctl.db.threads import Threads
 from cloudctl.errors import UnsupportedMediaType
 from cloudctl.image import inspection
 from cloudctl.image.store import CHUNK, ImageStore
+from cloudctl.image.stores import Stores
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,12 +42,17 @@ EMPTY = Measured(0, 0, hashlib.md5(usedforsecurity=False).hexdigest(), hashlib.n
 
 @frozen
 class ImageData:
-    """A store and the threads in which its files are read and written."""
+    """The stores and the threads in which their files are read and written."""
 
-    store: ImageStore
+    stores: Stores
     threads: Threads
     reactor: IReactorFromThreads
     require_format_match: bool = True
+
+    @property
+    def store(self) -> ImageStore:
+        """Where data arrives."""
+        return self.stores.default
 
     def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn` in a thread."""
@@ -61,6 +67,10 @@ class ImageData:
     def changed(self, fn: Callable[Concatenate[ImageStore, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn(store, …)`, for example `ImageStore.settle`, in a thread."""
         return self.run(fn, self.store, *args, **kwargs)
+
+    def forget(self, image_id: str) -> Deferred[None]:
+        """Remove whatever there is of this image."""
+        return self.run(self.stores.remove_all, image_id)
 
 
 def measure(path: Path, disk_format: str, container_format: str, require_match: bool = True) -> Measured:

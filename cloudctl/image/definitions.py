@@ -81,11 +81,11 @@ def create(conn: Connection, record: type[D], namespace: Namespace, values: Valu
         with conn.begin_nested():
             conn.execute(insert(record).values(**made._asdict()))
     except IntegrityError:
-        raise _taken(record, namespace, values["name"]) from None
+        raise _taken(record, values["name"]) from None
     return made
 
 
-def change(conn: Connection, namespace: Namespace, row: D, changes: Values, now: datetime) -> D:
+def change(conn: Connection, row: D, changes: Mapping[str, Any], now: datetime) -> D:
     """Raises Conflict if the new name is another's."""
     record = _record(row)
     mine = (record.namespace_id == row.namespace_id, record.name == row.name)
@@ -93,7 +93,7 @@ def change(conn: Connection, namespace: Namespace, row: D, changes: Values, now:
         with conn.begin_nested():
             conn.execute(update(record).where(*mine).values(updated_at=now, **changes))
     except IntegrityError:
-        raise _taken(record, namespace, changes["name"]) from None
+        raise _taken(record, changes["name"]) from None
     return row._replace(updated_at=now, **changes)
 
 
@@ -111,8 +111,8 @@ def _record(row: D) -> type[D]:
     return made
 
 
-def _taken(record: type[Definition], namespace: Namespace, name: str) -> Conflict:
-    return Conflict(f"The {KINDS[record]} {name!r} exists already in the namespace {namespace.namespace!r}.")
+def _taken(record: type[Definition], name: str) -> Conflict:
+    return Conflict(f"The {KINDS[record]} {name!r} exists already in this namespace.")
 
 
 # -- resource types

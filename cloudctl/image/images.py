@@ -21,6 +21,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
+from cloudctl.image.store import DEFAULT
 from cloudctl.image.tables import DeletedImage, ImageMember, ImageProperty
 from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
@@ -227,7 +228,7 @@ def create(conn: Connection, new: NewImage, now: datetime, *, status: str = QUEU
 
 def create_stored(conn: Connection, new: NewImage, measured: Measured, now: datetime) -> str:
     """Register an image whose data is at `ImageStore.path(new.id)` already (see `data.measure`); its id."""
-    _insert(conn, new, now, status=ACTIVE, **_data(measured))
+    _insert(conn, new, now, status=ACTIVE, **_data(measured, (DEFAULT,)))
     return new.id
 
 
@@ -260,8 +261,9 @@ def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> No
     properties.set_tags(conn, new.id, new.tags)
 
 
-def _data(measured: Measured) -> dict[str, Any]:
+def _data(measured: Measured, stores: Sequence[str]) -> dict[str, Any]:
     return {
+        "stores": list(stores),
         "size": measured.size,
         "virtual_size": measured.virtual_size,
         "checksum": measured.checksum,
@@ -274,10 +276,19 @@ def _data(measured: Measured) -> dict[str, Any]:
 
 
 def activate(
-    conn: Connection, image_id: str, name: str, measured: Measured, now: datetime, *where: ColumnElement[bool]
+    conn: Connection,
+    /,
+    image_id: str,
+    name: str,
+    measured: Measured,
+    now: datetime,
+    *where: ColumnElement[bool],
+    stores: Sequence[str] = (DEFAULT,),
+    **columns: Any,
 ) -> bool:
-    """The data is in its place, by the move `name`: saved or imported; False if that is not allowed (any more)."""
-    return try_move(conn, image_id, name, now, *where, upload_id=None, staged_size=None, **_data(measured))
+    """The data is in these stores, by the move `name`: saved or imported; False if that is not allowed (any more)."""
+    values = {"upload_id": None, "staged_size": None, **_data(measured, stores), **columns}
+    return try_move(conn, image_id, name, now, *where, **values)
 
 
 def change(conn: Connection, image: ImageRecord, changes: Mapping[str, Any], now: datetime) -> ImageRecord:
@@ -292,6 +303,24 @@ def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -
     if row.status == done or try_move(conn, row.id, name, now):
         return
     raise Forbidden(f"The image {row.id} is {row.status}; only an image with data can be {name}d.")
+
+
+# -- stores
+
+
+def leave(conn: Connection, row: ImageRecord, store_id: str, now: datetime, by: Origin) -> ImageRecord:
+    """The data is no more in this store; a task removes it there.
+
+    Raises NotFound, Forbidden for the only store that has it, Conflict while it is being copied.
+    """
+    if row.status not in STORED or store_id not in row.stores:
+        raise NotFound(f"The image {row.id} has no data in a store {store_id[:64]!r}.")
+    if row.stores == [store_id]:
+        raise Forbidden(f"The store {store_id} holds the only copy of the data of image {row.id}.")
+    if tasks.has_open(conn, kinds.IMAGE, row.id):
+        raise Conflict(f"The data of the image {row.id} is being copied or removed; wait for the end of it.")
+    tasks.submit(conn, kinds.DELETE_COPY, row.id, by, args={"store": store_id})
+    return change(conn, row, {"stores": [each for each in row.stores if each != store_id]}, now)
 
 
 # -- removing

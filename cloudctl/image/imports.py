@@ -5,13 +5,13 @@ The engine's task does the work; a row of `image_tasks` tells users of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 
 from cloudctl import tasks
@@ -19,20 +19,26 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
-from cloudctl.image import kinds
+from cloudctl.image import kinds, properties, signatures
 from cloudctl.image.data import Measured
-from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING, NewImage
+from cloudctl.image.images import ACTIVE, IMPORTING, QUEUED, STORED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.store import DEFAULT
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image, ImageTask
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing, equals
-from cloudctl.tasks import Origin
+from cloudctl.tasks import Kind, Origin
 
-GLANCE_DIRECT, WEB_DOWNLOAD = "glance-direct", "web-download"
-METHODS = (GLANCE_DIRECT, WEB_DOWNLOAD)
-STORE = "default"
+GLANCE_DIRECT, WEB_DOWNLOAD, COPY_IMAGE = "glance-direct", "web-download", "copy-image"
+
+
+def methods(stores: Stores) -> tuple[str, ...]:
+    """There is something to copy only where there are several stores."""
+    return (GLANCE_DIRECT, WEB_DOWNLOAD, *((COPY_IMAGE,) if stores.others else ()))
+
 
 PENDING_TASK, PROCESSING, SUCCESS, FAILURE = "pending", "processing", "success", "failure"
 BY_METHOD, BY_TASK = "api_image_import", "import"  # types: POST /images/{id}/import, and POST /tasks
@@ -78,38 +84,75 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
 # -- beginning
 
 
-def start(conn: Connection, caller: Caller, image_id: str, wish: Mapping[str, Any], options: ImageOptions) -> None:
-    """Import by `wish["method"]`. Raises NotFound, Forbidden, Conflict, OverQuota."""
+@frozen
+class NewImport:
+    """What an import shall do. `told`: as the caller said it. `all_must`: it fails if one of the stores does."""
+
+    method: str
+    uri: str | None
+    told: Mapping[str, Any]
+    stores: Sequence[str] = (DEFAULT,)
+    all_must: bool = True
+
+
+def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, options: ImageOptions) -> None:
+    """Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, "image:images:import")
-    method = wish["method"]["name"]
+    method = wish.method
+    if method == COPY_IMAGE:
+        start_copy(conn, caller, image, wish, options)
+        return
     before = UPLOADING if method == GLANCE_DIRECT else QUEUED
     if image.status != before or image.upload_id is not None:
         raise Conflict(f"The image {image.id} is {image.status}; {method} imports an image that is {before}.")
     if not (image.disk_format and image.container_format):
         raise Conflict("'disk_format' and 'container_format' must be set before an image is imported.")
+    signatures.refuse(properties.of(conn, [image.id])[image.id])
     wanted = {"image_size_total": mebibytes(image.staged_size or 0), "image_count_uploading": 0}
     if before == QUEUED:
         wanted["image_count_uploading"] = 1
     quota.take(conn, QUOTAS, image.owner or "", wanted)
-    if not domain.try_move(conn, image.id, "import" if before == QUEUED else "import staged", caller.now):
+    name = "import" if before == QUEUED else "import staged"
+    if not domain.try_move(conn, image.id, name, caller.now, **_under_way(wish.stores)):
         raise Conflict(f"The image {image.id} is not {before} any more.")
-    told = {"image_id": image.id, "import_req": dict(wish), "backend": [STORE]}
-    _submit(conn, caller, BY_METHOD, image, told, wish["method"].get("uri"), options)
+    _submit(conn, kinds.IMPORT_IMAGE, caller, BY_METHOD, image, _told(image, wish), wish, options)
+
+
+def start_copy(conn: Connection, caller: Caller, image: Image, wish: NewImport, options: ImageOptions) -> None:
+    """To the stores of the wish that do not have the data yet. Raises Forbidden, Conflict."""
+    caller.require("image:images:copy", project_id=image.owner or "")
+    if image.status != ACTIVE:
+        raise Conflict(f"The image {image.id} is {image.status}; the data of an active image can be copied.")
+    if tasks.has_open(conn, kinds.IMAGE, image.id):
+        raise Conflict(f"The data of the image {image.id} is being copied or removed; wait for the end of it.")
+    wanted = evolve(wish, stores=[store for store in wish.stores if store not in image.stores])
+    domain.change(conn, image, _under_way(wanted.stores), caller.now)
+    _submit(conn, kinds.COPY_IMAGE, caller, BY_METHOD, image, _told(image, wanted), wanted, options)
+
+
+def _under_way(stores: Sequence[str]) -> dict[str, str]:
+    return {"importing_to": ",".join(stores), "failed_import": ""}
+
+
+def _told(image: Image, wish: NewImport) -> dict[str, Any]:
+    return {"image_id": image.id, "import_req": dict(wish.told), "backend": list(wish.stores)}
 
 
 def start_task(
     conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions
 ) -> ImageTask:
     """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
+    signatures.refuse(new.properties)
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
-    domain.MACHINE.move(conn, new.id, "import", caller.now)
-    task_id = _submit(conn, caller, BY_TASK, domain.get(conn, new.id), told, uri, options)
+    domain.MACHINE.move(conn, new.id, "import", caller.now, **_under_way((DEFAULT,)))
+    image, wish = domain.get(conn, new.id), NewImport(WEB_DOWNLOAD, uri, told)
+    task_id = _submit(conn, kinds.IMPORT_IMAGE, caller, BY_TASK, image, told, wish, options)
     return get(conn, task_id)
 
 
 def _submit(
-    conn: Connection, caller: Caller, type: str, image: Image, told: Mapping[str, Any], uri: str | None,
+    conn: Connection, kind: Kind, caller: Caller, type: str, image: Image, told: Mapping[str, Any], wish: NewImport,
     options: ImageOptions,
 ) -> str:  # fmt: skip
     conn.execute(delete(ImageTask).where(ImageTask.expires_at < caller.now))
@@ -128,8 +171,8 @@ def _submit(
             updated_at=caller.now,
         )
     )
-    args = {"task_id": task_id, "uri": uri}
-    tasks.submit(conn, kinds.IMPORT_IMAGE, image.id, caller, args=args, deadline=options.import_deadline)
+    args = {"task_id": task_id, "uri": wish.uri, "stores": list(wish.stores), "all_must": wish.all_must}
+    tasks.submit(conn, kind, image.id, caller, args=args, deadline=options.import_deadline)
     return task_id
 
 
@@ -150,11 +193,14 @@ def importing(conn: Connection, image_id: str) -> Image:
     return row
 
 
-def finish(conn: Connection, task_id: str, image: Image, measured: Measured, now: datetime, kept: float) -> None:
-    """The data is in its place. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
+def finish(
+    conn: Connection, task_id: str, image: Image, measured: Measured, there: Sequence[str], failed: Sequence[str],
+    now: datetime, kept: float,
+) -> None:  # fmt: skip
+    """The data is in the stores `there`. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
     if image.staged_size is None:
         quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
-    if not domain.activate(conn, image.id, "imported", measured, now):
+    if not domain.activate(conn, image.id, "imported", measured, now, stores=there, **_over(failed)):
         raise Gone(f"The image {image.id} is not being imported any more.")
     _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
 
@@ -165,7 +211,41 @@ def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime,
     if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
         domain.remove(conn, image, by)
     elif image is not None:
-        domain.try_move(conn, image_id, "import failed", now, staged_size=None)
+        stores = (image.importing_to or "").split(",")
+        domain.try_move(conn, image_id, "import failed", now, staged_size=None, **_over(stores))
+    _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))
+
+
+def _over(failed: Sequence[str]) -> dict[str, str]:
+    return {"importing_to": "", "failed_import": ",".join(failed)}
+
+
+def copying(conn: Connection, task_id: str, image_id: str, now: datetime) -> Image:
+    """Work on a copy begins; the image. Raises Gone."""
+    _tell(conn, task_id, now, status=PROCESSING)
+    image = conn.execute(select(Image).where(Image.id == image_id, Image.status.in_(STORED))).first()
+    if image is None:
+        raise Gone(f"The image {image_id} has no data any more.")
+    return image
+
+
+def finish_copy(
+    conn: Connection, task_id: str, image_id: str, stores: Sequence[str], failed: Sequence[str], now: datetime,
+    kept: float,
+) -> None:  # fmt: skip
+    """The data is in all of `stores`. Raises NotFound if the image is gone."""
+    image = domain.get(conn, image_id, lock=True)
+    domain.change(conn, image, {"stores": list(stores), **_over(failed)}, now)
+    _tell(conn, task_id, now, status=SUCCESS, result=image_id, expires_at=now + timedelta(seconds=kept))
+
+
+def fail_copy(
+    conn: Connection, task_id: str, image_id: str, stores: Sequence[str], why: str, now: datetime, kept: float
+) -> None:
+    """The data is where it was before."""
+    image = conn.execute(select(Image).where(Image.id == image_id)).first()
+    if image is not None:
+        domain.change(conn, image, _over(stores), now)
     _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))
 
 

@@ -9,5 +9,8 @@ IMAGE = "image"
 DELETE_IMAGE = Kind("image.image.delete", IMAGE)
 # A child of whoever makes an image from a disk.
 ACTIVATE_IMAGE = Kind("image.image.activate", IMAGE)
-# How long an import may take is an option.
+# How long an import, or a copy to other stores, may take is an option.
 IMPORT_IMAGE = Kind("image.image.import", IMAGE)
+COPY_IMAGE = Kind("image.image.copy", IMAGE)
+# The data of one store.
+DELETE_COPY = Kind("image.copy.delete", IMAGE)

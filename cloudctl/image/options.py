@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
 
@@ -26,6 +28,25 @@ def _networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> Non
         ip_network(text)
 
 
+STORE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def _store_ids(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
+    for store_id in value:
+        if STORE_ID.fullmatch(store_id) is None:
+            raise ValueError(f"{store_id!r} is no name of a store: letters, digits and _.- are")
+
+
+@frozen
+class StoreOptions:
+    """`[image.stores.NAME]`: a directory, for example where another disk or a network file system is mounted."""
+
+    directory: str  # relative to the state directory
+    description: str = ""
+    # Of several stores that have an image's data, the heaviest is named, and read, first.
+    weight: int = 0
+
+
 @frozen
 class ImageOptions:
     """What an operator may choose about images."""
@@ -34,8 +55,15 @@ class ImageOptions:
     max_size: int = field(default=MAX_SIZE, validator=_positive)
     # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
     upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    # Of those, the bytes of one project; 0: no limit.
+    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
     # Where an upload is kept while it arrives. Empty: where images are: keeping it is a hard link and no copy.
     spool_directory: str = ""
+    # Where data is kept beside the store "default", which is in the state directory unless it is one of these. Uploads
+    # and staged data arrive in it.
+    stores: dict[str, StoreOptions] = field(factory=dict, validator=_store_ids)
+    # Whether images show where their data is, with its checksums: anybody who sees an image learns paths of the host.
+    show_multiple_locations: bool = False
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True
     # Per image.

@@ -1,10 +1,15 @@
-"""What a project may keep in the image service. Without a limit of its own a project has none: image.md, section 12."""
+"""What a project may keep in the image service. Reference: image.md, section 12.
+
+The limits are identity's unified ones: those that are registered for the service `image` under these names, and those
+of single projects. What is not registered has no limit.
+"""
 
 from __future__ import annotations
 
 from sqlalchemy import func, select
 
 from cloudctl.db import Connection
+from cloudctl.identity import limits as unified
 from cloudctl.image.tables import Image
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
@@ -53,4 +58,5 @@ QUOTAS = Quotas(
         Limited("image_count_uploading", UNLIMITED, _uploading),
     ),
     told=_told,
+    unified=lambda conn, project_id: unified.in_force(conn, "image", project_id),
 )

@@ -14,8 +14,9 @@ from twisted.logger import Logger
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.image import uploads
-from cloudctl.image.images import IMPORTING, QUEUED, UPLOADING
+from cloudctl.image.images import IMPORTING, QUEUED, STORED, UPLOADING
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
 
 log = Logger()
@@ -24,17 +25,23 @@ IMAGE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BATCH = 500
 
 
-def recover(db: Database, store: ImageStore) -> None:
+def recover(db: Database, stores: Stores) -> None:
     """Uploads that died are queued again, and files that belong to no image are removed."""
+    arrival = stores.default
     for image_id, upload_id in db.transact(True, _uploading):
-        alive = any(map(is_held, (store.incoming(upload_id), store.path(image_id), store.staged(image_id))))
+        alive = any(map(is_held, (arrival.incoming(upload_id), arrival.path(image_id), arrival.staged(image_id))))
         if not alive and db.transact(False, uploads.abandon, image_id, upload_id, utc(db.clock.seconds())):
             log.info("image {id}: its upload died with its process; it is queued again", id=image_id)
+    for store in stores:
+        _recover(db, store)
+
+
+def _recover(db: Database, store: ImageStore) -> None:
     names = [name for name in store.names() if name.startswith(INCOMING) or IMAGE_ID.fullmatch(_image_of(name))]
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
-        statuses = db.transact(True, _statuses, [_image_of(name) for name in batch])
-        _sweep(store, [name for name in batch if not _belongs(name, statuses.get(_image_of(name)))])
+        images = db.transact(True, _images, [_image_of(name) for name in batch])
+        _sweep(store, [name for name in batch if not _belongs(name, images.get(_image_of(name)), store.id)])
 
 
 def _uploading(conn: Connection) -> list[tuple[str, str]]:
@@ -47,18 +54,19 @@ def _image_of(name: str) -> str:
     return name.removeprefix(STAGED)
 
 
-def _statuses(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
-    rows = conn.execute(select(Image.id, Image.status).where(Image.id.in_(set(ids))))
-    return dict(iter(rows))
+def _images(conn: Connection, ids: Iterable[str]) -> dict[str, Image]:
+    return {image.id: image for image in conn.execute(select(Image).where(Image.id.in_(set(ids))))}
 
 
-def _belongs(name: str, status: str | None) -> bool:
-    """Whether a file of this name belongs to an image in this status (None: there is no such image)."""
-    if name.startswith(INCOMING) or status is None:
+def _belongs(name: str, image: Image | None, store_id: str) -> bool:
+    """Whether a file of this name, in this store, belongs to the image (None: there is no such image)."""
+    if name.startswith(INCOMING) or image is None:
         return False
     if name.startswith(STAGED):
-        return status in (UPLOADING, IMPORTING)
-    return status not in (QUEUED, UPLOADING)
+        return image.status in (UPLOADING, IMPORTING)
+    if image.status in STORED:
+        return store_id in image.stores or store_id in (image.importing_to or "").split(",")
+    return image.status not in (QUEUED, UPLOADING)
 
 
 def _sweep(store: ImageStore, names: Iterable[str]) -> None:

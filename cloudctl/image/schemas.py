@@ -61,6 +61,7 @@ IMAGE: Schema = {
         "tags": {"type": "array", "items": {"type": "string", "maxLength": 255}, "description": "List of tags"},
         "created_at": _served("Time of registration"),
         "updated_at": _served("Time of the last change"),
+        "stores": _served("Stores that have the image's data"),
         "self": _served("Path of the image"),
         "file": _served("Path of the image's data"),
         "schema": _served("Path of this schema"),

@@ -12,8 +12,8 @@ from cloudctl.image import api, lifecycle
 from cloudctl.image.bootstrap import bootstrap, define
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
-from cloudctl.image.store import ImageStore
-from cloudctl.rest.site import Uploads
+from cloudctl.image.stores import configured
+from cloudctl.rest.uploads import Uploads
 
 # Seconds.
 ABANDONED_UPLOAD = 3600.0
@@ -21,10 +21,11 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ImageOptions)
-    store = ImageStore(cloud.config.state_dir / "images")
+    stores = configured(options.stores, cloud.config.state_dir)
+    store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
-    uploads = Uploads(spool, options.max_size, options.upload_budget)
+    uploads = Uploads(spool, options.max_size, options.upload_budget, options.upload_share)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         owner = first_project(conn, "admin")
@@ -35,17 +36,17 @@ def compose(cloud: Surroundings) -> Part:
         # An upload that nobody has written to for so long was closed by its process, or died with it.
         uploads.sweep(math.inf if db.is_sqlite else cloud.clock.seconds() - ABANDONED_UPLOAD)
         # Not before the first rows are there: the files that another process writes for them are no leftovers.
-        recover(db, store)
+        recover(db, stores)
 
     return Part(
-        lambda http: api.build(http, db, store, threads, cloud.reactor, options),
-        lifecycle.workflows(db, store, threads, cloud.reactor, options),
-        prepare=store.prepare,
+        lambda http: api.build(http, db, stores, threads, cloud.reactor, options, uploads),
+        lifecycle.workflows(db, stores, threads, cloud.reactor, options),
+        prepare=stores.prepare,
         bootstrap=first_rows,
         recover=clean,
         supports=supports,
-        shown=(store,),
-        image_path=store.path,
+        shown=(store, stores),
+        image_path=stores.path,
         uploads=uploads,
     )
 

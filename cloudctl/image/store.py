@@ -1,8 +1,8 @@
-"""The files of one directory: an image's data is `<image id>`, and what is on its way there has a name of its own.
+"""The files of one store, a directory: an image's data is `<image id>`, what is on its way there has another name.
 
     <image id>            the data
     staged-<image id>     data that waits for an import
-    incoming-<upload id>  an upload that is being looked at
+    incoming-<upload id>  an upload that is being looked at, or data on its way from another store
 
 Whoever works on a file holds a lock on it (flock, which ends with the process), so that `is_held` tells a file in use,
 also by another process, from one that a killed process left behind. All functions here block: see `data`.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +20,19 @@ from typing import IO
 
 from attrs import frozen
 
+from cloudctl.db.columns import new_id
+
 INCOMING, STAGED = "incoming-", "staged-"
 CHUNK = 2**20  # bytes that are in memory at once
+DEFAULT = "default"
 
 
 @frozen
 class ImageStore:
     directory: Path
+    id: str = DEFAULT
+    description: str = ""
+    weight: int = 0
 
     def prepare(self) -> None:
         """Make the directory. Call it once, before the listener starts."""
@@ -60,6 +67,23 @@ class ImageStore:
         with self.incoming(upload_id).open("wb") as target:
             while chunk := content.read(CHUNK):
                 target.write(chunk)
+
+    def receive(self, source: Path, image_id: str) -> None:
+        """Have the data of an image that is in the file `source`, of this store or another. Nothing is left of a copy
+        that fails.
+        """
+        if source.parent == self.directory:
+            self.settle(source, self.path(image_id))
+            return
+        incoming = self.incoming(new_id())
+        try:
+            with source.open("rb") as content, incoming.open("xb") as target:
+                fcntl.flock(target, fcntl.LOCK_EX)
+                shutil.copyfileobj(content, target, CHUNK)
+                target.flush()
+                self.settle(incoming, self.path(image_id))
+        finally:
+            incoming.unlink(missing_ok=True)
 
     def settle(self, source: Path, target: Path) -> None:
         """Rename a file; it is there under its new name after a power cut, too."""

@@ -31,6 +31,11 @@ class Image(Record, table="images"):
     # The upload that is under way, which is also the name of its file; None if there is none.
     upload_id: Field[str | None] = optional_text(64)
     staged_size: Field[int | None] = column(BigInteger, nullable=True)  # bytes that wait for an import
+    stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
+    # Ids with commas between them: the stores that an import or a copy still has before it, and those where the last
+    # one failed. None: there was none.
+    importing_to: Field[str | None] = column(Text, nullable=True)
+    failed_import: Field[str | None] = column(Text, nullable=True)
     created_at: Field[datetime] = time(nullable=False)
     updated_at: Field[datetime] = time(nullable=False)
 

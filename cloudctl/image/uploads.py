@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import IO, Any, TypeVar
 
 from attrs import frozen
@@ -20,17 +21,21 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id
 from cloudctl.errors import CloudError, Conflict, Gone, Invalid, TooLarge, Unavailable
 from cloudctl.image import images as domain
+from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
-from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.quotas import MIB, QUOTAS, mebibytes
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import Image
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.quota import UNLIMITED
+from cloudctl.rest.uploads import Admitted, Uploads
 
 log = Logger()
 
 RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
+TOTALS = {SAVING: "image_size_total", UPLOADING: "image_stage_total"}
 # The moves that lead there; `… failed` leads back.
 BEGINS = {SAVING: "save", UPLOADING: "stage"}
 
@@ -42,27 +47,41 @@ Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size: int, status: str) -> Image:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, RULES[status])
-    quota.take(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+    quota.take(conn, QUOTAS, image.owner or "", _wanted(conn, image, size, status))
     if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
         raise Conflict(f"The image {image.id} is not queued any more.")
     return image
 
 
-def check(conn: Connection, caller: Caller, image_id: str, size: int, status: str) -> None:
-    """Whether `begin` would do; nothing is changed. Raises what it does."""
+def check(
+    conn: Connection, caller: Caller, image_id: str, size: int, status: str, under_way: Callable[[str], int]
+) -> Admitted:
+    """Whether `begin` would do, beside the uploads of the image's project that are `under_way`; nothing is changed.
+
+    Raises what it does.
+    """
     image = domain.visible(conn, caller, image_id)
-    caller.require(RULES[status], project_id=image.owner or "")
-    quota.check(conn, QUOTAS, image.owner or "", _wanted(image, size, status))
+    owner = image.owner or ""
+    caller.require(RULES[status], project_id=owner)
+    wanted = _wanted(conn, image, size, status)
+    wanted["image_count_uploading"] += under_way(owner)
+    limits = quota.check(conn, QUOTAS, owner, wanted)
+    total = TOTALS[status]
+    if limits[total] == UNLIMITED:
+        return Admitted(owner, total)
+    used = quota.used(conn, QUOTAS, total, owner)
+    most = max(0, limits[total] - used) * MIB
+    return Admitted(owner, total, most, QUOTAS.told(total, mebibytes(most) + 1, used, limits[total]))
 
 
-def _wanted(image: Image, size: int, status: str) -> dict[str, int]:
+def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str, int]:
     """What an upload takes of the quota. Raises Conflict, Invalid: the image takes no data now."""
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
+    signatures.refuse(properties.of(conn, [image.id])[image.id])
     if status == SAVING:
         domain.formats(image)
-    total = "image_size_total" if status == SAVING else "image_stage_total"
-    return {total: mebibytes(size), "image_count_uploading": 1}
+    return {TOTALS[status]: mebibytes(size), "image_count_uploading": 1}
 
 
 def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now: datetime) -> bool:
@@ -91,22 +110,25 @@ class Intake:
     db: Database
     data: ImageData
     max_size: int  # bytes
+    uploads: Uploads
 
-    async def admit(self, caller: Caller, image_id: str, size: int, status: str) -> None:
+    async def admit(self, caller: Caller, image_id: str, size: int, status: str) -> Admitted:
         """Whether data of `size` bytes (0: not known yet) may be sent for `status`, SAVING or UPLOADING.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge.
         """
         self._check_size(size)
-        await self.db.read(check, caller, image_id, size, status)
+        return await self.db.read(check, caller, image_id, size, status, self.uploads.under_way)
 
-    async def save(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
-        """`content` becomes the image's data. `expected`: its size as the client said it.
+    async def save(
+        self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None, store: ImageStore
+    ) -> None:
+        """`content` becomes the image's data, in `store`. `expected`: its size as the client said it.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge, UnsupportedMediaType, Gone, Unavailable.
         """
         upload_id = await self._take(content)
-        await finished(self._run(self._save, caller, image_id, upload_id, expected))
+        await finished(self._run(partial(self._save, store), caller, image_id, upload_id, expected))
 
     async def stage(self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None) -> None:
         """`content` waits for an import. Raises as `save`."""
@@ -148,18 +170,20 @@ class Intake:
         if size > self.max_size:
             raise TooLarge(f"The data has {size} bytes; an image has at most {self.max_size}.")
 
-    async def _save(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
+    async def _save(
+        self, store: ImageStore, caller: Caller, image_id: str, upload_id: str, expected: int | None
+    ) -> None:
         size = self._size(upload_id, expected)
         image = await self.db.run(begin, caller, image_id, upload_id, size, SAVING)
-        source, target = self.data.store.incoming(upload_id), self.data.store.path(image.id)
+        source = self.data.store.incoming(upload_id)
         try:
             measured = await self.data.measure(source, *domain.formats(image))
-            await self.data.changed(ImageStore.settle, source, target)
+            await self.data.run(store.receive, source, image.id)
             same = Image.upload_id == upload_id
-            kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same)
+            kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same, stores=(store.id,))
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.changed(ImageStore.remove, target)
+                await self.data.run(store.remove, store.path(image.id))
             raise
         await self._unless_gone(kept, image.id)
 
@@ -179,7 +203,7 @@ class Intake:
     async def _unless_gone(self, kept: bool, image_id: str) -> None:
         if not kept:
             # The task that removes the data of a deleted image may have run before the data was in its place.
-            await self.data.changed(ImageStore.remove_all, image_id)
+            await self.data.forget(image_id)
             raise Gone(f"The image {image_id} was deleted while its data was uploaded.")
 
 

@@ -17,6 +17,7 @@ from cloudctl.rest.answering import Answering
 from cloudctl.rest.pipeline import Bound, Pipeline, Where
 from cloudctl.rest.route import Operation
 from cloudctl.rest.router import Endpoint, Endpoints, Router
+from cloudctl.rest.uploads import Admitted
 
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
 
@@ -62,7 +63,7 @@ class ApiApp:
         """Answer what was routed to `endpoint`."""
         return await self.pipeline.answer(request, self._bound[endpoint], variables)
 
-    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+    def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """Whether the upload that these headers begin may be: see `Pipeline.admit`. None: they begin no upload."""
         found = self.router.find(request.method, request.where.path)
         if found is None:
@@ -150,7 +151,7 @@ class Tree(Resource):
         self._apis: dict[bytes, ApiResource] = {name.encode(): api.resource() for name, api in apis.items()}
         self._root = root.resource(named=False)
 
-    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+    def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's: `request` has its method and its path, and nothing of its body yet."""
         mounted, *segments = [unquote_to_bytes(each) for each in request.path.split(b"/") if each] or [b""]
         return self._apis[mounted].admit(request, [mounted], segments) if mounted in self._apis else None
@@ -180,7 +181,7 @@ class ApiResource(Resource):
         self._api = api
         self._named = named
 
-    def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, None] | None:
+    def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's, of a path in two parts: above this resource, and below it."""
         self._place(request, above, below)
         return self._api.admit(request)

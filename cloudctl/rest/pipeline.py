@@ -37,6 +37,7 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Operation
+from cloudctl.rest.uploads import Admitted
 from cloudctl.rest.versions import Microversions, Version
 
 log = Logger()
@@ -151,7 +152,7 @@ class Pipeline:
             context.request_id.reset(token)
             context.client.reset(client)
 
-    async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> None:
+    async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
         if self.http.admission is not None:
             host = getattr(request.getClientAddress(), "host", "")
@@ -162,7 +163,8 @@ class Pipeline:
         call.caller = evolve(call.caller, identity=await self._authenticate(request))
         self._check_project(request, call.identity)
         self._authorize(call, bound.operation)
-        await bound.admits(call, **variables)
+        admitted: Admitted = await bound.admits(call, **variables)
+        return admitted
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
         host_url = self.http.host_url(request)

@@ -69,11 +69,16 @@ class Limited:
 
 @frozen
 class Quotas:
-    """The limited resources of one service. `told(resource, asked, used, limit)` words the refusal."""
+    """The limited resources of one service.
+
+    `told(resource, asked, used, limit)` words the refusal. `unified(conn, project_id)`: limits that are kept elsewhere,
+    as resource → limit, before those of `set_limits`.
+    """
 
     service: str
     resources: tuple[Limited, ...]
     told: Callable[[str, int, int, int], str]
+    unified: Callable[[Connection, str], Mapping[str, int]] | None = None
 
     def __getitem__(self, name: str) -> Limited:
         return next(resource for resource in self.resources if resource.name == name)
@@ -82,8 +87,11 @@ class Quotas:
 def limits(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     """Resource → limit of one project; -1 is no limit."""
     found = conn.execute(_limits, {"service": quotas.service, "project": project_id})
-    built_in = {resource.name: resource.default for resource in quotas.resources}
-    return built_in | dict(found)
+    allowed = {resource.name: resource.default for resource in quotas.resources}
+    if quotas.unified is not None:
+        said = quotas.unified(conn, project_id)
+        allowed |= {name: said[name] for name in allowed if name in said}
+    return allowed | dict(found)
 
 
 def defaults(conn: Connection, quotas: Quotas) -> dict[str, int]:
@@ -93,6 +101,12 @@ def defaults(conn: Connection, quotas: Quotas) -> dict[str, int]:
 
 def usage(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     return {resource.name: resource.used(conn, project_id) if resource.used else 0 for resource in quotas.resources}
+
+
+def used(conn: Connection, quotas: Quotas, name: str, project_id: str) -> int:
+    """What a project uses of one resource."""
+    resource = quotas[name]
+    return resource.used(conn, project_id) if resource.used else 0
 
 
 def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:

@@ -59,7 +59,7 @@ class Operation:
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
     # Of one that takes an upload: the method, of the handler's arguments, that says whether it may, before a byte of it
-    # is kept. It raises what the handler would.
+    # is kept. It returns an Admitted, or raises what the handler would.
     admits: str = ""
     summary: str = ""
     span: Span = field(init=False, default=Factory(lambda self: Span(self.since, self.until), takes_self=True))

@@ -7,14 +7,10 @@ it, so that keeping it is a hard link and no copy.
 
 from __future__ import annotations
 
-import math
-import tempfile
 from collections.abc import Coroutine
 from io import BytesIO
-from pathlib import Path
 from typing import IO, Any, cast
 
-from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -27,17 +23,15 @@ from cloudctl.errors import CloudError, Unavailable
 from cloudctl.rest.app import Tree
 from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT
+from cloudctl.rest.uploads import LATER, Admitted, Flow, Uploads
 
 log = Logger()
 
 UPLOAD_TYPE = b"application/octet-stream"
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
-SPOOL_PREFIX = "upload-"
 
-LATER = {"Retry-After": "30"}
 BUSY = "Too many requests are being received now."
-FULL = "Too much data is being uploaded now."
 UNWRITABLE = "Uploads cannot be kept now."
 
 TOO_LARGE = (
@@ -45,41 +39,6 @@ TOO_LARGE = (
     b"Content-Length: %d\r\n\r\n%s"
 )
 TOO_LARGE_BODY = b'{"error":{"code":413,"title":"Request Entity Too Large","message":"The request body is too large."}}'
-
-
-@define
-class Uploads:
-    """Bodies of uploads: at most `limit` bytes each and `budget` together (0: no limit), in `directory` as they arrive.
-
-    Which request begins an upload, and whether it may, is said by its Operation (`admits`) before a byte is kept.
-    """
-
-    directory: Path
-    limit: int
-    budget: int = 0
-    in_flight: int = field(default=0, init=False)  # bytes
-
-    def fits(self, size: int) -> bool:
-        """Whether so many bytes more may be under way."""
-        return not self.budget or self.in_flight + size <= self.budget
-
-    def spool(self) -> IO[bytes]:
-        """A file that is deleted when the request is over, unless somebody has linked it by then."""
-        return cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory))
-
-    def sweep(self, before: float = math.inf) -> None:
-        """Delete what a killed process left behind. Call it before the listener starts.
-
-        `before`: only what was last written before this time (seconds since the epoch); another process may be
-        receiving the rest.
-        """
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in self.directory.glob(f"{SPOOL_PREFIX}*"):
-            try:
-                if left.stat().st_mtime < before:
-                    left.unlink()
-            except FileNotFoundError:
-                continue  # its process has just ended the request
 
 
 class LimitedRequest(Request):
@@ -95,7 +54,7 @@ class LimitedRequest(Request):
     # A request that has been answered has none.
     channel: Any = None
     _uploads: Uploads | None = None
-    _kept = 0  # bytes of the upload
+    _flow: Flow | None = None  # of the upload that is being kept
     _asking = False
     _spooled = False
     _complete = False
@@ -189,12 +148,11 @@ class LimitedRequest(Request):
         if self._asking:
             self.channel._networkProducer.pauseProducing()
 
-    def _begin(self, _none: None, uploads: Uploads, length: int) -> None:
+    def _begin(self, admitted: Admitted, uploads: Uploads, length: int) -> None:
         self._go_on()
         if self.channel is None or self._complete:
             return  # the client is gone; or all of it is in memory, and the handler asks by itself
-        if not uploads.fits(length):
-            raise Unavailable(FULL, headers=LATER)
+        uploads.check(admitted, length)
         arrived = self.body
         try:
             self.content = self.body = uploads.spool()
@@ -202,6 +160,7 @@ class LimitedRequest(Request):
             log.error("an upload cannot be kept: {error}", error=str(error))
             raise Unavailable(UNWRITABLE) from error
         self._spooled = True
+        self._flow = uploads.begin(admitted)
         self.notifyFinish().addBoth(self._end, uploads)
         self._keep(cast(BytesIO, arrived).getvalue())
 
@@ -226,22 +185,23 @@ class LimitedRequest(Request):
                 self.channel._networkProducer.resumeProducing()
 
     def _keep(self, data: bytes) -> None:
-        assert self._uploads is not None
-        if not self._uploads.fits(len(data)):
-            self._refuse_with(Unavailable(FULL, headers=LATER))
-            return
+        assert self._uploads is not None and self._flow is not None
         try:
+            self._uploads.check(self._flow.admitted, len(data))
             self.body.write(data)
+        except CloudError as error:
+            self._refuse_with(error)
+            return
         except OSError as error:
             log.error("an upload cannot be kept: {error}", error=str(error))
             self._refuse_with(Unavailable(UNWRITABLE))
             return
-        self._kept += len(data)
-        self._uploads.in_flight += len(data)
+        self._uploads.grow(self._flow, len(data))
 
     def _end(self, _result: object, uploads: Uploads) -> None:
-        uploads.in_flight -= self._kept
-        self._kept = 0
+        if self._flow is not None:
+            uploads.end(self._flow)
+            self._flow = None
 
 
 class CloudSite(Site):
@@ -269,7 +229,7 @@ class CloudSite(Site):
         self.connections = connections or Connections(clock, AdmissionOptions())
         self.displayTracebacks = False
 
-    def admit(self, request: Any) -> Coroutine[Any, Any, None] | None:
+    def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """As `Tree.admit`."""
         return self.resource.admit(request) if isinstance(self.resource, Tree) else None
 

@@ -12,6 +12,7 @@ from cloudctl.image.images import SAVING, NewImage
 from cloudctl.image.images import create as create_image
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.store import ImageStore
+from cloudctl.image.stores import Stores
 from tests.crash import asks
 from tests.crash.asks import V2, V3, good, make
 from tests.crash.scenario import Scenario, broken
@@ -62,6 +63,61 @@ def imports_data(stage: Stage, data: bytes) -> str:
     asks.put(stage, image_id, "stage", data)
     good(stage.demo.post(f"{asks.IMAGES}/{image_id}/import", {"method": {"name": "glance-direct"}}))
     return image_id
+
+
+def imports_everywhere(stage: Stage) -> str:
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "stage", b"staged")
+    wish = {"method": {"name": "glance-direct"}, "all_stores": True}
+    good(stage.demo.post(f"{asks.IMAGES}/{image_id}/import", wish))
+    return image_id
+
+
+def copies(stage: Stage) -> str:
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "file", b"data")
+    stage.settle()
+    wish = {"method": {"name": "copy-image"}, "stores": ["second"]}
+    good(stage.admin.post(f"{asks.IMAGES}/{image_id}/import", wish))
+    return image_id
+
+
+def copies_what_is_lost(stage: Stage) -> str:
+    image_id = copies(stage)
+    stage.service.made(ImageStore).path(image_id).unlink()
+    return image_id
+
+
+def removes_a_copy(stage: Stage) -> str:
+    image_id = copies(stage)
+    stage.settle()
+    good(stage.demo.delete(f"/image/v2/stores/default/{image_id}"))
+    return image_id
+
+
+def deletes_the_copied(stage: Stage, image_id: str) -> None:
+    stage.demo.delete(f"{asks.IMAGES}/{image_id}")
+
+
+def copy_failed(stage: Stage, image_id: str) -> None:
+    shown = good(stage.demo.get(f"{asks.IMAGES}/{image_id}"))
+    assert (shown["status"], shown["stores"], shown["os_glance_failed_import"]) == ("active", "default", "second")
+    assert not any(image_id in name for store in stage.service.made(Stores) for name in store.names())
+
+
+def is_in(*stores: str) -> Callable[[Stage, str], None]:
+    """The image is active with data in these stores, or gone if there are none, and in no other."""
+
+    def check(stage: Stage, image_id: str) -> None:
+        assert asks.image_status(stage, image_id) == ("active" if stores else "gone")
+        for store in stage.service.made(Stores):
+            named = {name for name in store.names() if image_id in name}
+            assert named == ({image_id} if store.id in stores else set())
+        if stores:
+            shown = good(stage.demo.get(f"{asks.IMAGES}/{image_id}"))
+            assert shown["stores"] == ",".join(stores) and not shown["os_glance_importing_to_stores"]
+
+    return check
 
 
 def image_is(status: str, has_data: bool) -> Callable[[Stage, str], None]:
@@ -251,6 +307,11 @@ SCENARIOS = (
     Scenario("image.image.delete", "works", deletes_image, image_is("gone", False)),
     Scenario("image.image.import", "works", imports, image_is("active", True)),
     Scenario("image.image.import", "fails", imports_something_else, image_is("queued", False)),
+    Scenario("image.image.import", "works in two stores", imports_everywhere, is_in("default", "second")),
+    Scenario("image.image.copy", "works", copies, is_in("default", "second")),
+    Scenario("image.image.copy", "fails", copies_what_is_lost, copy_failed),
+    Scenario("image.image.copy", "loses its image", copies, is_in(), later=(0.0, deletes_the_copied)),
+    Scenario("image.copy.delete", "works", removes_a_copy, is_in("second")),
     Scenario("network.network.ensure", "works", makes_network, network_is(True)),
     Scenario("network.network.delete", "works", deletes_network, network_is(False)),
     Scenario("network.port.ensure", "works", changes_port, port_is_open),

@@ -39,7 +39,8 @@ class Stage:
     """The cloud, its clients, and its fakes. Nothing works on its tasks but `settle` and `world`."""
 
     def __init__(self) -> None:
-        self.cloud = MemoryCloud()
+        # With a second store of images, for what copies and moves between stores.
+        self.cloud = MemoryCloud({"image": {"stores": {"second": {"directory": "second"}}}})
         self.cloud.settle()
         self.service = self.cloud.cloud
         self.demo = self.cloud.client("demo")

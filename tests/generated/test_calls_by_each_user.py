@@ -130,7 +130,7 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
                     if status not in (403, 404):
                         wrong.append(f"let in against {operation.policy}: {where}")
                 elif foreign:
-                    # What is wrong with a request may be told, and that the call is gone; not that the resource is there.
+                    # What is wrong may be told, and that the call is gone; not that the resource is there.
                     if status not in (400, 403, 404, 410, 415) or (status == 400 and operation.body is None):
                         wrong.append(f"another project's resource: {where}")
                 elif status == 403 and operation.policy.encode() in answer.body and may:

@@ -224,3 +224,20 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
     assert keystone.ask("POST", "/OS-EP-FILTER/endpoint_groups", bad, admin).status == 400
     assert keystone.ask("DELETE", path, token=admin).status == 204
     assert len(read(keystone, demo)) == 7
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("type=text/plain", 1),
+        ("type__contains=application", 2),
+        ("type__startswith=text", 1),
+        ("type__icontains=JSON", 1),
+        ("type__equals=json", 0),
+    ],
+)
+def test_policies_are_found_by_parts_of_their_types(keystone: Any, query: str, count: int) -> None:
+    admin = keystone.admin()
+    for type in ("text/plain", "application/json", "application/xml"):
+        keystone.make(admin, "policies", "policy", type=type, blob="x")
+    assert len(keystone.ask("GET", f"/policies?{query}", token=admin).json()["policies"]) == count

@@ -81,6 +81,24 @@ def test_service_providers(keystone: Any, admin: str) -> None:
     assert keystone.ask("DELETE", path, token=admin).status == 204
 
 
+def test_tokens_tell_of_the_service_providers_that_are_enabled(keystone: Any, admin: str) -> None:
+    def told() -> Any:
+        shown = keystone.ask("GET", "/auth/tokens", token=admin, X_Subject_Token=admin).json()["token"]
+        return shown.get("service_providers")
+
+    assert told() is None
+    urls = {"auth_url": "https://sp.example.com/a", "sp_url": "https://sp.example.com/b"}
+    put(keystone, admin, "service_providers/off", "service_provider", **urls)
+    put(keystone, admin, "service_providers/on", "service_provider", enabled=True, **urls)
+    assert told() == [{"id": "on", **urls}]
+    path = "/OS-FEDERATION/service_providers"
+    assert keystone.ask("PATCH", f"{path}/off", {"service_provider": {"enabled": True}}, admin).status == 200
+    assert [each["id"] for each in told()] == ["off", "on"]
+    for each in ("off", "on"):
+        assert keystone.ask("DELETE", f"{path}/{each}", token=admin).status == 204
+    assert told() is None
+
+
 def test_the_providers_of_a_domain_end_with_it(keystone: Any, admin: str) -> None:
     made = put(keystone, admin, "identity_providers/acme", "identity_provider").json()["identity_provider"]
     domain = f"/domains/{made['domain_id']}"

@@ -192,9 +192,25 @@ def test_without_rules_one_method_is_enough(keystone: Any) -> None:
         assert login(keystone, password="secret").status == 201
 
 
-@pytest.mark.parametrize("rules", [[[]], [["fingerprint"]], ["password"], "password", [["password"], 1]])
-def test_rules_that_could_not_be_enforced_are_refused(keystone: Any, rules: Any) -> None:
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [[]], ["password"], "password", [["password"], 1], [["password", "password"]], [["password"], ["password"]],
+        [["totp"] * 17], [[""]],
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_rules_is_refused(keystone: Any, rules: Any) -> None:
     assert require(keystone, rules).status == 400
+
+
+def test_a_method_that_nobody_can_prove_asks_for_nothing(keystone: Any) -> None:
+    """As in Keystone: a method of another cloud, or of one that is not set up yet, locks nobody out."""
+    assert require(keystone, [["password", "fingerprint"]]).status == 200
+    assert login(keystone, password="secret").status == 201
+    give_device(keystone)
+    assert require(keystone, [["password", "totp", "fingerprint"]]).status == 200
+    assert login(keystone, password="secret").status == 401
+    assert login(keystone, code(keystone), "secret").status == 201
 
 
 def test_a_token_is_exchanged_with_the_methods_that_it_was_made_by(keystone: Any) -> None:

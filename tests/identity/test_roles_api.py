@@ -97,13 +97,21 @@ def test_a_domains_role_brings_what_it_implies_and_is_not_shown_itself(keystone:
     assert [each["role"]["id"] for each in found] == [reader]
 
 
-def test_a_domains_role_is_granted_in_that_domain_only(keystone: Any, admin: str) -> None:
+def test_a_domains_role_is_granted_on_domains_and_on_projects_of_its_own(keystone: Any, admin: str) -> None:
     other = keystone.make(admin, "domains", "domain", name="other")["id"]
     theirs = role(keystone, admin, "team", domain_id=other)
     made = keystone.made
-    for where in (f"/projects/{made.demo_project_id}", "/domains/default", "/system"):
+    mine = keystone.make(admin, "projects", "project", name="theirs", domain_id=other)["id"]
+    places = {
+        f"/projects/{made.demo_project_id}": 403,
+        f"/projects/{mine}": 204,
+        "/domains/default": 204,
+        f"/domains/{other}": 204,
+        "/system": 400,
+    }
+    for where, status in places.items():
         path = f"{where}/users/{made.demo_user_id}/roles/{theirs}"
-        assert keystone.ask("PUT", path, token=admin).status == 403
+        assert keystone.ask("PUT", path, token=admin).status == status, where
 
 
 # -- grants

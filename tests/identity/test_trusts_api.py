@@ -131,6 +131,36 @@ def test_a_trust_that_cannot_be_is_refused(keystone: Any, fields: Any, status: i
     assert create(keystone, **fields).status == status
 
 
+def test_a_trust_is_for_any_project_in_which_the_trustor_has_the_roles(keystone: Any) -> None:
+    """As in Keystone: the token need not be for that project, nor for any."""
+    admin, made_by = keystone.admin(), keystone.made
+    other = keystone.make(admin, "projects", "project", name="other")["id"]
+    tokens = [keystone.login("demo", scope="demo"), keystone.login("demo")]
+    assert [create(keystone, token, project_id=other).status for token in tokens] == [403, 403]
+    role = f"/projects/{other}/users/{made_by.demo_user_id}/roles/{made_by.role_ids['member']}"
+    assert keystone.ask("PUT", role, token=admin).status == 204
+    for token in tokens:
+        answer = create(keystone, token, project_id=other)
+        assert answer.status == 201, answer
+        assert use(keystone, answer.json()["trust"]).json()["token"]["project"]["id"] == other
+    disabled = {"project": {"enabled": False}}
+    assert keystone.ask("PATCH", f"/projects/{other}", disabled, admin).status == 200
+    assert create(keystone, keystone.login("demo"), project_id=other).status == 403
+
+
+def test_the_token_of_a_trust_passes_on_its_own_project_only() -> None:
+    clock = Clock()
+    clock.advance(START)
+    options = IdentityOptions(argon2=CHEAP, trust_redelegations=2)
+    keystone = make_keystone(empty_database(clock), clock, options)
+    admin, made_by = keystone.admin(), keystone.made
+    other = keystone.make(admin, "projects", "project", name="other")["id"]
+    role = f"/projects/{other}/users/{made_by.demo_user_id}/roles/{made_by.role_ids['member']}"
+    assert keystone.ask("PUT", role, token=admin).status == 204
+    token = use(keystone, made(keystone, allow_redelegation=True)).headers["X-Subject-Token"]
+    assert create(keystone, token, project_id=other, redelegation_count=1).status == 403
+
+
 def test_trustor_and_trustee_see_it_and_others_do_not(keystone: Any) -> None:
     trust = made(keystone)
     demo = keystone.login("demo", scope="demo")

@@ -18,10 +18,12 @@ from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
 from cloudctl.image.images import NewImage
+from cloudctl.image.imports import NewImport
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image, ImageTask
 from cloudctl.image.web import FetchError
 from cloudctl.rest import policy
@@ -64,7 +66,7 @@ class Scene:
 
     def engine(self) -> Engine:
         inline: Any = Inline()
-        made = workflows(self.db, self.store, inline, inline, OPTIONS, self.fetch)
+        made = workflows(self.db, Stores(self.store), inline, inline, OPTIONS, self.fetch)
         return Engine(self.db, self.clock, None, made, exclusive=True)
 
     def begin(self) -> None:
@@ -88,7 +90,7 @@ class Scene:
 
 
 def by_web(scene: Scene, conn: Connection, caller: Caller) -> None:
-    imports.start(conn, caller, ID, {"method": {"name": "web-download", "uri": URI}}, OPTIONS)
+    imports.start(conn, caller, ID, NewImport("web-download", URI, {}), OPTIONS)
 
 
 def by_failing_web(scene: Scene, conn: Connection, caller: Caller) -> None:
@@ -104,7 +106,7 @@ def by_wrong_web(scene: Scene, conn: Connection, caller: Caller) -> None:
 def by_staging(scene: Scene, conn: Connection, caller: Caller) -> None:
     scene.store.staged(ID).write_bytes(b"staged")
     assert domain.try_move(conn, ID, "stage", caller.now, staged_size=6)
-    imports.start(conn, caller, ID, {"method": {"name": "glance-direct"}}, OPTIONS)
+    imports.start(conn, caller, ID, NewImport("glance-direct", None, {}), OPTIONS)
 
 
 def by_staging_and_deleting(scene: Scene, conn: Connection, caller: Caller) -> None:

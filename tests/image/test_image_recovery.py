@@ -11,13 +11,14 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.image.recovery import recover
 from cloudctl.image.store import ImageStore, held, is_held
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 
 
 def restart(cloud: MemoryCloud) -> None:
-    recover(cloud.db, cloud.cloud.made(ImageStore))
+    recover(cloud.db, cloud.cloud.made(Stores))
 
 
 def under_way(cloud: MemoryCloud, image_id: str, status: str) -> Path:

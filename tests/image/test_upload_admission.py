@@ -22,18 +22,22 @@ from tests.image.asking import DATA, IMAGES, create, patch, project_of, show, st
 
 SOME = b"x" * 300_000
 GIB = 2**30
+CHUNK = 2**16
 
 
 class Upload:
-    """One that has begun: its head and a part of its body were sent."""
+    """One that has begun: its head and a part of its body were sent. `length` None: it does not say how long it is."""
 
-    def __init__(self, cloud: MemoryCloud, path: str, token: str | None, length: int = GIB, **headers: str) -> None:
+    def __init__(
+        self, cloud: MemoryCloud, path: str, token: str | None, length: int | None = GIB, **headers: str
+    ) -> None:
         address = IPv4Address("TCP", "192.0.2.7", 4000)
         self.cloud = cloud
         self.transport = StringTransport(peerAddress=address)
         self.channel = cast(Any, cloud.site.buildProtocol(address))
         self.channel.makeConnection(self.transport)
-        told = {"Host": "x", **DATA, "Content-Length": str(length), **headers}
+        size = {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": str(length)}
+        told = {"Host": "x", **DATA, **size, **headers}
         if token is not None:
             told["X-Auth-Token"] = token
         head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
@@ -42,11 +46,17 @@ class Upload:
     def send(self, data: bytes) -> None:
         self.channel.dataReceived(data)
 
-    def status(self) -> int:
-        """As it was answered when the client went on sending for a while, and nothing was kept."""
+    def send_chunks(self, count: int, *last: int) -> None:
+        """`count` full chunks, and one of each size in `last`; one of 0 ends the body."""
+        for size in (*[CHUNK] * count, *last):
+            self.send(b"%x\r\n" % size + b"x" * size + b"\r\n")
+        self.cloud.advance(0)
+
+    def status(self, others: int = 0) -> int:
+        """As it was answered when the client went on sending for a while, and nothing was kept but of `others`."""
         while not self.transport.value() and not self.transport.disconnecting:
             self.send(SOME)
-            assert kept(self.cloud) == 0
+            assert kept(self.cloud) == others
             self.cloud.advance(0)
         return parse(self.transport.value(), "PUT").status
 
@@ -73,10 +83,8 @@ def revoked(cloud: MemoryCloud, demo: Client) -> str:
     return token
 
 
-def limited(conn: Connection, project_id: str) -> None:
-    conn.execute(
-        insert(QuotaLimit).values(service="image", project_id=project_id, resource="image_size_total", limit=5)
-    )
+def limited(conn: Connection, project_id: str, resource: str = "image_size_total", limit: int = 5) -> None:
+    conn.execute(insert(QuotaLimit).values(service="image", project_id=project_id, resource=resource, limit=limit))
 
 
 # What is wrong → (path, token, status) of the upload.
@@ -172,6 +180,58 @@ def test_what_is_under_way_stays_within_the_budget() -> None:
     first.end()
     assert uploads.in_flight == 0 and spooled(cloud) == []
     cloud.close()
+
+
+def test_one_project_cannot_take_the_whole_budget() -> None:
+    cloud = MemoryCloud({"image": {"upload_budget": 1_000_000, "upload_share": 500_000}})
+    demo, admin = cloud.client("demo"), cloud.client("admin")
+    ids = [create(demo)["id"] for _ in range(3)]
+    first = Upload(cloud, f"{IMAGES}/{ids[0]}/file", demo.token, 450_000)
+    first.send(SOME)
+    # Announced over the share, and grown over it; each is its project's.
+    second = Upload(cloud, f"{IMAGES}/{ids[1]}/file", demo.token, 300_000, Expect="100-continue")
+    cloud.advance(0)
+    assert parse(second.transport.value(), "PUT").status == 503
+    third = Upload(cloud, f"{IMAGES}/{ids[2]}/file", demo.token, None)
+    third.send_chunks(4, 0)
+    told = parse(third.transport.value(), "PUT")
+    assert (told.status, told.headers["Retry-After"]) == (503, "30")
+    other = Upload(cloud, f"{IMAGES}/{create(admin)['id']}/file", admin.token, 300_000, Expect="100-continue")
+    assert other.transport.value().startswith(b"HTTP/1.1 100 ")
+    other.end()
+    first.send(b"x" * 150_000)
+    assert show(demo, ids[0])["status"] == "active"
+    uploads = cloud.cloud.uploads
+    assert uploads is not None and (uploads.in_flight, uploads.under_way(project_of(demo))) == (0, 0)
+    cloud.close()
+
+
+@pytest.mark.parametrize(("where", "resource"), [("file", "image_size_total"), ("stage", "image_stage_total")])
+def test_an_upload_without_a_length_is_held_against_the_quota_as_it_flows(
+    cloud: MemoryCloud, demo: Client, where: str, resource: str
+) -> None:
+    cloud.transact(limited, project_of(demo), resource, 1)
+    ids = [create(demo)["id"] for _ in range(2)]
+    first, second = (Upload(cloud, f"{IMAGES}/{image_id}/{where}", demo.token, None) for image_id in ids)
+    first.send_chunks(12)
+    # Both together are over it, which the second one is told, and nothing of it is kept.
+    second.send_chunks(12)
+    assert kept(cloud) == 12 * CHUNK
+    second.send_chunks(0, 0)
+    assert parse(second.transport.value(), "PUT").status == 413
+    first.send_chunks(0, 0)
+    assert parse(first.transport.value(), "PUT").status == 204
+
+
+def test_uploads_that_are_still_flowing_count_as_uploads(cloud: MemoryCloud, demo: Client) -> None:
+    cloud.transact(limited, project_of(demo), "image_count_uploading", 1)
+    ids = [create(demo)["id"] for _ in range(2)]
+    first = Upload(cloud, f"{IMAGES}/{ids[0]}/file", demo.token, 400_000)
+    first.send(SOME)
+    assert Upload(cloud, f"{IMAGES}/{ids[1]}/file", demo.token).status(len(SOME)) == 413
+    first.send(b"x" * 100_000)
+    assert show(demo, ids[0])["status"] == "active"
+    assert upload(demo, ids[1]).status == 204
 
 
 def test_the_spool_may_be_elsewhere(tmp_path: Any) -> None:

@@ -26,7 +26,8 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import JSON_LIMIT, Http, Pipeline
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Routes
-from cloudctl.rest.site import PATIENCE, SPOOL_PREFIX, CloudSite, Uploads
+from cloudctl.rest.site import PATIENCE, CloudSite
+from cloudctl.rest.uploads import SPOOL_PREFIX, Admitted, Uploads
 from cloudctl.rest.versions import Microversions
 from cloudctl.testing.http import Response, encode, exchange, parse, request
 
@@ -132,10 +133,11 @@ class Things:
         (self.file.parent / "name").write_text(str(getattr(call.content, "name", "")))
         (self.file.parent / "kept").write_bytes(call.content.read())
 
-    async def may_upload(self, call: Call) -> None:
+    async def may_upload(self, call: Call) -> Admitted:
         if self.full:
             raise Conflict("It has data already.")
         await self.asked
+        return Admitted(call.project_id)
 
 
 class World:

@@ -36,6 +36,7 @@ from cloudctl.identity.login import Logins
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys
+from cloudctl.identity.service_providers import ServiceProviders
 from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
@@ -62,7 +63,7 @@ def build(
     endpoints = Resource(db, ENDPOINTS, url=url_view(instance_ha_url))
     endpoint_groups = Resource(db, ENDPOINT_GROUPS)
     regions = Resource(db, REGIONS)
-    auth_tokens = AuthTokens(db, tokens, logins, catalogs, options, instance_ha_url)
+    auth_tokens = AuthTokens(db, tokens, logins, catalogs, ServiceProviders(db), options, instance_ha_url)
     resources = (
         Version(),
         auth_tokens,

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import federation, records
+from cloudctl.identity import epoch, federation, records
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.fields import changes as sent
@@ -241,14 +241,17 @@ MAPPINGS = Declared(
 
 def create_service_provider(conn: Connection, call: Call, values: Json) -> ServiceProvider:
     named(values["id"])
+    epoch.changed(conn)  # tokens tell of them
     return federation.create(conn, ServiceProvider, "service provider", values, call.now)
 
 
 def change_service_provider(conn: Connection, call: Call, id: str, changes: Json) -> ServiceProvider:
+    epoch.changed(conn)
     return federation.change(conn, ServiceProvider, "service provider", id, changes)
 
 
 def remove_service_provider(conn: Connection, call: Call, id: str) -> None:
+    epoch.changed(conn)
     federation.remove(conn, ServiceProvider, "service provider", id)
 
 

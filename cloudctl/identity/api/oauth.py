@@ -159,7 +159,8 @@ def _form(issued: Issued) -> Reply:
     fields = {"oauth_token": issued.id, "oauth_token_secret": issued.secret}
     if issued.expires_at is not None:
         fields["oauth_expires_at"] = formats.zulu_micros(issued.expires_at)
-    return Reply(urlencode(fields).encode(), headers=(("Content-Type", FORM),))
+    # The colons of a time stay as they are.
+    return Reply(urlencode(fields, safe=":").encode(), headers=(("Content-Type", FORM),))
 
 
 @frozen

@@ -12,7 +12,6 @@ from cloudctl.identity.api.resource import Declared, linked
 from cloudctl.identity.tables import PolicyBlob
 from cloudctl.rest.body import Length, Name
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import equals
 from cloudctl.rest.resource import REQUIRED, Attribute, Json
 
 
@@ -35,11 +34,12 @@ POLICIES = Declared(
     record=PolicyBlob,
     attributes=(
         Attribute("id", PolicyBlob.id, sort=True),
-        Attribute("type", PolicyBlob.type, Name, post=REQUIRED, put=True, filter=equals),
+        Attribute("type", PolicyBlob.type, Name, post=REQUIRED, put=True),
         Attribute("blob", PolicyBlob.blob, Annotated[str, Length(0, 65_535)], post=REQUIRED, put=True),
         Attribute("created_at", PolicyBlob.created_at, sort=True, view=None),
         linked("policies"),
     ),
+    filters=records.text_filters("type", PolicyBlob.type),
     create=create,
     change=change,
     remove=remove,

@@ -18,6 +18,7 @@ from cloudctl.identity.login import Logins
 from cloudctl.identity.multi_factor import NotEnough
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import ScopeKind, Token
+from cloudctl.identity.service_providers import ServiceProviders
 from cloudctl.identity.subject import Subject
 from cloudctl.identity.tokens import Tokens
 from cloudctl.rest import formats
@@ -35,6 +36,7 @@ class AuthTokens:
     tokens: Tokens
     logins: Logins
     catalogs: Catalogs
+    providers: ServiceProviders
     options: IdentityOptions
     instance_ha_url: str
 
@@ -128,6 +130,8 @@ class AuthTokens:
             ha_url = catalog.instance_ha_url(call.host_url, self.instance_ha_url)
             viewer = Viewer(found.user.id, found.project.id if found.project else "", call.host_url, ha_url)
             body["catalog"] = await self.catalogs.json(viewer, found.epoch)
+        if providers := await self.providers.shown(found.epoch):
+            body["service_providers"] = providers
         return Reply({"token": body}, headers=(("X-Subject-Token", token),))
 
 

@@ -55,10 +55,10 @@ class Trusts:
         check_makes_trusts(call)
         if body.trustor_user_id != call.user_id:
             raise Forbidden("Only the trustor can create a trust.")
-        if not call.project_id:
-            raise Forbidden("A trust needs a token that is scoped to a project.")
-        if (body.project_id or "") != call.project_id:
-            raise Forbidden("A trust is for the project of the token.")
+        if not body.project_id:
+            raise Forbidden("A trust is for a project.")
+        if call.identity.delegated and body.project_id != call.project_id:
+            raise Forbidden("What was given for one project is passed on for that project.")
         return {"trust": await self.db.run(self._create, call, body)}
 
     def _create(self, conn: Connection, call: Call, body: CreateTrust) -> dict[str, Any]:
@@ -69,6 +69,7 @@ class Trusts:
             count = 0
         new = trusts.NewTrust(
             trustee_user_id=body.trustee_user_id,
+            project_id=body.project_id or "",
             impersonation=body.impersonation,
             roles=[trusts.RoleName(role.id or None, role.name or None) for role in body.roles or ()],
             expires_at=formats.parse_time(body.expires_at) if body.expires_at else None,

@@ -16,20 +16,27 @@ from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.assignments import Actor
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.login import Logins
-from cloudctl.identity.multi_factor import Method
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
 from cloudctl.identity.tables import Group, User
 from cloudctl.rest import formats
-from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, extra
+from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
-Rule = Annotated[list[Method], Items(1, 16)]
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Raises ValueError."""
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError("an item is repeated")
+    return values
+
+
+Rule = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 16), Check(_distinct)]
 
 
 @frozen
@@ -42,7 +49,7 @@ class UserOptions:
     lock_password: bool | Missing | None = MISSING
     ignore_user_inactivity: bool | Missing | None = MISSING
     multi_factor_auth_enabled: bool | Missing | None = MISSING
-    multi_factor_auth_rules: Annotated[list[Rule], Items(0, 64)] | Missing | None = MISSING
+    multi_factor_auth_rules: Annotated[list[Rule], Items(0, 64), Check(_distinct)] | Missing | None = MISSING
 
 
 @frozen

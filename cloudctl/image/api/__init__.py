@@ -6,38 +6,47 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.db.threads import Threads
+from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
 from cloudctl.image.api.info import Info
+from cloudctl.image.api.locations import Locations
 from cloudctl.image.api.members import Members
 from cloudctl.image.api.namespaces import HELD, Namespaces
 from cloudctl.image.api.schemas import Schemas
+from cloudctl.image.api.stores import StoresInfo
 from cloudctl.image.api.tag_definitions import TagDefinitions
 from cloudctl.image.api.tags import Tags
 from cloudctl.image.api.versions import Versions
 from cloudctl.image.data import ImageData
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.store import ImageStore
+from cloudctl.image.stores import Stores
 from cloudctl.image.uploads import Intake
 from cloudctl.image.web import permits
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.rest.uploads import Uploads
 
 
-def build(http: Http, db: Database, store: ImageStore, threads: Threads, reactor: Any, options: ImageOptions) -> ApiApp:
+def build(
+    http: Http, db: Database, stores: Stores, threads: Threads, reactor: Any, options: ImageOptions, uploads: Uploads
+) -> ApiApp:
     """`threads` read and write the data; `reactor` is where their results come back."""
-    data = ImageData(store, threads, reactor, options.require_format_match)
+    data = ImageData(stores, threads, reactor, options.require_format_match)
     resources: tuple[Any, ...] = (
-        Images(db, options),
-        Data(db, data, Intake(db, data, options.max_size)),
+        Images(db, options, stores),
+        Data(db, data, Intake(db, data, options.max_size, uploads)),
         Members(db, options),
         Tags(db, options),
-        Imports(db, options, permits(options)),
+        Imports(db, options, permits(options), stores),
         Tasks(db, options),
-        Info(db),
+        Info(db, stores),
+        StoresInfo(db, stores),
+        Locations(db, stores),
+        Cache(),
         Schemas(),
         Namespaces(db),
         *(Definitions(db, kind) for kind in HELD.values()),

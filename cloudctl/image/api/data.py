@@ -9,13 +9,13 @@ from attrs import frozen
 from cloudctl.db import Database
 from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
 from cloudctl.image import images as domain
-from cloudctl.image.api.images import IMPORT_METHODS
+from cloudctl.image.api.stores import named_store, offers
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import SAVING, UPLOADING
-from cloudctl.image.imports import STORE
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.call import Call, Download, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
 
 DATA_TYPE = "application/octet-stream"
 SIZE_HEADERS = ("x-openstack-image-size", "x-image-meta-size")
@@ -61,13 +61,10 @@ def known_size(call: Call) -> int:
 
 
 def check_upload(call: Call) -> None:
-    """Raises UnsupportedMediaType, Invalid."""
+    """Raises UnsupportedMediaType."""
     media = (call.header("content-type") or "").partition(";")[0].strip().lower()
     if media != DATA_TYPE:
         raise UnsupportedMediaType(f"The content type {media[:64]!r} is not supported; use {DATA_TYPE}.")
-    store = call.header("x-image-meta-store")
-    if store not in (None, "", STORE):
-        raise Invalid(f"There is no store {store[:64]!r}.")
 
 
 @frozen
@@ -82,23 +79,25 @@ class Data:
     async def upload(self, call: Call, image_id: str) -> Reply:
         """Give an image its data."""
         check_upload(call)
-        await self.intake.save(call.caller, image_id, call.content, announced_size(call))
-        return Reply(None, headers=(IMPORT_METHODS,))
+        store = named_store(call, self.data.stores)
+        await self.intake.save(call.caller, image_id, call.content, announced_size(call), store)
+        return Reply(None, headers=offers(self.data.stores))
 
     @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204, admits="may_stage")
     async def stage(self, call: Call, image_id: str) -> Reply:
         """Bring data that an import will take."""
         check_upload(call)
         await self.intake.stage(call.caller, image_id, call.content, announced_size(call))
-        return Reply(None, headers=(IMPORT_METHODS,))
+        return Reply(None, headers=offers(self.data.stores))
 
-    async def may_upload(self, call: Call, image_id: str) -> None:
+    async def may_upload(self, call: Call, image_id: str) -> Admitted:
         check_upload(call)
-        await self.intake.admit(call.caller, image_id, known_size(call), SAVING)
+        named_store(call, self.data.stores)
+        return await self.intake.admit(call.caller, image_id, known_size(call), SAVING)
 
-    async def may_stage(self, call: Call, image_id: str) -> None:
+    async def may_stage(self, call: Call, image_id: str) -> Admitted:
         check_upload(call)
-        await self.intake.admit(call.caller, image_id, known_size(call), UPLOADING)
+        return await self.intake.admit(call.caller, image_id, known_size(call), UPLOADING)
 
     @routes.get("/images/<image_id>/file", policy="image:images:download")
     async def download(self, call: Call, image_id: str) -> Reply:
@@ -109,7 +108,7 @@ class Data:
         size = image.size
         if image.status not in domain.STORED or not size:
             return Reply(None, 204)
-        path = self.data.store.path(image.id)
+        path = await self.data.run(self.data.stores.path, image.id)
         if not await self.data.run(path.exists):
             # Deleted since the record was read, or lost: in both cases it cannot be had.
             raise Unavailable(f"The data of the image {image.id} cannot be read now.")

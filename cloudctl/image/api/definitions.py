@@ -227,7 +227,7 @@ class Definitions(Generic[D]):
     def _update(self, conn: Connection, call: Call, name: str, old: str, wanted: dict[str, Any]) -> Json:
         namespace = within(conn, call, name, lock=True)
         row = domain.get(conn, self.declared.record, namespace, old)
-        return self._shown(conn, call, domain.change(conn, namespace, row, self.declared.values(wanted), call.now))
+        return self._shown(conn, call, domain.change(conn, row, self.declared.values(wanted), call.now))
 
     async def delete(self, call: Call, namespace: str, definition: str) -> None:
         await self.db.run(self._delete, call, namespace, definition)

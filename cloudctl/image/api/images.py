@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
@@ -13,8 +13,9 @@ from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, Unsupported
 from cloudctl.image import images as domain
 from cloudctl.image import patching, properties
 from cloudctl.image.api import listing
+from cloudctl.image.api.locations import with_checksums
+from cloudctl.image.api.stores import offers
 from cloudctl.image.images import COMMUNITY, PUBLIC, QUEUED, Image, NewImage
-from cloudctl.image.imports import METHODS
 from cloudctl.image.listing import FILTERS, OTHERS
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import (
@@ -28,13 +29,12 @@ from cloudctl.image.patching import (
     Tags,
     Visibility,
 )
+from cloudctl.image.stores import Stores
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Range, Uuid, extra, given, parse
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.pipeline import JSON_LIMIT
 from cloudctl.rest.route import Routes
-
-IMPORT_METHODS = ("OpenStack-image-import-methods", ",".join(METHODS))
 
 
 @frozen
@@ -53,11 +53,20 @@ class CreateImage:
     properties: Mapping[str, Any] = extra()
 
 
-def view(image: Image) -> dict[str, Any]:
+def view(image: Image, locations: Sequence[Any] | None = None) -> dict[str, Any]:
+    """`locations`: as they are shown; None: they are not."""
     row = image.row
     path = f"/v2/images/{row.id}"
+    # What tells of stores is there once there is something to tell.
+    told = {
+        "stores": ",".join(row.stores) or None,
+        "os_glance_importing_to_stores": row.importing_to,
+        "os_glance_failed_import": row.failed_import,
+        "locations": locations,
+    }
     return {
         **image.properties,
+        **{name: value for name, value in told.items() if value is not None},
         "id": row.id,
         "name": row.name,
         "status": row.status,
@@ -177,13 +186,18 @@ class Images:
 
     db: Database
     options: ImageOptions
+    stores: Stores
+
+    def _view(self, image: Image) -> dict[str, Any]:
+        shows = self.options.show_multiple_locations
+        return view(image, with_checksums(image.row, self.stores) if shows else None)
 
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
         """List the images."""
         found, more = await self.db.scan(listing.page, call)
         answer = {
-            "images": [view(image) for image in found],
+            "images": [self._view(image) for image in found],
             "schema": "/v2/schemas/images",
             "first": _link(call, None),
         }
@@ -196,19 +210,19 @@ class Images:
         """Register an image, which has no data yet."""
         image = await self.db.run(create, call, new_image(call, body, self.options))
         location = f"{call.root_url}/v2/images/{image.row.id}"
-        return Reply(view(image), headers=(("Location", location), IMPORT_METHODS))
+        return Reply(self._view(image), headers=(("Location", location), *offers(self.stores)))
 
     @routes.get("/images/<image_id>", policy="image:images:show", pure=True)
     async def show(self, call: Call, image_id: str) -> dict[str, Any]:
         """Show an image."""
-        return view(await self.db.read(show, call, image_id))
+        return self._view(await self.db.read(show, call, image_id))
 
     @routes.patch("/images/<image_id>", policy="image:images:update", raw=True)
     async def update(self, call: Call, image_id: str) -> dict[str, Any]:
         """Change an image by a JSON patch."""
         media = _patch_type(call)
         wanted = patching.operations(media, parse(_content(call)))
-        return view(await self.db.run(update, call, image_id, wanted, self.options, media == V20))
+        return self._view(await self.db.run(update, call, image_id, wanted, self.options, media == V20))
 
     @routes.delete("/images/<image_id>", policy="image:images:delete")
     async def remove(self, call: Call, image_id: str) -> None:

@@ -9,10 +9,13 @@ from attrs import asdict, evolve, frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.image import imports as domain
-from cloudctl.image.api.images import IMPORT_METHODS, CreateImage, new_image
-from cloudctl.image.imports import GLANCE_DIRECT, STORE, URI_LENGTH
+from cloudctl.image.api.definitions import plain
+from cloudctl.image.api.images import CreateImage, new_image
+from cloudctl.image.api.stores import named_store, offers
+from cloudctl.image.imports import URI_LENGTH, WEB_DOWNLOAD, NewImport
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import DiskFormat
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import ImageTask
 from cloudctl.image.web import Permitted
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure
@@ -81,21 +84,28 @@ def summary(row: ImageTask) -> dict[str, Any]:
     return {name: value for name, value in task_view(row).items() if name not in left_out}
 
 
-def wish(body: ImportImage, options: ImageOptions, permitted: Permitted) -> dict[str, Any]:
-    """What a body asks for, once it is known to be possible at all. Raises Invalid."""
-    name = body.method.name
+def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permitted, stores: Stores) -> NewImport:
+    """What a request asks for, once it is known to be possible at all. Raises Invalid."""
+    name, methods = body.method.name, domain.methods(stores)
     uri = None if body.method.uri is MISSING else body.method.uri
-    if name not in domain.METHODS:
-        raise Invalid(f"The import method {name[:64]!r} is not one of {', '.join(domain.METHODS)}.")
-    if (name == GLANCE_DIRECT) != (uri is None):
+    if name not in methods:
+        raise Invalid(f"The import method {name[:64]!r} is not one of {', '.join(methods)}.")
+    if (name == WEB_DOWNLOAD) != (uri is not None):
         raise Invalid("A uri is needed for web-download, and for nothing else.")
-    stores = () if body.stores is MISSING else body.stores or ()
-    if unknown := [store for store in stores if store != STORE]:
-        raise Invalid(f"There is no store {unknown[0][:64]!r}.")
     if uri is not None:
         domain.check(uri, options, permitted)
-        return {"method": {"name": name, "uri": uri}}
-    return {"method": {"name": name}}
+    all_must = body.all_stores_must_succeed is not False
+    return NewImport(name, uri, plain(body), chosen(call, body, stores), all_must)
+
+
+def chosen(call: Call, body: ImportImage, stores: Stores) -> list[str]:
+    """The stores that a body names, or a header, or the default one. Raises Invalid."""
+    named = [] if body.stores is MISSING else body.stores or []
+    if body.all_stores:
+        if named:
+            raise Invalid("Either all_stores is true, or stores are named.")
+        return [store.id for store in stores]
+    return stores.ordered({store.id for store in map(stores.__getitem__, named)} or {named_store(call, stores).id})
 
 
 def listed(conn: Connection, call: Call) -> Page:
@@ -111,13 +121,14 @@ class Imports:
     db: Database
     options: ImageOptions
     permitted: Permitted
+    stores: Stores
 
     @routes.post("/images/<image_id>/import", policy="image:images:import", body=Body(ImportImage), status=202)
     async def start(self, call: Call, image_id: str, body: ImportImage) -> Reply:
-        """Import staged data, or what an address gives, in the background."""
-        wanted = wish(body, self.options, self.permitted)
+        """Import staged data, or what an address gives, or copy what is there to other stores, in the background."""
+        wanted = wish(call, body, self.options, self.permitted, self.stores)
         await self.db.run(domain.start, call.caller, image_id, wanted, self.options)
-        return Reply(None, headers=(IMPORT_METHODS,))
+        return Reply(None, headers=offers(self.stores))
 
     @routes.get("/images/<image_id>/tasks", policy="image:images:tasks")
     async def of_image(self, call: Call, image_id: str) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from cloudctl.db import Database
 from cloudctl.db.threads import Threads
 from cloudctl.image.data import ImageData
 from cloudctl.image.lifecycle.activate import activation
-from cloudctl.image.lifecycle.delete import deletion
+from cloudctl.image.lifecycle.copying import copying
+from cloudctl.image.lifecycle.delete import deletion, deletion_of_copy
 from cloudctl.image.lifecycle.importing import importing
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.store import ImageStore
+from cloudctl.image.stores import Stores
 from cloudctl.image.web import Web, permits
 from cloudctl.tasks import Workflow
 
@@ -21,9 +22,15 @@ Fetch = Callable[[str, Path], Awaitable[None]]
 
 
 def workflows(
-    db: Database, store: ImageStore, threads: Threads, reactor: Any, options: ImageOptions, fetch: Fetch | None = None
+    db: Database, stores: Stores, threads: Threads, reactor: Any, options: ImageOptions, fetch: Fetch | None = None
 ) -> tuple[Workflow, ...]:
     """`fetch(uri, path)` writes what an address gives to a file; by default over `reactor`'s network."""
-    data = ImageData(store, threads, reactor, options.require_format_match)
+    data = ImageData(stores, threads, reactor, options.require_format_match)
     fetch = fetch or Web(reactor, options, permits(options)).fetch
-    return (deletion(data), activation(db, data), importing(db, data, options, fetch))
+    return (
+        deletion(data),
+        deletion_of_copy(data),
+        activation(db, data),
+        importing(db, data, options, fetch),
+        copying(data, options),
+    )

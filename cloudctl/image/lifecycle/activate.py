@@ -10,7 +10,6 @@ from cloudctl.image import images as domain
 from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
 from cloudctl.image.images import SAVING
-from cloudctl.image.store import ImageStore
 from cloudctl.image.tables import Image
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -33,7 +32,7 @@ def activation(db: Database, data: ImageData) -> Workflow:
         await ctx.commit(_active, image, measured, ctx.now)
 
     async def drop(ctx: Context) -> None:
-        await data.changed(ImageStore.remove_all, ctx.resource_id)
+        await data.forget(ctx.resource_id)
 
     def failed(conn: Connection, task: Task, why: str, now: datetime) -> None:
         domain.try_move(conn, task.resource_id, "save failed", now)

@@ -10,8 +10,8 @@ from typing import Any
 from cloudctl.db import Connection, Database
 from cloudctl.image import images, imports, kinds
 from cloudctl.image.data import ImageData
+from cloudctl.image.lifecycle.placing import ensure_placed
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.store import ImageStore
 from cloudctl.image.web import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -37,20 +37,22 @@ def importing(
 
     async def ensure_kept(ctx: Context) -> None:
         image = await ctx.read(imports.importing, ctx.resource_id)
-        staged, path = store.staged(image.id), store.path(image.id)
-        # An earlier run may have come as far as here.
-        source = staged if await data.run(staged.exists) else path
+        staged = store.staged(image.id)
         try:
+            # An earlier run may have come as far as here.
+            there = await data.run(staged.exists)
+            source = staged if there else await data.run(data.stores.path, image.id)
             measured = await data.measure(source, *images.formats(image))
-            if source == staged:
-                await data.changed(ImageStore.settle, staged, path)
+            placed = await ensure_placed(ctx, data, source)
+            await data.run(store.remove, staged)
         except OSError as error:
             raise Transient(f"the image store does not work: {error}") from error
-        now = ctx.now
-        await ctx.commit(imports.finish, ctx.args["task_id"], image, measured, now, kept)
+        await ctx.commit(
+            imports.finish, ctx.args["task_id"], image, measured, placed.there, placed.failed, ctx.now, kept
+        )
 
     async def drop(ctx: Context) -> None:
-        await data.changed(ImageStore.remove_all, ctx.resource_id)
+        await data.forget(ctx.resource_id)
 
     def ended(conn: Connection, task: Task, why: str, now: datetime) -> None:
         imports.fail(conn, task.args["task_id"], task.resource_id, why, now, kept, task)

@@ -1,4 +1,4 @@
-"""Metadata definitions of images and other resources."""
+"""Which stores have the data of an image; metadata definitions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,6 +13,11 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 
 def upgrade() -> None:
+    with op.batch_alter_table("images", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("stores", JSON, server_default="[]", nullable=False))
+        batch_op.add_column(sa.Column("importing_to", sa.Text(), nullable=True))
+        batch_op.add_column(sa.Column("failed_import", sa.Text(), nullable=True))
+    op.execute("""UPDATE images SET stores = '["default"]' WHERE status IN ('active', 'deactivated')""")
     op.create_table(
         "metadef_associations",
         sa.Column("namespace_id", sa.String(length=64), nullable=False),

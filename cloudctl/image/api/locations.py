@@ -1,0 +1,86 @@
+"""Where the data of an image is, for services that read it there. Reference: image.md, section 3."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
+
+from attrs import frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.image import images as domain
+from cloudctl.image.images import QUEUED
+from cloudctl.image.imports import URI_LENGTH
+from cloudctl.image.stores import Stores
+from cloudctl.image.tables import Image
+from cloudctl.rest.body import MISSING, Body, Length, Missing
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+HASHES = ("sha1", "sha256", "sha384", "sha512")
+
+
+@frozen
+class ValidationData:
+    os_hash_algo: str
+    os_hash_value: Annotated[str, Length(1, 128)]
+
+
+@frozen
+class AddLocation:
+    url: Annotated[str, Length(1, URI_LENGTH)]
+    validation_data: ValidationData | Missing = MISSING
+
+
+def view(image: Image, stores: Stores) -> list[dict[str, Any]]:
+    """The heaviest store first."""
+    held = {store.id: store for store in stores}
+    return [
+        {"url": f"file://{quote(str(held[store_id].path(image.id)))}", "metadata": {"store": store_id}}
+        for store_id in image.stores
+        if store_id in held
+    ]
+
+
+def with_checksums(image: Image, stores: Stores) -> list[dict[str, Any]]:
+    """As images show them, where that is switched on: with what the data there can be checked by."""
+    known = {"checksum": image.checksum, "os_hash_algo": image.os_hash_algo, "os_hash_value": image.os_hash_value}
+    return [{**each, "validation_data": known} for each in view(image, stores)]
+
+
+def check(data: ValidationData) -> None:
+    """Raises Invalid for what is no hash."""
+    if data.os_hash_algo not in HASHES:
+        raise Invalid(f"os_hash_algo is one of {', '.join(HASHES)}.")
+    length = hashlib.new(data.os_hash_algo).digest_size * 2
+    if len(data.os_hash_value) != length or any(digit not in "0123456789abcdef" for digit in data.os_hash_value):
+        raise Invalid(f"os_hash_value of {data.os_hash_algo} has {length} hexadecimal digits, in lower case.")
+
+
+@frozen
+class Locations:
+    routes = Routes("Locations")
+
+    db: Database
+    stores: Stores
+
+    @routes.get("/images/<image_id>/locations", policy="image:locations:list")
+    async def list(self, call: Call, image_id: str) -> Any:
+        """List where the data of an image is, for services."""
+        return view(await self.db.read(domain.get, image_id), self.stores)
+
+    @routes.post("/images/<image_id>/locations", policy="image:locations:add", body=Body(AddLocation), status=202)
+    async def add(self, call: Call, image_id: str, body: AddLocation) -> None:
+        """Have an image use data where it is already: refused, for every store keeps its data itself."""
+        if body.validation_data:
+            check(body.validation_data)
+        await self.db.run(self._add, call, image_id, body.url)
+
+    def _add(self, conn: Connection, call: Call, image_id: str, url: str) -> None:
+        image = domain.own(conn, call.caller, image_id, "image:locations:add")
+        if image.status != QUEUED:
+            raise Conflict(f"The image {image.id} is {image.status}; a location can be added while it is queued.")
+        scheme = urlsplit(url).scheme[:32]
+        raise Invalid(f"No store of this cloud uses data at {scheme!r} addresses; import it by web-download instead.")

@@ -1,0 +1,42 @@
+"""Data that is put into several stores, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from cloudctl.image.data import ImageData
+from cloudctl.tasks import Context, Transient
+
+
+@frozen
+class Placed:
+    """Ids of the stores that have the data now, and of those that cannot be written."""
+
+    there: Sequence[str]
+    failed: Sequence[str]
+
+
+async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
+    """The data of the task's image, in the file `source`, is in the stores that the task names.
+
+    Raises Transient if one of them cannot be written and all must be; or if none can.
+    """
+    there, failed, trouble = [], [], ""
+    # Where it arrived comes last: there the file is renamed.
+    for store_id in sorted(ctx.args["stores"], key=lambda store_id: store_id == data.store.id):
+        store = data.stores[store_id]
+        try:
+            if not await data.run(store.path(ctx.resource_id).exists):
+                await data.run(store.receive, source, ctx.resource_id)
+            there.append(store_id)
+        except OSError as error:
+            trouble = f"the image store {store_id} does not work: {error}"
+            if ctx.args["all_must"]:
+                raise Transient(trouble) from error
+            failed.append(store_id)
+    if not there and failed:
+        raise Transient(trouble)
+    return Placed(data.stores.ordered(there), data.stores.ordered(failed))

@@ -1,0 +1,71 @@
+"""The stores of a cloud: where the data of images is kept, once or several times.
+
+A store is a directory today. One that is elsewhere would be a class beside ImageStore with the same few functions:
+`receive` data, `path` to read it at (of a copy kept near, if need be), `remove_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from cloudctl.errors import Invalid
+from cloudctl.image.options import StoreOptions
+from cloudctl.image.store import DEFAULT, ImageStore
+
+
+@frozen
+class Stores:
+    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there."""
+
+    default: ImageStore
+    others: tuple[ImageStore, ...] = ()
+
+    def __iter__(self) -> Iterator[ImageStore]:
+        """The heaviest first; of equals, as they were configured."""
+        return iter(sorted((self.default, *self.others), key=lambda store: -store.weight))
+
+    def __getitem__(self, store_id: str) -> ImageStore:
+        """Raises Invalid."""
+        for store in (self.default, *self.others):
+            if store.id == store_id:
+                return store
+        raise Invalid(f"There is no store {store_id[:64]!r}.")
+
+    def ordered(self, ids: Collection[str]) -> list[str]:
+        """These ids in the order in which images name their stores; one that is not configured any more comes last."""
+        known = [store.id for store in self]
+        return sorted(ids, key=lambda store_id: (known.index(store_id) if store_id in known else len(known), store_id))
+
+    def path(self, image_id: str) -> Path:
+        """Where the data of the image is; where it would be by default if it is nowhere yet."""
+        there = (path for store in self if (path := store.path(image_id)).exists())
+        return next(there, self.default.path(image_id))
+
+    def prepare(self) -> None:
+        """Make their directories. Call it once, before the listener starts."""
+        for store in self:
+            store.prepare()
+
+    def remove_all(self, image_id: str) -> None:
+        """Whatever there is of this image, anywhere."""
+        for store in self:
+            store.remove_all(image_id)
+
+    def remove_from(self, ids: Iterable[str], image_id: str) -> None:
+        """The data of this image from some stores; one that is not configured any more has nothing here."""
+        for store in self:
+            if store.id in ids:
+                store.remove(store.path(image_id))
+
+
+def configured(options: Mapping[str, StoreOptions], state_dir: Path) -> Stores:
+    """The store "default" is in `images`, unless the options say another place."""
+    made = {
+        name: ImageStore(state_dir / each.directory, name, each.description, each.weight)
+        for name, each in options.items()
+    }
+    default = made.pop(DEFAULT, ImageStore(state_dir / "images"))
+    return Stores(default, tuple(made.values()))
