@@ -159,7 +159,7 @@ class Client:
     def __init__(self, cloud: MemoryCloud, token: str | None, headers: Mapping[str, str] | None = None) -> None:
         self.cloud = cloud
         self.token = token
-        self.headers = dict(headers or {})
+        self.headers = {"Accept": "application/json", **(headers or {})}
 
     def request(
         self,
@@ -171,8 +171,7 @@ class Client:
         body: bytes | None = None,
         ha: bool = False,
     ) -> Response:
-        token = {"X-Auth-Token": self.token} if self.token else {}
-        sent = {"Accept": "application/json", **token, **self.headers}
+        sent = {**({"X-Auth-Token": self.token} if self.token else {}), **self.headers}
         if body is None:
             body = b"" if json is None else _dumps(json)
             if json is not None:
