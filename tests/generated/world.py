@@ -318,7 +318,7 @@ class World:
                 "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
                 "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": "1",
                 "server_group_id": group, "keypair": "own", "spec": "key", "host": "host",
-                "network": "own", "pattern": "fake",
+                "network": "own", "pattern": "fake", "migration_id": "1", "token": UNKNOWN,
             }.items()
         }  # fmt: skip
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.compute.api.address_actions import AddressActions
+from cloudctl.compute.api.diagnostics import Diagnostics
 from cloudctl.compute.api.extensions import Extensions
 from cloudctl.compute.api.flavors import Flavors
 from cloudctl.compute.api.hypervisors import Hypervisors
@@ -17,6 +19,7 @@ from cloudctl.compute.api.quotas import Quotas
 from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
+from cloudctl.compute.api.server_moves import ServerMoves
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
 from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
 from cloudctl.compute.api.server_shelving import ServerShelving
@@ -64,6 +67,9 @@ def build(
         ServerActions(db, hypervisor),
         ServerChanges(db, hypervisor, of_volumes),
         ServerShelving(db, hypervisor, chosen),
+        ServerMoves(db, hypervisor),
+        Diagnostics(db, hypervisor),
+        AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),
