@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.errors import ConfigError
 from cloudctl.testing.cloud import Client, MemoryCloud
-from tests.volume.asking import LATEST, V3, volume
+from tests.volume.asking import LATEST, V3, act, volume
 
 TABLES = {
     "drivers": {"volume": {"fast": "fake", "large": "fake"}},
@@ -137,3 +139,103 @@ def test_administrators_see_all_of_them(admin: Client) -> None:
 def test_wrong_tables_of_backends_are_refused(names: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         MemoryCloud({"drivers": {"volume": names}})
+
+
+# -- other types, other places
+
+
+def fill(backend: FakeVolumeBackend, id: str, text: str) -> None:
+    found = backend.volumes.get(id)
+    assert found is not None
+    backend.volumes.put(id, evolve(found, head=text))
+
+
+def held(backend: FakeVolumeBackend, id: str) -> str | None:
+    found = backend.volumes.get(id)
+    return None if found is None else found.head
+
+
+def test_a_type_that_allows_the_place_takes_effect_at_once(admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "large", volume_backend_name="large")
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "large"}).status == 202
+    assert (volume(demo, id)["volume_type"], volume(demo, id)["status"]) == ("large", "available")
+    assert act(demo, id, "os-retype", {"new_type": "large"}).status == 409
+    assert act(demo, id, "os-retype", {"new_type": "none"}).status == 404
+
+
+def test_never_is_never(cloud: MemoryCloud, admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "fast", "migration_policy": "never"}).status == 202
+    cloud.settle()
+    found = volume(admin, id)
+    assert (found["status"], found["volume_type"], host(admin, id)) == ("available", "__DEFAULT__", LARGE)
+    told = demo.get(f"{V3}/messages?resource_uuid={id}", headers=LATEST).json()["messages"]
+    assert "migration policy" in told[0]["user_message"]
+
+
+def test_a_volume_is_moved_for_its_type_with_its_bytes(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    id = make()["id"]
+    fill(at[LARGE], id, "content")
+    wish = {"new_type": "fast", "migration_policy": "on-demand"}
+    assert act(demo, id, "os-retype", wish).status == 202
+    assert volume(demo, id)["status"] == "retyping"
+    assert act(demo, id, "os-reserve").status == 409
+    cloud.settle()
+    found = volume(admin, id)
+    assert (found["status"], found["volume_type"], host(admin, id)) == ("available", "fast", FAST)
+    assert found["migration_status"] == "success"
+    assert (held(at[FAST], id), held(at[LARGE], id)) == ("content", None)
+
+
+def test_a_volume_is_moved_to_another_host_and_stays_if_that_fails(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    id = make()["id"]
+    fill(at[LARGE], id, "content")
+    at[FAST].behaviour.fail("ensure_imported", error=DriverError("it is broken"))
+    assert act(demo, id, "os-migrate_volume", {"host": FAST}).status == 403
+    assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 202
+    assert volume(admin, id)["status"] == "maintenance"
+    cloud.settle()
+    assert (volume(admin, id)["status"], volume(admin, id)["migration_status"]) == ("available", "error")
+    assert (held(at[LARGE], id), held(at[FAST], id), host(admin, id)) == ("content", None, LARGE)
+    assert act(admin, id, "os-migrate_volume", {"host": "cloudctl@fast", "lock_volume": True}).status == 202
+    cloud.settle()
+    assert (volume(admin, id)["status"], volume(admin, id)["migration_status"]) == ("available", "success")
+    assert (held(at[LARGE], id), held(at[FAST], id), host(admin, id)) == (None, "content", FAST)
+    for wrong in (FAST, "none", "cloudctl@none"):
+        assert act(admin, id, "os-migrate_volume", {"host": wrong}).status == 400
+
+
+def test_what_is_held_where_it_is_is_not_moved(cloud: MemoryCloud, admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    wish = {"new_type": "fast", "migration_policy": "on-demand"}
+    used, copied = make()["id"], make()["id"]
+    act(demo, used, "os-attach", {"instance_uuid": "1f2d3c4b-5a69-4788-9a0b-1c2d3e4f5061", "mountpoint": "/dev/vdb"})
+    demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": copied}})
+    cloud.settle()
+    for id in (used, copied):
+        assert act(demo, id, "os-retype", wish).status == 409
+        assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 409
+
+
+def test_what_other_services_say_of_moves(admin: Client, make: Make) -> None:
+    one, other = make()["id"], make()["id"]
+    answer = act(admin, one, "os-migrate_volume_completion", {"new_volume": other})
+    assert (answer.status, answer.json()) == (200, {"save_volume_id": other})
+    assert act(admin, one, "os-extend_volume_completion", {}).status == 409
+
+
+def test_the_quota_of_the_new_type_counts(admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "large", volume_backend_name="large")
+    made = make()
+    sets = f"{V3}/os-quota-sets/{made['os-vol-tenant-attr:tenant_id']}"
+    admin.put(sets, {"quota_set": {"volumes": 1, "volumes_large": 0}})
+    assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 413
+    admin.put(sets, {"quota_set": {"volumes_large": 1}})
+    assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 202

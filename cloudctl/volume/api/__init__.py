@@ -18,6 +18,7 @@ from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.links import VERSION
 from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
+from cloudctl.volume.api.moving import Moving
 from cloudctl.volume.api.pools import Pools
 from cloudctl.volume.api.qos_specs import QOS_SPECS, QosSpecsOfTypes
 from cloudctl.volume.api.quotas import Limits, QuotaSets
@@ -47,6 +48,7 @@ def build(
         Volumes(db, options),
         Metadata(db, VOLUME),
         VolumeActions(db, options),
+        Moving(db, options),
         Attaching(db, backend),
         Attachments(db, backend),
         Snapshots(db, backend, options),
