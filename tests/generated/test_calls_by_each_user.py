@@ -27,8 +27,8 @@ OWNED = {
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
-    ("image", "task_id"), ("volume", "message_id"), ("volume", "encryption_id"), ("image", "store"),
-    ("compute", "host"),
+    ("image", "task_id"), ("volume", "message_id"), ("volume", "encryption_id"), ("volume", "cluster"),
+    ("image", "store"), ("compute", "host"),
 }  # fmt: skip
 
 

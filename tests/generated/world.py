@@ -288,7 +288,8 @@ class World:
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
             ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
             ("volume", "name"): "default", ("volume", "transfer_id"): transfer, ("volume", "specs_id"): specs,
-            ("volume", "encryption_id"): UNKNOWN,
+            ("volume", "encryption_id"): UNKNOWN, ("volume", "host"): "cloudctl@volumes",
+            ("volume", "cluster"): "cluster",
         }  # fmt: skip
 
     def _compute(self) -> None:
