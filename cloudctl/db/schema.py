@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
 VERSION = 4
-COMPATIBLE_FROM = 3
+COMPATIBLE_FROM = 4
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
