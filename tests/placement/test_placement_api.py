@@ -325,3 +325,55 @@ def test_answers_are_not_to_be_kept_from_1_15_on(placing: Placing) -> None:
 )
 def test_a_wrong_query_is_refused(placing: Placing, query: str) -> None:
     assert code(placing.ask("GET", f"/resource_providers?{query}"))[0] == 400
+
+
+# -- what the scheduler makes of it
+
+
+def booted(cloud: MemoryCloud, specs: dict[str, str], **wishes: Any) -> str | None:
+    """The host of a new server whose flavor has these extra specs."""
+    admin, demo = Asking(cloud.client("admin")), Asking(cloud.client("demo"))
+    assert admin.post("/flavors/1/os-extra_specs", {"extra_specs": specs}).status == 200
+    body = demo.body() | wishes
+    server_id = demo.post("/servers", body).json()["server"]["id"]
+    cloud.settle()
+    host: str | None = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    return host
+
+
+def host_id(placing: Placing, name: str) -> str:
+    return str(placing.get(f"/resource_providers?name={name}")["resource_providers"][0]["uuid"])
+
+
+def test_flavors_choose_by_traits_and_classes_that_clients_have_made(placing: Placing, cloud: MemoryCloud) -> None:
+    for path in ("/traits/CUSTOM_GOLD", "/resource_classes/CUSTOM_CARD"):
+        assert placing.ask("PUT", path).status == 201
+    second, third = host_id(placing, "fake-2"), host_id(placing, "fake-3")
+    placing.put(second, "traits", traits=["COMPUTE_NODE", "CUSTOM_GOLD"])
+    assert booted(cloud, {"trait:CUSTOM_GOLD": "required"}) == "fake-2"
+    assert booted(cloud, {"trait:CUSTOM_GOLD": "forbidden"}) in ("fake-1", "fake-3")
+    card = {"resource_class": "CUSTOM_CARD", "total": 1}
+    assert placing.ask("POST", f"/resource_providers/{third}/inventories", card).status == 201
+    cloud.advance(15)  # what the driver tells of the host takes nothing away
+    assert booted(cloud, {"resources:CUSTOM_CARD": "1"}) == "fake-3"
+    assert placing.usages(third)["CUSTOM_CARD"] == 1
+    assert booted(cloud, {"resources:CUSTOM_CARD": "1"}) is None
+
+
+def test_hints_choose(placing: Placing, cloud: MemoryCloud) -> None:
+    hint = {"os:scheduler_hints": {"query": '["=", "$host", "fake-2"]'}}
+    assert booted(cloud, {}, **hint) == "fake-2"
+    assert booted(cloud, {}, **{"os:scheduler_hints": {"query": "no JSON"}}) is None
+    near = {"build_near_host_ip": "127.0.0.9", "cidr": "/24"}
+    assert booted(cloud, {}, **{"os:scheduler_hints": near}) is not None
+    far = {"build_near_host_ip": "10.0.0.9", "cidr": "/24"}
+    assert booted(cloud, {}, **{"os:scheduler_hints": far}) is None
+
+
+def test_flavors_choose_by_aggregates(placing: Placing, cloud: MemoryCloud) -> None:
+    compute = Asking(placing.client)
+    made = compute.post("/os-aggregates", {"aggregate": {"name": "fast"}}).json()["aggregate"]
+    path = f"/os-aggregates/{made['id']}/action"
+    compute.post(path, {"add_host": {"host": "fake-3"}})
+    compute.post(path, {"set_metadata": {"metadata": {"disk": "ssd"}}})
+    assert booted(cloud, {"aggregate_instance_extra_specs:disk": "ssd"}) == "fake-3"
