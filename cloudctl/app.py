@@ -28,6 +28,7 @@ import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
+import cloudctl.placement.service
 import cloudctl.volume.service
 from cloudctl import bootstrap, state_dir
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings, made, sections
@@ -61,6 +62,7 @@ T = TypeVar("T")
 SERVICES: tuple[Service, ...] = (
     cloudctl.identity.service.SERVICE,
     cloudctl.image.service.SERVICE,
+    cloudctl.placement.service.SERVICE,
     cloudctl.network.service.SERVICE,
     cloudctl.volume.service.SERVICE,
     cloudctl.compute.service.SERVICE,

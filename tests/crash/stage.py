@@ -35,8 +35,7 @@ class Moment:
     rows: dict[str, set[tuple[Any, ...]]]
 
 
-# What leaves the choice is on the first backend; the second one is there to be moved to.
-# Two of what copies and moves between.
+# Two of each kind that data is copied or moved between. What leaves the choice is on the first; the second is moved to.
 BACKENDS = {
     "image": {"stores": {"second": {"directory": "second"}}},
     "drivers": {"volume": {"first": "fake", "second": "fake"}},
@@ -66,7 +65,8 @@ class Stage:
         self.demo = self.cloud.client("demo")
         self.admin = self.cloud.client("admin")
         drivers: Any = self.service.drivers
-        self.drivers = Fakes(drivers.hypervisor, *drivers.volume.at.values(), drivers.network)
+        first, second = drivers.volume.at.values()
+        self.drivers = Fakes(drivers.hypervisor, first, second, drivers.network)
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
         self.service.made(HostWatch).stopService()
         self.service.audit.stopService()
