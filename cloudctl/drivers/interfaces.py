@@ -339,6 +339,14 @@ class ISecurityGroups(Interface):
         """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
 
 
+class ITrunks(Interface):
+    """A port carries others: `PortSpec.subports` is obeyed."""
+
+
+class IDhcpOptions(Interface):
+    """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
+
+
 class IGuestMetadata(Interface):
     """Guests can ask for their metadata at 169.254.169.254."""
 
@@ -364,6 +372,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestEvents,
     ),
     "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
-    "network": (INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata),
+    "network": (INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IGuestMetadata),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

@@ -88,6 +88,23 @@ class BandwidthLimit:
 
 
 @frozen
+class SubPort:
+    """A port whose traffic goes through another one, which its guest sees by this VLAN id."""
+
+    port_id: str
+    vlan: int
+
+
+@frozen
+class DhcpOption:
+    """What a guest is told by DHCP beside its addresses."""
+
+    name: str
+    value: str
+    ip_version: int = 4
+
+
+@frozen
 class PortSpec:
     """A network interface. Without addresses it may use none, except what `address_pairs` allow."""
 
@@ -103,6 +120,8 @@ class PortSpec:
     binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
     tag: str | None = None  # by which the guest finds it in its metadata
     limits: tuple[BandwidthLimit, ...] = ()  # at most one a direction
+    subports: tuple[SubPort, ...] = ()  # obeyed by an ITrunks
+    dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
 
 
 @frozen

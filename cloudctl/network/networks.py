@@ -54,6 +54,7 @@ class NewNetwork:
     segment: Segment = field(factory=Segment)
     availability_zone_hints: Sequence[str] = ()
     qos_policy_id: str | None = None
+    dns_domain: str = ""
 
 
 # -- who sees what
@@ -150,6 +151,7 @@ def create(
         network_type=segment.network_type,
         physical_network=segment.physical_network,
         segmentation_id=segment.segmentation_id,
+        dns_domain=wanted.dns_domain,
         qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)

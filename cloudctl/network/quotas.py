@@ -17,6 +17,7 @@ from cloudctl.network.tables import (
     SecurityGroupRule,
     Subnet,
     SubnetPool,
+    Trunk,
 )
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
@@ -46,6 +47,7 @@ QUOTAS = Quotas(
         Limited("security_group", 10, _rows(SecurityGroup.table)),
         Limited("security_group_rule", 100, _rows(SecurityGroupRule.table)),
         Limited("rbac_policy", 10, _rows(RbacPolicy.table)),
+        Limited("trunk", UNLIMITED, _rows(Trunk.table)),
         Limited("subnetpool", UNLIMITED, _rows(SubnetPool.table)),
     ),
     _told,

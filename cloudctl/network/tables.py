@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
+from sqlalchemy import Boolean, ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy import text as sql
 
-from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.columns import Field, Json, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
 
 ADDRESS = String(39)
@@ -85,6 +85,7 @@ class Network(Standard, table="networks"):
     physical_network: Field[str | None] = optional_text(64)
     segmentation_id: Field[int | None] = column(Integer, nullable=True)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    dns_domain: Field[str] = text()
 
 
 Index("ix_networks_project", Network.project_id, Network.id)
@@ -191,12 +192,45 @@ class Port(Standard, table="ports"):
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    vnic_type: Field[str] = column(String(32), nullable=False, default="normal")
+    dhcp_options: Field[list[Any]] = json(list)  # [{"opt_name", "opt_value", "ip_version"}]
+    dns_name: Field[str] = text()
+    dns_domain: Field[str] = text()
+    # What is kept for others: nothing here goes by it.
+    data_plane_status: Field[str | None] = optional_text(16)
+    propagate_uplink_status: Field[bool] = flag(True)
+    numa_affinity_policy: Field[str | None] = optional_text(16)
+    hints: Field[dict[str, Any] | None] = column(Json, nullable=True)
+    device_profile: Field[str | None] = optional_text(255)
+    trusted: Field[bool | None] = column(Boolean, nullable=True)
 
 
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
 Index("ix_ports_project", Port.project_id, Port.id)
 Index("ix_ports_network_project", Port.network_project_id, Port.id)
 Index("ix_ports_device", Port.device_id, Port.created_at, Port.id)
+
+
+class Trunk(Standard, table="trunks"):
+    """A port, and those whose traffic goes through it."""
+
+    name: Field[str] = text()
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, unique=True)
+    status: Field[str] = text(16)
+    admin_state_up: Field[bool] = flag(True)
+
+
+Index("ix_trunks_project", Trunk.project_id, Trunk.id)
+
+
+class SubPort(Record, table="trunk_subports"):
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
+    trunk_id: Field[str] = column(String(64), ForeignKey("trunks.id"), nullable=False)
+    segmentation_type: Field[str] = text(16)
+    segmentation_id: Field[int] = column(Integer, nullable=False)
+
+
+UniqueConstraint(SubPort.trunk_id, SubPort.segmentation_id, name="uq_trunk_subports_segmentation")
 
 
 class IpAllocation(Record, table="ip_allocations"):
@@ -291,6 +325,14 @@ class RouterPort(Record, table="router_ports"):
 
 Index("ix_router_ports_router", RouterPort.router_id, RouterPort.is_gateway)
 Index("ix_router_ports_network", RouterPort.network_id, RouterPort.is_gateway)
+
+
+class AutoTopology(Record, table="auto_topologies"):
+    """What was made for a project that asked for a network and had none."""
+
+    project_id: Field[str] = column(String(64), primary_key=True)
+    network_id: Field[str] = text(64)
+    router_id: Field[str] = text(64)
 
 
 class FloatingIp(Standard, table="floating_ips"):

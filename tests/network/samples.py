@@ -15,7 +15,9 @@ def samples(make: Make, ids: Mapping[str, str], project: str) -> dict[str, str]:
     """
     own = {"project_id": project}
     share = {"object_type": "network", "object_id": ids["network_id"], "action": "access_as_shared"}
+    parent = make("/ports", "port", {**own, "network_id": ids["network_id"]})
     return {
+        "trunk_id": make("/trunks", "trunk", {**own, "port_id": parent}),
         "address_scope_id": make("/address-scopes", "address_scope", {**own, "ip_version": 4}),
         "subnetpool_id": make("/subnetpools", "subnetpool", {**own, "name": "p", "prefixes": ["10.200.0.0/16"]}),
         "address_group_id": make("/address-groups", "address_group", {**own, "addresses": ["192.0.2.1"]}),

@@ -42,7 +42,7 @@ QUERIES = [
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
     "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
-    "address-scopes", "subnetpools", "address-groups",
+    "address-scopes", "subnetpools", "address-groups", "trunks", "network-ip-availabilities",
 )  # fmt: skip
 
 

@@ -38,6 +38,17 @@ def test_a_new_port_looks_as_documented(neutron: Neutron) -> None:
         "port_security_enabled": True,
         "allowed_address_pairs": [],
         "binding:vnic_type": "normal",
+        "extra_dhcp_opts": [],
+        "dns_name": "",
+        "dns_domain": "",
+        "dns_assignment": [
+            {"hostname": "host-10-0-0-2", "ip_address": "10.0.0.2", "fqdn": "host-10-0-0-2.openstacklocal."}
+        ],
+        "ip_allocation": "immediate",
+        "data_plane_status": None,
+        "propagate_uplink_status": True,
+        "numa_affinity_policy": None,
+        "device_profile": None,
         "qos_policy_id": None,
         "qos_network_policy_id": None,
         "tenant_id": "demo",

@@ -64,7 +64,8 @@ class TestPools:
 
     def test_default_and_shared_pools_are_administrators(self, neutron: Neutron) -> None:
         for name in ("is_default", "shared"):
-            neutron.expect(403, "POST", "/subnetpools", {"subnetpool": {"name": "p", "prefixes": [], name: True}})
+            body: dict[str, Any] = {"name": "p", "prefixes": ["10.0.0.0/8"], name: True}
+            neutron.expect(403, "POST", "/subnetpools", {"subnetpool": body})
         shared = pool(neutron, "admin", is_default=True, shared=True)
         refused_pool(neutron, 400, "InvalidInput", "admin", is_default=True)
         assert neutron.get("/subnetpools?shared=true")["subnetpools"][0]["id"] == shared["id"]
@@ -224,7 +225,7 @@ class TestScopes:
 
     def test_a_shared_one_stays_shared(self, neutron: Neutron) -> None:
         path = f"/address-scopes/{scope(neutron, 'admin', shared=True)['id']}"
-        body = {"address_scope": {"shared": False}}
+        body: dict[str, Any] = {"address_scope": {"shared": False}}
         neutron.refused(400, "AddressScopeUpdateError", "PUT", path, body, "admin")
         body = {"address_scope": {"name": "new", "shared": True}}
         assert neutron.expect(200, "PUT", path, body, "admin")["address_scope"]["name"] == "new"

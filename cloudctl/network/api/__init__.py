@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IRouters
+from cloudctl.drivers.interfaces import IRouters, ITrunks
 from cloudctl.network.api import networks, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
+from cloudctl.network.api.auto_topology import AutoTopologies
+from cloudctl.network.api.availability import AVAILABILITIES
 from cloudctl.network.api.bandwidth_limits import BandwidthLimits
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
@@ -27,6 +29,7 @@ from cloudctl.network.api.security_groups import SECURITY_GROUPS
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
+from cloudctl.network.api.trunks import TRUNKS, TrunkSubPorts
 from cloudctl.network.api.versions import Version, VersionList
 from cloudctl.network.api.zones import Zones
 from cloudctl.network.options import NetworkOptions
@@ -45,30 +48,39 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     of_routers = Resource(db, routers.declared(options))
+    of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
     resources = (
         Version(has_routers),
         Extensions(offered(driver)),
         Resource(db, networks.declared(options)),
         Resource(db, SUBNETS),
-        Resource(db, PORTS),
+        Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),
         Resource(db, RBAC_POLICIES),
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
+        *((of_trunks, TrunkSubPorts(db, of_trunks)) if ITrunks.providedBy(driver) else ()),
         of_address_groups,
         GroupAddresses(db, of_address_groups),
         Resource(db, QOS_POLICIES),
         BandwidthLimits(db),
+        Resource(db, AVAILABILITIES),
         QosRuleTypes(driver_name),
         tags,
         QosPolicyTags(tags),
         ProjectQuotas(db),
         Zones(options, has_routers),
         *(
-            (of_routers, RouterRoutes(db, of_routers), RouterInterfaces(db), Resource(db, FLOATING_IPS))
+            (
+                AutoTopologies(db, options),
+                of_routers,
+                RouterRoutes(db, of_routers),
+                RouterInterfaces(db),
+                Resource(db, FLOATING_IPS),
+            )
             if has_routers
             else ()
         ),

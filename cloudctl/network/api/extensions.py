@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 from zope.interface import Interface
 
-from cloudctl.drivers.interfaces import IRouters
+from cloudctl.drivers.interfaces import IDhcpOptions, IRouters, ITrunks
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
@@ -42,6 +42,23 @@ KNOWN = {
     "security-groups-remote-address-group": Extension("Remote Address Group", "Rules may name address groups."),
     "subnet_allocation": Extension("Subnet Allocation", "Subnets are given a part of a pool."),
     "subnet_onboard": Extension("Subnet Onboard", "Subnets that there are become a pool's."),
+    "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
+    "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
+    "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),
+    "trunk-details": Extension("Trunk Details", "Shows what a port carries.", ITrunks),
+    "extra_dhcp_opt": Extension("Extra DHCP Options", "What guests are told by DHCP.", IDhcpOptions),
+    "data-plane-status": Extension("Data Plane Status", "What is found of the wire behind a port."),
+    "dns-domain-ports": Extension("DNS Domain of Ports", "The domain of a port's name."),
+    "dns-integration": Extension("DNS Integration", "Names of ports, networks and floating IPs."),
+    "ip_allocation": Extension("IP Allocation", "When a port is given its addresses."),
+    "port-device-profile": Extension("Port Device Profile", "Keeps the device profile of a port."),
+    "port-hints": Extension("Port Hints", "Keeps hints for drivers."),
+    "port-numa-affinity-policy": Extension("Port NUMA Affinity Policy", "Keeps how a port is placed."),
+    "port-numa-affinity-policy-socket": Extension("Port NUMA Affinity Policy Socket", "One more of these policies."),
+    "port-trusted-vif": Extension("Trusted Port", "Whether the guest of a port is trusted."),
+    "tag-ports-during-bulk-creation": Extension("Tags of Many Ports", "Tags in a request that creates ports."),
+    "uplink-status-propagation": Extension("Uplink Status Propagation", "Keeps whether links follow the uplink."),
+    "uplink-status-propagation-updatable": Extension("Uplink Status Propagation Update", "Changes that."),
     "subnetpool-prefix-ops": Extension("Subnet Pool Prefixes", "Adds and removes prefixes of a pool."),
     "allowed-address-pairs": Extension("Allowed Address Pairs", "Further addresses that a port may send from."),
     "availability_zone": Extension("Availability Zone", "Lists the zones of networks."),

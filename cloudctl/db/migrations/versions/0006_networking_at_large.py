@@ -47,6 +47,13 @@ def upgrade() -> None:
         batch_op.create_index("ix_address_scopes_project", ["project_id", "id"], unique=False)
 
     op.create_table(
+        "auto_topologies",
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("router_id", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("project_id", name=op.f("pk_auto_topologies")),
+    )
+    op.create_table(
         "rbac_policies",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
@@ -98,10 +105,62 @@ def upgrade() -> None:
             postgresql_where=sa.text("is_default IS true"),
         )
 
+    op.create_table(
+        "trunks",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_trunks_port_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_trunks")),
+        sa.UniqueConstraint("port_id", name=op.f("uq_trunks_port_id")),
+    )
+    with op.batch_alter_table("trunks", schema=None) as batch_op:
+        batch_op.create_index("ix_trunks_project", ["project_id", "id"], unique=False)
+
+    op.create_table(
+        "trunk_subports",
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.Column("trunk_id", sa.String(length=64), nullable=False),
+        sa.Column("segmentation_type", sa.String(length=16), nullable=False),
+        sa.Column("segmentation_id", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["port_id"], ["ports.id"], name=op.f("fk_trunk_subports_port_id")),
+        sa.ForeignKeyConstraint(["trunk_id"], ["trunks.id"], name=op.f("fk_trunk_subports_trunk_id")),
+        sa.PrimaryKeyConstraint("port_id", name=op.f("pk_trunk_subports")),
+        sa.UniqueConstraint("trunk_id", "segmentation_id", name="uq_trunk_subports_segmentation"),
+    )
     _write_shares(op.get_bind())
     with op.batch_alter_table("networks", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("dns_domain", sa.String(length=255), server_default="", nullable=False))
         batch_op.drop_index(batch_op.f("ix_networks_everybodys"), sqlite_where=sa.text("shared IS 1 OR external IS 1"))
         batch_op.drop_column("shared")
+
+    with op.batch_alter_table("ports", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("vnic_type", sa.String(length=32), server_default="normal", nullable=False))
+        batch_op.add_column(
+            sa.Column(
+                "dhcp_options",
+                sa.JSON().with_variant(postgresql.JSONB(), "postgresql"),
+                server_default="[]",
+                nullable=False,
+            )
+        )
+        batch_op.add_column(sa.Column("dns_name", sa.String(length=255), server_default="", nullable=False))
+        batch_op.add_column(sa.Column("dns_domain", sa.String(length=255), server_default="", nullable=False))
+        batch_op.add_column(sa.Column("data_plane_status", sa.String(length=16), nullable=True))
+        batch_op.add_column(
+            sa.Column("propagate_uplink_status", sa.Boolean(), server_default=sa.true(), nullable=False)
+        )
+        batch_op.add_column(sa.Column("numa_affinity_policy", sa.String(length=16), nullable=True))
+        batch_op.add_column(sa.Column("hints", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=True))
+        batch_op.add_column(sa.Column("device_profile", sa.String(length=255), nullable=True))
+        batch_op.add_column(sa.Column("trusted", sa.Boolean(), nullable=True))
 
     with op.batch_alter_table("qos_policies", schema=None) as batch_op:
         batch_op.drop_column("shared")
