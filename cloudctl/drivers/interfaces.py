@@ -347,6 +347,10 @@ class IDhcpOptions(Interface):
     """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
 
 
+class IServiceHosts(Interface):
+    """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
+
+
 class IGuestMetadata(Interface):
     """Guests can ask for their metadata at 169.254.169.254."""
 
@@ -372,6 +376,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestEvents,
     ),
     "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
-    "network": (INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IGuestMetadata),
+    "network": (INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IServiceHosts, IGuestMetadata),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

@@ -273,6 +273,7 @@ class NetworkSpec:
     admin_state_up: bool = True
     external: bool = False
     subnets: tuple[SubnetSpec, ...] = ()
+    no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
 
 
 @frozen
@@ -310,6 +311,7 @@ class RouterSpec:
     interfaces: tuple[RouterInterface, ...] = ()
     routes: tuple[Route, ...] = ()
     floating_ips: tuple[FloatingIp, ...] = ()
+    host: str = ""  # where it works ("": nowhere); obeyed by an IServiceHosts
 
 
 @frozen

@@ -29,7 +29,7 @@ from cloudctl.network import (
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.owned import Owned
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
+from cloudctl.network.tables import Agent, AgentAbsence, FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, queue
@@ -80,6 +80,12 @@ _subnet_ids = (
 )
 
 
+_absences = (
+    select(Agent.host)
+    .join_from(AgentAbsence, Agent, Agent.id == AgentAbsence.agent_id)
+    .where(AgentAbsence.network_id == bindparam("network"))
+    .order_by(Agent.host)
+)
 _ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
@@ -273,6 +279,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
         mtu=row.mtu,
         admin_state_up=row.admin_state_up,
         external=row.external,
+        no_dhcp_on=tuple(conn.scalars(_absences, {"network": network_id})),
         subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": network_id})),
     )
 

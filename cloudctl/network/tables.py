@@ -309,9 +309,11 @@ class Router(Standard, table="routers"):
     enable_snat: Field[bool] = flag(True)
     availability_zone_hints: Field[list[Any]] = json(list)
     routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
+    host: Field[str] = text()  # "": on none
 
 
 Index("ix_routers_project", Router.project_id, Router.id)
+Index("ix_routers_host", Router.host)
 
 
 class RouterPort(Record, table="router_ports"):
@@ -352,6 +354,26 @@ UniqueConstraint(
 )
 Index("ix_floating_ips_project", FloatingIp.project_id, FloatingIp.id)
 Index("ix_floating_ips_address", FloatingIp.floating_ip_address)
+
+
+class Agent(Standard, table="network_agents"):
+    """A part of the driver on a host; it is nobody's."""
+
+    agent_type: Field[str] = text(64)
+    host: Field[str] = text()
+    admin_state_up: Field[bool] = flag(True)
+
+
+UniqueConstraint(Agent.agent_type, Agent.host, name="uq_network_agents_place")
+
+
+class AgentAbsence(Record, table="network_agent_absences"):
+    """A network whose addresses a part does not give out."""
+
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True)
+    agent_id: Field[str] = column(
+        String(64), ForeignKey("network_agents.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
 
 
 class NetworkTag(Record, table="network_tags"):

@@ -42,7 +42,7 @@ QUERIES = [
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
     "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
-    "address-scopes", "subnetpools", "address-groups", "trunks", "network-ip-availabilities",
+    "address-scopes", "subnetpools", "address-groups", "trunks", "agents", "network-ip-availabilities",
 )  # fmt: skip
 
 
@@ -88,6 +88,7 @@ def ids(neutron: Neutron) -> dict[str, str]:
         "resource_id": network["id"],
         "tag": "a",
         "alias": "quotas",
+        "agent_id": "2f32f072-4d17-4811-b619-3623d018bd40",
     }
 
     def make(path: str, key: str, body: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters, ITrunks
-from cloudctl.network.api import networks, routers
+from cloudctl.network.api import agents, networks, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
@@ -50,10 +50,15 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_routers = Resource(db, routers.declared(options))
     of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
+    of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options))
+    parts, chosen = agents.kinds_of(driver), agents.places(driver)
     resources = (
         Version(has_routers),
         Extensions(offered(driver)),
-        Resource(db, networks.declared(options)),
+        of_networks,
+        of_agents,
+        *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
+        *((agents.RouterScheduling(db, parts, of_agents, of_routers),) if chosen and has_routers else ()),
         Resource(db, SUBNETS),
         Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),

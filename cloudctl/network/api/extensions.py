@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 from zope.interface import Interface
 
-from cloudctl.drivers.interfaces import IDhcpOptions, IRouters, ITrunks
+from cloudctl.drivers.interfaces import IDhcpOptions, IRouters, IServiceHosts, ITrunks
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
@@ -42,6 +42,10 @@ KNOWN = {
     "security-groups-remote-address-group": Extension("Remote Address Group", "Rules may name address groups."),
     "subnet_allocation": Extension("Subnet Allocation", "Subnets are given a part of a pool."),
     "subnet_onboard": Extension("Subnet Onboard", "Subnets that there are become a pool's."),
+    "agent": Extension("Agents", "The parts of the network driver on each host."),
+    "availability_zone_filter": Extension("Availability Zone Filter", "Finds zones by name, resource and state."),
+    "dhcp_agent_scheduler": Extension("DHCP Agent Scheduler", "Which host gives out addresses.", IServiceHosts),
+    "l3_agent_scheduler": Extension("L3 Agent Scheduler", "Which host a router is on.", IServiceHosts),
     "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
     "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
     "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),

@@ -105,13 +105,13 @@ class Declared(Generic[R]):
 
     @cached_property
     def collection(self) -> lists.Collection:
-        """How the records are listed. No order is promised; the id's is the cheapest."""
+        """How the records are listed. No order is promised; that of the id, the first attribute, is the cheapest."""
         table = self.record.table
         described = Listing(
             table,
             columns=() if self.edition is None else (table.c.id, self.edition),
             sort_keys=resource.sort_keys(self.attributes),
-            order=(("id", "asc"),),
+            order=((self.attributes[0].name, "asc"),),
             filters={**resource.filters(self.attributes), **_standard_filters(self), **self.filters},
         )
         return lists.Collection(self.plural, described, self.not_found, self.of_caller)

@@ -54,6 +54,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("project_id", name=op.f("pk_auto_topologies")),
     )
     op.create_table(
+        "network_agents",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("agent_type", sa.String(length=64), nullable=False),
+        sa.Column("host", sa.String(length=255), nullable=False),
+        sa.Column("admin_state_up", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_network_agents")),
+        sa.UniqueConstraint("agent_type", "host", name="uq_network_agents_place"),
+    )
+    op.create_table(
         "rbac_policies",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
@@ -104,6 +118,21 @@ def upgrade() -> None:
             sqlite_where=sa.text("is_default IS 1"),
             postgresql_where=sa.text("is_default IS true"),
         )
+
+    op.create_table(
+        "network_agent_absences",
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("agent_id", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["network_agents.id"], name=op.f("fk_network_agent_absences_agent_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["network_id"], ["networks.id"], name=op.f("fk_network_agent_absences_network_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("network_id", "agent_id", name=op.f("pk_network_agent_absences")),
+    )
+    with op.batch_alter_table("network_agent_absences", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_network_agent_absences_agent_id"), ["agent_id"], unique=False)
 
     op.create_table(
         "trunks",
@@ -164,6 +193,10 @@ def upgrade() -> None:
 
     with op.batch_alter_table("qos_policies", schema=None) as batch_op:
         batch_op.drop_column("shared")
+
+    with op.batch_alter_table("routers", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("host", sa.String(length=255), server_default="", nullable=False))
+        batch_op.create_index("ix_routers_host", ["host"], unique=False)
 
     with op.batch_alter_table("security_group_rules", schema=None) as batch_op:
         batch_op.add_column(sa.Column("remote_address_group_id", sa.String(length=64), nullable=True))
