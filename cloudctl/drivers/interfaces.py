@@ -347,6 +347,18 @@ class IDhcpOptions(Interface):
     """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
 
 
+class IMarking(Interface):
+    """What guests send is marked: `PortSpec.dscp_mark` is obeyed."""
+
+
+class IPacketLimits(Interface):
+    """Ports are held to a number of packets: `PortSpec.packet_limits` is obeyed."""
+
+
+class IGuaranteedRates(Interface):
+    """Ports have a part of the wire for themselves: `PortSpec.guarantees` is obeyed."""
+
+
 class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 
@@ -376,6 +388,17 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestEvents,
     ),
     "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
-    "network": (INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IServiceHosts, IGuestMetadata),
+    "network": (
+        INetworkBackend,
+        IRouters,
+        ISecurityGroups,
+        ITrunks,
+        IDhcpOptions,
+        IMarking,
+        IPacketLimits,
+        IGuaranteedRates,
+        IServiceHosts,
+        IGuestMetadata,
+    ),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

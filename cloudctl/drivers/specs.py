@@ -88,6 +88,23 @@ class BandwidthLimit:
 
 
 @frozen
+class PacketLimit:
+    """At most so many packets of one direction, as the guest sees it."""
+
+    direction: str  # egress, ingress
+    max_kpps: int  # 1000 packets/s
+    max_burst_kpps: int = 0  # 0: what fits to the rate
+
+
+@frozen
+class Guarantee:
+    """So much of one direction is kept free for a port."""
+
+    direction: str  # egress, ingress
+    min_kbps: int  # 1000 bit/s
+
+
+@frozen
 class SubPort:
     """A port whose traffic goes through another one, which its guest sees by this VLAN id."""
 
@@ -120,6 +137,9 @@ class PortSpec:
     binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
     tag: str | None = None  # by which the guest finds it in its metadata
     limits: tuple[BandwidthLimit, ...] = ()  # at most one a direction
+    packet_limits: tuple[PacketLimit, ...] = ()  # at most one a direction; obeyed by an IPacketLimits
+    guarantees: tuple[Guarantee, ...] = ()  # at most one a direction; obeyed by an IGuaranteedRates
+    dscp_mark: int | None = None  # of what the guest sends; obeyed by an IMarking
     subports: tuple[SubPort, ...] = ()  # obeyed by an ITrunks
     dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
 

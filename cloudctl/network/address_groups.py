@@ -83,15 +83,15 @@ def _set(conn: Connection, group: AddressGroup, addresses: list[str], now: datet
 
 
 def parsed(texts: Sequence[str]) -> list[str]:
-    """CIDRs, an address alone being one. Raises Invalid, also for one that comes twice."""
+    """CIDRs. Raises Invalid, also for an address without a prefix length, and for one that comes twice."""
     found = []
     for text in texts:
         try:
-            if "%" in text or len(text) > 64:
+            if "%" in text or len(text) > 64 or "/" not in text:
                 raise ValueError
             found.append(str(ip_network(text, strict=False)))
         except ValueError:
-            message = f"Invalid input for addresses. Reason: {text[:64]!r} is not a valid IP address or CIDR."
+            message = f"Invalid input for addresses. Reason: {text[:64]!r} is not a valid IP subnet."
             raise Invalid(message, type="HTTPBadRequest") from None
     if len(set(found)) < len(found):
         raise Invalid("Invalid input for addresses. Reason: there are duplicates.", type="HTTPBadRequest")

@@ -14,9 +14,9 @@ from cloudctl.db import Connection
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
-    bandwidth_limits,
     kinds,
     qos_policies,
+    qos_rules,
     quotas,
     router_ports,
     security_groups,
@@ -86,6 +86,9 @@ _absences = (
     .where(AgentAbsence.network_id == bindparam("network"))
     .order_by(Agent.host)
 )
+_physical = select(Network.id, Network.physical_network).where(
+    Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
+)
 _ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
@@ -125,6 +128,15 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
     for some in standard.batches(network_ids):
         for network_id, id in conn.execute(_subnet_ids, {"networks": some}):
             found.setdefault(network_id, []).append(id)
+    return found
+
+
+def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
+    """Network id → the physical network that it is on. Tunnels are missing."""
+    found: dict[str, str] = {}
+    for some in standard.batches(network_ids):
+        rows = conn.execute(_physical, {"networks": some})
+        found |= {id: physical for id, physical in rows if physical is not None}
     return found
 
 
@@ -196,7 +208,7 @@ def change(
     if any(changes.get(name, getattr(row, name)) != getattr(row, name) for name in ("name", "qos_policy_id")):
         shown.network_changed(conn, row.id)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
-        bandwidth_limits.network_changed(conn, row.id, by)
+        qos_rules.network_changed(conn, row.id, by)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)
     return get(conn, row.id)
 

@@ -21,7 +21,6 @@ from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
-    bandwidth_limits,
     dhcp_options,
     fixed_ips,
     ipam,
@@ -29,6 +28,7 @@ from cloudctl.network import (
     macs,
     networks,
     port_security,
+    qos_rules,
     quotas,
     router_ports,
     security_groups,
@@ -433,6 +433,7 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
     if found is None:
         return None
     row, mtu, network_policy_id = found
+    obeyed = qos_rules.of_port(conn, row, network_policy_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
     spec = PortSpec(
         id=row.id,
@@ -445,7 +446,10 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
         address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
-        limits=bandwidth_limits.of_port(conn, row, network_policy_id),
+        limits=obeyed.limits,
+        packet_limits=obeyed.packet_limits,
+        guarantees=obeyed.guarantees,
+        dscp_mark=obeyed.dscp_mark,
         subports=trunk_ports.driver_specs(conn, row.id),
         dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
     )

@@ -58,17 +58,18 @@ Index(
 )
 
 
-class BandwidthLimit(Record, table="qos_bandwidth_limits"):
-    """One row a policy and direction."""
+class QosRule(Record, table="qos_rules"):
+    """One row a policy, type and direction."""
 
     id: Field[str] = identifier(primary_key=True)
     policy_id: Field[str] = column(String(64), ForeignKey("qos_policies.id"), nullable=False)
-    direction: Field[str] = text(8)  # as the guest sees it: ingress, egress
-    max_kbps: Field[int] = column(Integer, nullable=False)
-    max_burst_kbps: Field[int] = column(Integer, nullable=False)
+    type: Field[str] = text(32)
+    direction: Field[str] = text(8)  # as the guest sees it; "": of a type that has none
+    value: Field[int] = column(Integer, nullable=False)
+    burst: Field[int] = column(Integer, nullable=False, default=0)
 
 
-UniqueConstraint(BandwidthLimit.policy_id, BandwidthLimit.direction, name="uq_qos_bandwidth_limits_direction")
+UniqueConstraint(QosRule.policy_id, QosRule.type, QosRule.direction, name="uq_qos_rules_direction")
 
 
 class Network(Standard, table="networks"):

@@ -55,6 +55,7 @@ class NewTrunk:
 
 def create(conn: Connection, caller: Caller, project_id: str, new: NewTrunk) -> Trunk:
     """Raises NotFound (a port), Invalid, Conflict (a port is in use, an id is taken, an MTU too large), OverQuota."""
+    _check_form(new.sub_ports)
     parent = ports.visible(conn, caller, new.port_id, lock=True)
     if trunk_ports.of_parent(conn, parent.id) is not None:
         raise _parent_in_use(parent.id)
@@ -99,6 +100,7 @@ def remove(conn: Connection, caller: Caller, trunk: Trunk) -> None:
 
 def add_subports(conn: Connection, caller: Caller, trunk: Trunk, wanted: Sequence[NewSubPort]) -> Trunk:
     """Let a locked trunk carry more ports. Raises as `create`, and Conflict for one that is administratively down."""
+    _check_form(wanted)
     _check_up(trunk)
     parent = ports.get(conn, trunk.port_id, lock=True)
     _add(conn, caller, trunk, parent, wanted)
@@ -120,7 +122,6 @@ def remove_subports(conn: Connection, caller: Caller, trunk: Trunk, port_ids: Se
 
 def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: Sequence[NewSubPort]) -> None:
     taken = {row.segmentation_id for row in trunk_ports.of_trunk(conn, trunk.id)}
-    _check_each_once(wanted)
     mtu = _network_of(conn, parent).mtu
     for each in wanted:
         port = ports.visible(conn, caller, each.port_id, lock=True)
@@ -153,7 +154,14 @@ def _network_of(conn: Connection, port: Port) -> Network:
     return conn.execute(_network, {"network": port.network_id}).one()
 
 
-def _check_each_once(wanted: Sequence[NewSubPort]) -> None:
+def _check_form(wanted: Sequence[NewSubPort]) -> None:
+    """What is wrong whatever the ports are. Raises Invalid."""
+    for each in wanted:
+        if each.segmentation_type == VLAN and each.segmentation_id is None:
+            raise Invalid("Invalid input for operation: segmentation_type vlan needs a segmentation_id.")
+        if each.segmentation_id is not None and not 1 <= each.segmentation_id <= VLAN_MOST:
+            message = f"Invalid input for operation: {each.segmentation_id} is no VLAN id: 1 to {VLAN_MOST}."
+            raise Invalid(message)
     numbers = [each.segmentation_id for each in wanted if each.segmentation_id is not None]
     if len(set(numbers)) < len(numbers) or len({each.port_id for each in wanted}) < len(wanted):
         raise Invalid("Invalid input for operation: a port or a segmentation_id is there twice.")
@@ -169,17 +177,12 @@ def _check_port(conn: Connection, trunk: Trunk, parent: Port, port: Port) -> Non
 
 def _segmentation(wanted: NewSubPort, network: Network) -> int:
     """The VLAN id of a subport. Raises Invalid."""
-    if wanted.segmentation_type == INHERIT:
-        if network.network_type != VLAN or network.segmentation_id is None:
-            message = "Invalid input for operation: segmentation_type inherit needs a port on a VLAN network."
-            raise Invalid(message)
-        return network.segmentation_id
-    if wanted.segmentation_id is None:
-        raise Invalid("Invalid input for operation: segmentation_type vlan needs a segmentation_id.")
-    if not 1 <= wanted.segmentation_id <= VLAN_MOST:
-        message = f"Invalid input for operation: {wanted.segmentation_id} is no VLAN id: 1 to {VLAN_MOST}."
+    if wanted.segmentation_type != INHERIT and wanted.segmentation_id is not None:
+        return wanted.segmentation_id
+    if network.network_type != VLAN or network.segmentation_id is None:
+        message = "Invalid input for operation: segmentation_type inherit needs a port on a VLAN network."
         raise Invalid(message)
-    return wanted.segmentation_id
+    return network.segmentation_id
 
 
 def _check_up(trunk: Trunk) -> None:

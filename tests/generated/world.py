@@ -231,10 +231,8 @@ class World:
         floating = self._make(demo, f"{base}/floatingips", "floatingip", {"floating_network_id": external})
         policies = f"{base}/qos/policies"
         policy = self._make(self.admin, policies, "policy", {"name": "own", "project_id": self.project})
-        limits = f"{policies}/{policy}/bandwidth_limit_rules"
         self.ids |= {
             ("networking", "policy_id"): policy,
-            ("networking", "limit_id"): self._make(self.admin, limits, "bandwidth_limit_rule", {"max_kbps": 1000}),
             ("networking", "rule_type"): "bandwidth_limit",
             ("networking", "network_id"): network,
             ("networking", "subnet_id"): subnet,

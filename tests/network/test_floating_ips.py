@@ -167,6 +167,10 @@ class TestAssociation:
         ]  # fmt: skip
         assert ended["floating_ip_address"] == made["floating_ip_address"] and held(neutron, router) == []
 
+    def test_a_request_that_says_nothing_ends_it(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
+        ip = floating(neutron, external, port_id=port["id"])
+        assert put(neutron, ip)["port_id"] is None
+
     def test_without_a_port_the_request_leaves_it(
         self, neutron: Neutron, external: Any, router: Any, port: Any
     ) -> None:

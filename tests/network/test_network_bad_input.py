@@ -68,8 +68,6 @@ def ids(neutron: Neutron) -> dict[str, str]:
     router = neutron.create("router", "admin", external_gateway_info={"network_id": external["id"]})
     floating = neutron.create("floatingip", "admin", floating_network_id=external["id"])
     policy = neutron.expect(201, "POST", "/qos/policies", {"policy": {"name": "p"}}, "admin")["policy"]["id"]
-    limits, wanted = f"/qos/policies/{policy}/bandwidth_limit_rules", {"bandwidth_limit_rule": {"max_kbps": 1}}
-    limit = neutron.expect(201, "POST", limits, wanted, "admin")["bandwidth_limit_rule"]["id"]
     found = {
         "router_id": router["id"],
         "floatingip_id": floating["id"],
@@ -81,7 +79,6 @@ def ids(neutron: Neutron) -> dict[str, str]:
         "security_group_id": group["id"],
         "rule_id": rule["id"],
         "policy_id": policy,
-        "limit_id": limit,
         "rule_type": "bandwidth_limit",
         "project_id": "admin",
         "collection": "networks",

@@ -79,6 +79,7 @@ class TestKept:
         for name, value in said.items():
             neutron.expect(403, "PUT", f"/ports/{port['id']}", {"port": {name: value}})
         assert said.items() <= changed(neutron, port, "admin", **said).items()
+        assert neutron.get(f"/ports/{port['id']}", "admin")["port"]["binding:profile"] == {"trusted": True}
         seen = neutron.get(f"/ports/{port['id']}")["port"]
         assert seen["data_plane_status"] == "DOWN" and not {"hints", "trusted"} & seen.keys()
 
@@ -93,3 +94,8 @@ class TestKept:
         said = {"propagate_uplink_status": True, "numa_affinity_policy": None}
         assert said.items() <= changed(neutron, made, **said).items()
         neutron.expect(400, "PUT", f"/ports/{made['id']}", {"port": {"device_profile": "x"}})
+
+
+def test_a_group_is_named_once(neutron: Neutron, port: Any) -> None:
+    body = {"port": {"security_groups": port["security_groups"] * 2}}
+    neutron.refused(400, "HTTPBadRequest", "PUT", f"/ports/{port['id']}", body)

@@ -218,7 +218,7 @@ class TestSecurity:
 
     def test_groups_are_replaced(self, neutron: Neutron) -> None:
         one, two = (neutron.create("security_group", name=name)["id"] for name in "ab")
-        port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[one, one])
+        port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[one])
         assert port["security_groups"] == [one]
         assert put(neutron, port, security_groups=[two])["security_groups"] == [two]
         assert put(neutron, port, security_groups=[])["security_groups"] == []

@@ -223,6 +223,12 @@ class TestScopes:
         neutron.refused(400, "IllegalSubnetPoolAssociationToAddressScope", "PUT", path, body)
         neutron.expect(200, "PUT", path, body, "admin")
 
+    def test_a_pool_is_shared_with_who_sees_its_scope(self, neutron: Neutron) -> None:
+        mine = pool(neutron, address_scope_id=scope(neutron)["id"])
+        body = {"object_type": "subnetpool", "object_id": mine["id"], "action": "access_as_shared"}
+        policy = {"rbac_policy": {**body, "target_tenant": "other"}}
+        neutron.refused(400, "InvalidInput", "POST", "/rbac-policies", policy)
+
     def test_a_shared_one_stays_shared(self, neutron: Neutron) -> None:
         path = f"/address-scopes/{scope(neutron, 'admin', shared=True)['id']}"
         body: dict[str, Any] = {"address_scope": {"shared": False}}

@@ -6,18 +6,18 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters, ITrunks
-from cloudctl.network.api import agents, networks, routers
+from cloudctl.network.api import agents, networks, qos_rules, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
 from cloudctl.network.api.availability import AVAILABILITIES
-from cloudctl.network.api.bandwidth_limits import BandwidthLimits
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
+from cloudctl.network.api.qos_rules import QosRules
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.rbac_policies import RBAC_POLICIES
@@ -52,6 +52,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_address_groups = Resource(db, ADDRESS_GROUPS)
     of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options))
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
+    of_rules = qos_rules.offered(driver)
     resources = (
         Version(has_routers),
         Extensions(offered(driver)),
@@ -71,9 +72,9 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         of_address_groups,
         GroupAddresses(db, of_address_groups),
         Resource(db, QOS_POLICIES),
-        BandwidthLimits(db),
+        *(QosRules(db, each) for each in of_rules),
         Resource(db, AVAILABILITIES),
-        QosRuleTypes(driver_name),
+        QosRuleTypes(driver_name, of_rules),
         tags,
         QosPolicyTags(tags),
         ProjectQuotas(db),

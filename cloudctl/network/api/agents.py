@@ -183,9 +183,10 @@ class Scheduling:
         return self.networks.views(conn, call, agents.networks_of(conn, agents.visible(conn, call.caller, id)))
 
     @routes.post(NETWORKS, policy="network:agents:scheduling", status=201, body=Body(OneNetwork))
-    async def serve(self, call: Call, agent_id: str, body: OneNetwork) -> None:
+    async def serve(self, call: Call, agent_id: str, body: OneNetwork) -> Json:
         """Let an agent give out the addresses of a network."""
         await self.db.run(self._change, call, agent_id, agents.serve, body.network_id)
+        return {}
 
     @routes.delete(f"{NETWORKS}/<network_id>", policy="network:agents:scheduling")
     async def serve_not(self, call: Call, agent_id: str, network_id: str) -> None:
@@ -223,9 +224,10 @@ class RouterScheduling:
         return self.routers.views(conn, call, agents.routers_of(conn, agents.visible(conn, call.caller, id)))
 
     @routes.post(ROUTED, policy="network:agents:scheduling", status=201, body=Body(OneRouter))
-    async def route(self, call: Call, agent_id: str, body: OneRouter) -> None:
+    async def route(self, call: Call, agent_id: str, body: OneRouter) -> Json:
         """Put a router on an agent."""
         await self.db.run(self._change, call, agent_id, agents.route, body.router_id)
+        return {}
 
     @routes.delete(f"{ROUTED}/<router_id>", policy="network:agents:scheduling")
     async def route_not(self, call: Call, agent_id: str, router_id: str) -> None:

@@ -11,7 +11,14 @@ from typing import Any
 from attrs import frozen
 from zope.interface import Interface
 
-from cloudctl.drivers.interfaces import IDhcpOptions, IRouters, IServiceHosts, ITrunks
+from cloudctl.drivers.interfaces import (
+    IDhcpOptions,
+    IGuaranteedRates,
+    IPacketLimits,
+    IRouters,
+    IServiceHosts,
+    ITrunks,
+)
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
@@ -83,6 +90,12 @@ KNOWN = {
     "project-id": Extension("Project ID", "project_id beside tenant_id."),
     "provider": Extension("Provider Network", "Tells and lets administrators choose the wire of a network."),
     "qos": Extension("QoS", "Policies that limit the bandwidth of ports."),
+    "qos-bw-minimum-ingress": Extension("QoS Minimum Bandwidth", "A part of the wire for a port.", IGuaranteedRates),
+    "qos-pps": Extension("QoS Packet Rate Limit", "Limits of packets.", IPacketLimits),
+    "qos-pps-minimum": Extension("QoS Minimum Packet Rate", "Packets that a port's host must manage."),
+    "qos-pps-minimum-rule-alias": Extension("QoS Minimum Packet Rate Alias", "These without the policy in the path."),
+    "port-resource-request": Extension("Port Resource Request", "What a port asks of its host."),
+    "port-resource-request-groups": Extension("Port Resource Request Groups", "The same, in several groups."),
     "qos-bw-limit-direction": Extension("QoS Bandwidth Limit Direction", "Limits in either direction."),
     "qos-default": Extension("QoS Default Policy", "A policy that new networks of a project get."),
     "qos-port-network-policy": Extension("QoS Port Network Policy", "Shows the policy of a port's network."),

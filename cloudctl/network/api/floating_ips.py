@@ -45,6 +45,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> dict[str, Any]:
     """Where it shall lead, under "to". The port is locked before the floating IP: see `associations`."""
+    if not changes:
+        # One that says nothing leads nowhere.
+        return {"to": None}
     port_id, fixed = changes.get("port_id"), changes.get("fixed_ip_address")
     to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed)
     led = {"to": to} if "port_id" in changes else {}

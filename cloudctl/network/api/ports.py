@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,17 @@ from sqlalchemy import Column, select
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IDhcpOptions, ITrunks
 from cloudctl.errors import Invalid
-from cloudctl.network import macs, names, networks, port_security, ports, qos_policies, router_ports, trunk_ports
+from cloudctl.network import (
+    macs,
+    names,
+    networks,
+    port_security,
+    ports,
+    qos_policies,
+    qos_rules,
+    router_ports,
+    trunk_ports,
+)
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Id, IpText, MacText, Text
@@ -20,7 +32,7 @@ from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import owner_of_new, refuse_foreign, sees_all
-from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup
+from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, QosRule
 from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
@@ -95,7 +107,16 @@ class AddressPair:
 FixedIps = Annotated[list[FixedIp], Items(0, 100)]
 # More than the domain takes, so that its own error is the one that is seen.
 AddressPairs = Annotated[list[AddressPair], Items(0, 100)]
-Groups = Annotated[list[Id], Items(0, 100)]
+
+
+def _each_once(ids: list[str]) -> list[str]:
+    twice = sorted({id for id in ids if ids.count(id) > 1})
+    if twice:
+        raise ValueProblem(f"Duplicate items in the list: '{', '.join(twice)}'")
+    return ids
+
+
+Groups = Annotated[list[Id], Items(0, 100), Check(_each_once)]
 VnicType = Literal[
     "normal",
     "direct",
@@ -190,6 +211,53 @@ def assignments(conn: Connection, call: Call, records: Sequence[Port]) -> list[l
     return [
         [names.assignment(port.dns_name, each["ip_address"]) for each in found.get(port.id, ())] for port in records
     ]
+
+
+def profiles(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any]]:
+    """Whether the guest is trusted is said there, too: to who binds the port."""
+    return [port.profile if port.trusted is None else {**port.profile, "trusted": port.trusted} for port in records]
+
+
+# What a rule asks of a host: type and direction → resource class.
+ASKED = {
+    ("minimum_bandwidth", "egress"): "NET_BW_EGR_KILOBIT_PER_SEC",
+    ("minimum_bandwidth", "ingress"): "NET_BW_IGR_KILOBIT_PER_SEC",
+    ("minimum_packet_rate", "egress"): "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+    ("minimum_packet_rate", "ingress"): "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    ("minimum_packet_rate", "any"): "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+}
+
+
+def resource_requests(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any] | None]:
+    """What the rules of each port's policy ask of the host of its server."""
+    of_networks = qos_policies.of_networks(conn, [port.network_id for port in records])
+    policies = {port.id: qos_rules.policy_for(port, of_networks.get(port.network_id)) for port in records}
+    found = qos_rules.of_policies(conn, sorted({policy for policy in policies.values() if policy is not None}))
+    if not found:
+        return [None] * len(records)
+    wires = networks.physical_of(conn, sorted({port.network_id for port in records}))
+    return [_request(port, found.get(policies[port.id] or "", ()), wires.get(port.network_id)) for port in records]
+
+
+def _request(port: Port, rules: Sequence[QosRule], wire: str | None) -> dict[str, Any] | None:
+    kind = f"CUSTOM_VNIC_TYPE_{_trait(port.vnic_type)}"
+    groups = []
+    for type in qos_rules.PLACED_BY:
+        asked = {ASKED[type, rule.direction]: rule.value for rule in rules if rule.type == type and rule.value}
+        on_wire = type == qos_rules.GUARANTEED.name
+        if not asked or (on_wire and wire is None):
+            continue
+        traits = [f"CUSTOM_PHYSNET_{_trait(wire)}", kind] if on_wire and wire is not None else [kind]
+        # Of a port and a type it is always the same.
+        id = str(uuid.uuid5(uuid.UUID(port.id), type))
+        groups.append({"id": id, "required": traits, "resources": asked})
+    if not groups:
+        return None
+    return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
+
+
+def _trait(name: str) -> str:
+    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
 
 
 # -- the resource
@@ -322,13 +390,14 @@ PORTS = Declared(
         Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),
         Attribute("numa_affinity_policy", c.numa_affinity_policy, Affinity | None, post=MISSING, put=True),
         Attribute("device_profile", c.device_profile, Text | None, post=MISSING),
+        Attribute("resource_request", view=resource_requests, rule=BINDING),
         Attribute("hints", c.hints, Profile | None, post=MISSING, put=True, rule=BINDING),
         Attribute("trusted", c.trusted, Flag | None, post=MISSING, put=True, rule=BINDING),
         Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
         Attribute("qos_network_policy_id", view=network_policy),
         *standard(Port),
         Attribute("binding:host_id", c.host, Text | None, post=MISSING, put=True, filter=any_of, rule=BINDING),
-        Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, rule=BINDING),
+        Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, view=profiles, rule=BINDING),
         Attribute("binding:vif_type", c.vif_type, rule=BINDING),
         Attribute("binding:vif_details", c.vif_details, rule=BINDING),
     ),

@@ -87,6 +87,18 @@ def upgrade() -> None:
         batch_op.create_index("ix_rbac_policies_target", ["target", "object_type", "object_id"], unique=False)
 
     op.create_table(
+        "qos_rules",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("policy_id", sa.String(length=64), nullable=False),
+        sa.Column("type", sa.String(length=32), nullable=False),
+        sa.Column("direction", sa.String(length=8), nullable=False),
+        sa.Column("value", sa.Integer(), nullable=False),
+        sa.Column("burst", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["policy_id"], ["qos_policies.id"], name=op.f("fk_qos_rules_policy_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_qos_rules")),
+        sa.UniqueConstraint("policy_id", "type", "direction", name="uq_qos_rules_direction"),
+    )
+    op.create_table(
         "subnet_pools",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
@@ -165,6 +177,11 @@ def upgrade() -> None:
         sa.UniqueConstraint("trunk_id", "segmentation_id", name="uq_trunk_subports_segmentation"),
     )
     _write_shares(op.get_bind())
+    op.execute(
+        "INSERT INTO qos_rules (id, policy_id, type, direction, value, burst)"
+        " SELECT id, policy_id, 'bandwidth_limit', direction, max_kbps, max_burst_kbps FROM qos_bandwidth_limits"
+    )
+    op.drop_table("qos_bandwidth_limits")
     with op.batch_alter_table("networks", schema=None) as batch_op:
         batch_op.add_column(sa.Column("dns_domain", sa.String(length=255), server_default="", nullable=False))
         batch_op.drop_index(batch_op.f("ix_networks_everybodys"), sqlite_where=sa.text("shared IS 1 OR external IS 1"))
