@@ -359,6 +359,10 @@ class IGuaranteedRates(Interface):
     """Ports have a part of the wire for themselves: `PortSpec.guarantees` is obeyed."""
 
 
+class IPortForwarding(Interface):
+    """Ports of floating addresses lead to ports of fixed ones: `RouterSpec.port_forwardings` is obeyed."""
+
+
 class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 
@@ -397,6 +401,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IMarking,
         IPacketLimits,
         IGuaranteedRates,
+        IPortForwarding,
         IServiceHosts,
         IGuestMetadata,
     ),

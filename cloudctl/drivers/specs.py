@@ -320,6 +320,19 @@ class FloatingIp:
 
 
 @frozen
+class PortForwarding:
+    """`count` ports of a floating address, from `external` on, lead to those of a fixed one from `internal` on."""
+
+    id: str
+    protocol: str  # tcp, udp
+    floating_address: str
+    external: int
+    fixed_address: str
+    internal: int
+    count: int = 1
+
+
+@frozen
 class RouterSpec:
     """A router with everything that hangs on it."""
 
@@ -331,6 +344,7 @@ class RouterSpec:
     interfaces: tuple[RouterInterface, ...] = ()
     routes: tuple[Route, ...] = ()
     floating_ips: tuple[FloatingIp, ...] = ()
+    port_forwardings: tuple[PortForwarding, ...] = ()  # obeyed by an IPortForwarding
     host: str = ""  # where it works ("": nowhere); obeyed by an IServiceHosts
 
 

@@ -27,6 +27,7 @@ from cloudctl.network import (
     kinds,
     macs,
     networks,
+    port_forwardings,
     port_security,
     qos_rules,
     quotas,
@@ -376,6 +377,7 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
         return
     associations.forget_port(conn, port_id, now, by)
     trunk_ports.forget(conn, port_id, by)
+    port_forwardings.forget_port(conn, port_id, now, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(_leave, {"port": port_id})

@@ -295,6 +295,24 @@ UniqueConstraint(SecurityGroupRule.security_group_id, SecurityGroupRule.meaning,
 Index("ix_security_group_rules_project", SecurityGroupRule.project_id, SecurityGroupRule.id)
 
 
+class RuleTemplate(Standard, table="default_security_group_rules"):
+    """A rule that new groups have; it is nobody's."""
+
+    direction: Field[str] = text(8)
+    ethertype: Field[str] = text(4)
+    protocol: Field[str | None] = optional_text(32)
+    port_range_min: Field[int | None] = column(Integer, nullable=True)
+    port_range_max: Field[int | None] = column(Integer, nullable=True)
+    remote_ip_prefix: Field[str | None] = optional_text(64)
+    remote_group_id: Field[str | None] = optional_text(64)  # "PARENT": of the group itself
+    remote_address_group_id: Field[str | None] = column(
+        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
+    )
+    meaning: Field[str] = text()
+    used_in_default_sg: Field[bool] = flag(False)
+    used_in_non_default_sg: Field[bool] = flag(True)
+
+
 class PortSecurityGroup(Record, table="port_security_groups"):
     port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True)
     security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"), primary_key=True)
@@ -355,6 +373,20 @@ UniqueConstraint(
 )
 Index("ix_floating_ips_project", FloatingIp.project_id, FloatingIp.id)
 Index("ix_floating_ips_address", FloatingIp.floating_ip_address)
+
+
+class PortForwarding(Record, table="port_forwardings"):
+    """`count` ports of a floating IP from `external` on lead to those of a fixed address from `internal` on."""
+
+    id: Field[str] = identifier(primary_key=True)
+    floatingip_id: Field[str] = column(String(64), ForeignKey("floating_ips.id"), nullable=False, index=True)
+    internal_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, index=True)
+    internal_ip_address: Field[str] = text(64)
+    protocol: Field[str] = text(8)
+    internal: Field[int] = column(Integer, nullable=False)
+    external: Field[int] = column(Integer, nullable=False)
+    count: Field[int] = column(Integer, nullable=False, default=1)
+    description: Field[str] = text()
 
 
 class Agent(Standard, table="network_agents"):

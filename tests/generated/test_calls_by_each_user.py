@@ -28,7 +28,13 @@ OWNED = {
     ("compute", "group_id"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
-ABSENT = {("image", "task_id"), ("volume", "message_id"), ("image", "store"), ("compute", "host")}
+ABSENT = {
+    ("networking", "port_forwarding_id"),
+    ("image", "task_id"),
+    ("volume", "message_id"),
+    ("image", "store"),
+    ("compute", "host"),
+}
 
 
 @pytest.fixture(scope="module")

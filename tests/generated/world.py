@@ -246,6 +246,7 @@ class World:
             ("networking", "collection"): "networks",
             ("networking", "tag"): "tag",
             ("networking", "alias"): "security-group",
+            ("networking", "port_forwarding_id"): UNKNOWN,
             ("networking", "agent_id"): _good(self.admin.get(f"{base}/agents")).json()["agents"][0]["id"],
         }
         ids = {name: value for (api, name), value in self.ids.items() if api == "networking"}

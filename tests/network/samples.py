@@ -17,7 +17,9 @@ def samples(make: Make, ids: Mapping[str, str], project: str) -> dict[str, str]:
     share = {"object_type": "network", "object_id": ids["network_id"], "action": "access_as_shared"}
     parent = make("/ports", "port", {**own, "network_id": ids["network_id"]})
     rules = f"/qos/policies/{ids['policy_id']}"
+    template = {"direction": "ingress", "protocol": "tcp", "used_in_non_default_sg": False}
     return {
+        "template_id": make("/default-security-group-rules", "default_security_group_rule", template),
         "bandwidth_limit_id": make(f"{rules}/bandwidth_limit_rules", "bandwidth_limit_rule", {"max_kbps": 1000}),
         "dscp_marking_id": make(f"{rules}/dscp_marking_rules", "dscp_marking_rule", {"dscp_mark": 8}),
         "minimum_bandwidth_id": make(f"{rules}/minimum_bandwidth_rules", "minimum_bandwidth_rule", {"min_kbps": 1}),

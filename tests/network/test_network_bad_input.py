@@ -42,7 +42,8 @@ QUERIES = [
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
     "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
-    "address-scopes", "subnetpools", "address-groups", "trunks", "agents", "network-ip-availabilities",
+    "address-scopes", "subnetpools", "address-groups", "trunks", "agents", "default-security-group-rules",
+    "network-ip-availabilities",
 )  # fmt: skip
 
 
@@ -85,6 +86,7 @@ def ids(neutron: Neutron) -> dict[str, str]:
         "resource_id": network["id"],
         "tag": "a",
         "alias": "quotas",
+        "port_forwarding_id": "2f32f072-4d17-4811-b619-3623d018bd40",
         "agent_id": "2f32f072-4d17-4811-b619-3623d018bd40",
     }
 

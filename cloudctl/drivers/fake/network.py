@@ -16,6 +16,7 @@ from cloudctl.drivers.interfaces import (
     IMarking,
     INetworkBackend,
     IPacketLimits,
+    IPortForwarding,
     IRouters,
     ISecurityGroups,
     IServiceHosts,
@@ -41,6 +42,7 @@ INTERFACES = (
     IMarking,
     IPacketLimits,
     IGuaranteedRates,
+    IPortForwarding,
     IServiceHosts,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IRouters, ITrunks
+from cloudctl.drivers.interfaces import IPortForwarding, IRouters, ITrunks
 from cloudctl.network.api import agents, networks, qos_rules, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
@@ -14,6 +14,7 @@ from cloudctl.network.api.availability import AVAILABILITIES
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.port_forwardings import PortForwardings
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
@@ -24,6 +25,7 @@ from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import RouterRoutes
+from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
@@ -64,10 +66,12 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),
+        Resource(db, RULE_TEMPLATES),
         Resource(db, RBAC_POLICIES),
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
+        *((PortForwardings(db),) if IPortForwarding.providedBy(driver) else ()),
         *((of_trunks, TrunkSubPorts(db, of_trunks)) if ITrunks.providedBy(driver) else ()),
         of_address_groups,
         GroupAddresses(db, of_address_groups),
@@ -85,7 +89,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
                 of_routers,
                 RouterRoutes(db, of_routers),
                 RouterInterfaces(db),
-                Resource(db, FLOATING_IPS),
+                Resource(db, FLOATING_IPS.of(driver)),
             )
             if has_routers
             else ()

@@ -15,6 +15,7 @@ from cloudctl.drivers.interfaces import (
     IDhcpOptions,
     IGuaranteedRates,
     IPacketLimits,
+    IPortForwarding,
     IRouters,
     IServiceHosts,
     ITrunks,
@@ -53,6 +54,10 @@ KNOWN = {
     "availability_zone_filter": Extension("Availability Zone Filter", "Finds zones by name, resource and state."),
     "dhcp_agent_scheduler": Extension("DHCP Agent Scheduler", "Which host gives out addresses.", IServiceHosts),
     "l3_agent_scheduler": Extension("L3 Agent Scheduler", "Which host a router is on.", IServiceHosts),
+    "floating-ip-port-forwarding": Extension("Port Forwarding", "Ports of a floating IP lead on.", IPortForwarding),
+    "floating-ip-port-forwarding-description": Extension("Port Forwarding Description", "Says why.", IPortForwarding),
+    "floating-ip-port-forwarding-port-ranges": Extension("Port Forwarding Ranges", "Many at once.", IPortForwarding),
+    "expose-port-forwarding-in-fip": Extension("Port Forwarding in Floating IP", "Shows them there.", IPortForwarding),
     "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
     "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
     "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),
@@ -113,6 +118,7 @@ KNOWN = {
     "security-groups-normalized-cidr": Extension(
         "Security Groups Normalized CIDR", "Shows the network of a rule's prefix."
     ),
+    "security-groups-default-rules": Extension("Default Security Group Rules", "Which rules new groups have."),
     "security-groups-shared-filtering": Extension("Shared Security Groups Filtering", "Finds groups by `shared`."),
     "security-groups-rules-belongs-to-default-sg": Extension(
         "Security Group Rules of the Default Group",

@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, func
 
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IPortForwarding
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, floating_ips, networks, ports, subnets
 from cloudctl.network.api.attributes import Id, IpText, Json
+from cloudctl.network.api.port_forwardings import within
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
@@ -113,6 +115,7 @@ FLOATING_IPS = Declared(
         Attribute("port_id", _ip.port_id, Id | None, post=None, put=True, filter=any_of, sort=_or_empty(_ip.port_id)),
         Attribute("router_id", _ip.router_id, filter=any_of, sort=_or_empty(_ip.router_id)),
         Attribute("port_details", view=port_details),
+        Attribute("port_forwardings", view=within, needs=IPortForwarding),
         *standard(FloatingIp),
     ),
     visible=floating_ips.visible,

@@ -1,6 +1,7 @@
 """What networking has beside networks, ports and routers; and shares as rows, where they were flags."""
 
 import uuid
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from alembic import op
@@ -87,6 +88,39 @@ def upgrade() -> None:
         batch_op.create_index("ix_rbac_policies_target", ["target", "object_type", "object_id"], unique=False)
 
     op.create_table(
+        "default_security_group_rules",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("project_id", sa.String(length=64), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.Column("created_at", sa.DateTime(), nullable=False),
+        sa.Column("updated_at", sa.DateTime(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("direction", sa.String(length=8), nullable=False),
+        sa.Column("ethertype", sa.String(length=4), nullable=False),
+        sa.Column("protocol", sa.String(length=32), nullable=True),
+        sa.Column("port_range_min", sa.Integer(), nullable=True),
+        sa.Column("port_range_max", sa.Integer(), nullable=True),
+        sa.Column("remote_ip_prefix", sa.String(length=64), nullable=True),
+        sa.Column("remote_group_id", sa.String(length=64), nullable=True),
+        sa.Column("remote_address_group_id", sa.String(length=64), nullable=True),
+        sa.Column("meaning", sa.String(length=255), nullable=False),
+        sa.Column("used_in_default_sg", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("used_in_non_default_sg", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["remote_address_group_id"],
+            ["address_groups.id"],
+            name=op.f("fk_default_security_group_rules_remote_address_group_id"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_default_security_group_rules")),
+    )
+    with op.batch_alter_table("default_security_group_rules", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_default_security_group_rules_remote_address_group_id"),
+            ["remote_address_group_id"],
+            unique=False,
+        )
+
+    op.create_table(
         "qos_rules",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("policy_id", sa.String(length=64), nullable=False),
@@ -166,6 +200,25 @@ def upgrade() -> None:
         batch_op.create_index("ix_trunks_project", ["project_id", "id"], unique=False)
 
     op.create_table(
+        "port_forwardings",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("floatingip_id", sa.String(length=64), nullable=False),
+        sa.Column("internal_port_id", sa.String(length=64), nullable=False),
+        sa.Column("internal_ip_address", sa.String(length=64), nullable=False),
+        sa.Column("protocol", sa.String(length=8), nullable=False),
+        sa.Column("internal", sa.Integer(), nullable=False),
+        sa.Column("external", sa.Integer(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("description", sa.String(length=255), nullable=False),
+        sa.ForeignKeyConstraint(["floatingip_id"], ["floating_ips.id"], name=op.f("fk_port_forwardings_floatingip_id")),
+        sa.ForeignKeyConstraint(["internal_port_id"], ["ports.id"], name=op.f("fk_port_forwardings_internal_port_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_port_forwardings")),
+    )
+    with op.batch_alter_table("port_forwardings", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_port_forwardings_floatingip_id"), ["floatingip_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_port_forwardings_internal_port_id"), ["internal_port_id"], unique=False)
+
+    op.create_table(
         "trunk_subports",
         sa.Column("port_id", sa.String(length=64), nullable=False),
         sa.Column("trunk_id", sa.String(length=64), nullable=False),
@@ -181,6 +234,7 @@ def upgrade() -> None:
         "INSERT INTO qos_rules (id, policy_id, type, direction, value, burst)"
         " SELECT id, policy_id, 'bandwidth_limit', direction, max_kbps, max_burst_kbps FROM qos_bandwidth_limits"
     )
+    _write_templates(op.get_bind())
     op.drop_table("qos_bandwidth_limits")
     with op.batch_alter_table("networks", schema=None) as batch_op:
         batch_op.add_column(sa.Column("dns_domain", sa.String(length=255), server_default="", nullable=False))
@@ -247,3 +301,26 @@ def _write_shares(conn: sa.Connection) -> None:
             share = {"object_type": object_type, "object_id": row["id"], "action": action, "target": "*"}
             kept = {each: row[each] for each in KEPT}
             conn.execute(policies.insert().values(id=str(uuid.uuid4()), description="", revision=0, **kept, **share))
+
+
+def _write_templates(conn: sa.Connection) -> None:
+    """What new groups have had, as an administrator could have said it: a new cloud writes that by itself."""
+    if conn.execute(sa.text("SELECT id FROM security_groups LIMIT 1")).first() is None:
+        return
+    columns = ("direction", "ethertype", "remote_group_id", "meaning", "description")
+    flags = ("used_in_default_sg", "used_in_non_default_sg")
+    times = tuple(sa.column(name, sa.DateTime) for name in ("created_at", "updated_at"))
+    table = sa.table(
+        "default_security_group_rules",
+        *(sa.column(name) for name in ("id", "project_id", "revision", *columns)),
+        *(sa.column(name, sa.Boolean) for name in flags),
+        *times,
+    )
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for direction, remote, in_others in (("egress", None, True), ("ingress", "PARENT", False)):
+        for family in ("IPv4", "IPv6"):
+            said = (direction, family, remote, f"{direction} {family} * * * {remote or '*'}")
+            described = (*said, f"Legacy default SG rule for {direction} traffic")
+            row = dict(zip(columns, described, strict=True)) | dict(zip(flags, (True, in_others), strict=True))
+            ids = {"id": str(uuid.uuid4()), "project_id": "", "revision": 0, "created_at": now, "updated_at": now}
+            conn.execute(table.insert().values(**ids, **row))
