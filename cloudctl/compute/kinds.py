@@ -38,6 +38,9 @@ FREEZE_VOLUMES = _kind("freeze_volumes", LATE, "createImage", "api_snapshot_inst
 REBUILD = _kind("rebuild", LATER, "rebuild", "compute_rebuild_instance")
 RESIZE = _kind("resize", LATER, "resize", "compute_resize_instance")
 MIGRATE = _kind("migrate", LATER, "migrate", "cold_migrate")
+LIVE_MIGRATE = _kind("live_migrate", LATE, "live-migration", "conductor_live_migrate_instance")
+EVACUATE = _kind("evacuate", LATE, "evacuate", "compute_rebuild_instance")
+CRASH_DUMP = _kind("crash_dump", SOON, "trigger_crash_dump", "compute_trigger_crash_dump")
 CONFIRM_RESIZE = _kind("confirm_resize", LATER, "confirmResize", "compute_confirm_resize")
 REVERT_RESIZE = _kind("revert_resize", LATER, "revertResize", "compute_revert_resize")
 
@@ -55,6 +58,10 @@ DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_
 
 # The second half of a shelve, and what is done with servers that have waited: nobody has asked for it by itself.
 LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER)
+# What is done to a server on its way: its own tasks wait until it has arrived.
+MIGRATION = "migration"
+ABORT_MIGRATION = Kind("compute.migration.abort", MIGRATION, SOON)
+FORCE_MIGRATION = Kind("compute.migration.force", MIGRATION, SOON)
 # The guest of a server that was deleted while its host was down.
 PURGE = Kind("compute.server.purge", SERVER, 600.0)
 

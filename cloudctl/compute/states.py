@@ -31,6 +31,7 @@ BACKUP = "image_backup"
 SNAPSHOTTING = (SNAPSHOT_PENDING, BACKUP, SNAPSHOT, "image_pending_upload", UPLOAD)
 SHELVING, SHELVING_UPLOAD, OFFLOADING = "shelving", "shelving_image_uploading", "shelving_offloading"
 UNSHELVING = "unshelving"
+MIGRATING = "migrating"
 SOFT_DELETING, RESTORING = "soft-deleting", "restoring"
 
 NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
@@ -83,6 +84,14 @@ ASKED: Mapping[str, Move] = {
     "soft delete": Move(None, {"task_state": SOFT_DELETING}),
     "forceDelete": Move(None, {"task_state": DELETING}),
     "restore": _asked(sources(SOFT_DELETED), RESTORING),
+    "os-migrateLive": _asked(sources(ACTIVE, PAUSED), MIGRATING),
+    "evacuate": _asked(sources(ACTIVE, STOPPED, ERROR), REBUILDING[0], LIVELY),
+    "trigger_crash_dump": _asked(sources(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR)),
+    "force_complete": _asked(sources(ACTIVE, PAUSED), idle=sources(MIGRATING)),
+    "abort live migration": Move({"task_state": sources(MIGRATING)}, None),
+    "addFixedIp": Move({"task_state": LIVELY}, None),
+    "removeFixedIp": Move({"task_state": LIVELY}, None),
+    "injectNetworkInfo": Move(None, None),
     # What these do is told by other records, or is done at once.
     "confirmResize": _asked(sources(RESIZED)),
     "attach_volume": _asked(ATTACHABLE),
@@ -97,8 +106,8 @@ ASKED: Mapping[str, Move] = {
     "delete tags": _asked(WRITABLE, idle=LIVELY),
 }
 TAGGING = frozenset({"update tag", "update tags", "delete tag", "delete tags"})
-DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup"}
-BEFORE_THE_LAUNCH = TAGGING | {"delete", "forceDelete", "update metadata", "delete metadata"}
+DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup", "evacuate"}
+BEFORE_THE_LAUNCH = TAGGING | {"delete", "forceDelete", "update metadata", "delete metadata", "injectNetworkInfo"}
 
 # -- what the work makes of it
 
@@ -172,6 +181,7 @@ DONE: Mapping[str, Move] = {
     "reverted": _done((REVERTING,), ACTIVE, **ON),
     "reverted, off": _done((REVERTING,), STOPPED, **OFF),
     "revert cancelled": _done((REVERTING,), ERROR),
+    "migrated": _done((MIGRATING,)),
     # images of it
     "capture": _goes_on((SNAPSHOT_PENDING, BACKUP), SNAPSHOT),
     "captured": _goes_on((SNAPSHOT,), UPLOAD),

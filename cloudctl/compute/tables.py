@@ -150,7 +150,6 @@ class Migration(Record, table="migrations"):
     new_flavor_id: Field[str] = column(String(255), nullable=False)
     new_flavor: Field[dict[str, Any]] = json(dict)
     was_stopped: Field[bool] = flag(False)
-    progress: Field[dict[str, Any]] = json(dict)  # of a live one: see `live_migration`
     user_id: Field[str] = identifier(nullable=False)
     project_id: Field[str] = identifier(nullable=False)
     created_at: Field[datetime] = time(nullable=False)

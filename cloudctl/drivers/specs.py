@@ -176,6 +176,56 @@ class GuestState:
     rescued: bool = False
 
 
+@frozen
+class MigrationProgress:
+    """How far a guest that moves has come. Bytes."""
+
+    memory_total: int
+    memory_remaining: int
+    disk_total: int
+    disk_remaining: int
+
+
+@frozen
+class Traffic:
+    """Of a network interface, as the guest sees it, since it was started. None: the driver does not count it."""
+
+    mac: str
+    rx_octets: int | None = None
+    rx_packets: int | None = None
+    rx_errors: int | None = None
+    rx_drop: int | None = None
+    tx_octets: int | None = None
+    tx_packets: int | None = None
+    tx_errors: int | None = None
+    tx_drop: int | None = None
+
+
+@frozen
+class DiskUse:
+    """Of a disk of a guest, since it was started. None: the driver does not count it."""
+
+    name: str  # vda, …
+    read_bytes: int | None = None
+    read_requests: int | None = None
+    write_bytes: int | None = None
+    write_requests: int | None = None
+    errors: int | None = None
+
+
+@frozen
+class GuestDiagnostics:
+    """What a guest uses. None: the driver does not know it."""
+
+    power: Power
+    uptime: int | None  # seconds since it was started
+    cpu_times: tuple[int | None, ...]  # nanoseconds, of each of its processors
+    memory_mib: int
+    memory_used_mib: int | None
+    disks: tuple[DiskUse, ...]
+    nics: tuple[Traffic, ...]
+
+
 # -- volumes
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.compute.api.address_actions import AddressActions
 from cloudctl.compute.api.aggregates import Aggregates
 from cloudctl.compute.api.audit_log import AuditLog
+from cloudctl.compute.api.diagnostics import Diagnostics
 from cloudctl.compute.api.extensions import Extensions
 from cloudctl.compute.api.external_events import ExternalEvents
 from cloudctl.compute.api.flavors import Flavors
@@ -26,6 +28,7 @@ from cloudctl.compute.api.security_groups import SecurityGroups
 from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
+from cloudctl.compute.api.server_moves import ServerMoves
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
 from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
 from cloudctl.compute.api.server_shelving import ServerShelving
@@ -73,6 +76,9 @@ def build(
         ServerActions(db, hypervisor),
         ServerChanges(db, hypervisor, of_volumes),
         ServerShelving(db, hypervisor, chosen),
+        ServerMoves(db, hypervisor),
+        Diagnostics(db, hypervisor),
+        AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudctl.compute.lifecycle import interfaces, power, rescue, resize, shelve, unshelve, volumes
+from cloudctl.compute.lifecycle import evacuate, interfaces, move, power, rescue, resize, shelve, unshelve, volumes
 from cloudctl.compute.lifecycle.boot import boots
 from cloudctl.compute.lifecycle.create_image import CREATE_BACKUP, CREATE_IMAGE
 from cloudctl.compute.lifecycle.delete import DELETE, FORCE_DELETE
@@ -30,6 +30,8 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         *resize.workflows(options),
         *shelve.workflows(options),
         unshelve.workflow(options),
+        *move.workflows(options),
+        evacuate.workflow(options),
         volumes.ATTACH,
         volumes.DETACH,
         interfaces.ATTACH,

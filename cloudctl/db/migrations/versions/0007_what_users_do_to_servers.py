@@ -1,4 +1,4 @@
-"""Files for guests, shelved servers, the progress of live migrations, and tokens of consoles."""
+"""Files for guests, shelved servers, and tokens of consoles."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,8 +17,6 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("personality", JSON, server_default="[]", nullable=False))
         batch_op.add_column(sa.Column("shelved_image_id", sa.String(64), nullable=True))
         batch_op.add_column(sa.Column("waiting_since", sa.DateTime(), nullable=True))
-    with op.batch_alter_table("migrations", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("progress", JSON, server_default="{}", nullable=False))
     op.create_table(
         "console_tokens",
         sa.Column("id", sa.String(64), nullable=False),
