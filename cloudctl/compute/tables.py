@@ -168,22 +168,6 @@ Index("ix_migrations_created", Migration.created_at, Migration.id)
 Index("ix_migrations_project", Migration.project_id, Migration.created_at, Migration.id)
 
 
-class ConsoleToken(Record, table="console_tokens"):
-    """Leave to use a console of a server, for whoever knows the token: `id` is its hash."""
-
-    id: Field[str] = identifier(primary_key=True)
-    server_id: Field[str] = identifier(nullable=False)
-    kind: Field[str] = text(16)  # novnc, serial, …
-    host: Field[str] = text()
-    port: Field[int] = column(Integer, nullable=False)
-    path: Field[str | None] = optional_text()
-    expires_at: Field[datetime] = time(nullable=False)
-
-
-Index("ix_console_tokens_server", ConsoleToken.server_id)
-Index("ix_console_tokens_expires", ConsoleToken.expires_at)
-
-
 class Flavor(Record, table="flavors"):
     id: Field[str] = column(String(255), primary_key=True)
     name: Field[str] = column(String(255), nullable=False, unique=True)

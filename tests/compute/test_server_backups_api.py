@@ -88,7 +88,6 @@ def test_nothing_is_left_of_such_an_image_that_fails(demo: Asking, volumes: Fake
 def test_what_a_server_that_boots_from_a_volume_cannot(demo: Asking) -> None:
     server_id = demo.boot(**root_volume(demo))
     assert refusal(demo.act(server_id, {"rescue": None}))[:2] == (400, "badRequest")
-    assert refusal(demo.act(server_id, {"rebuild": {"imageRef": demo.image}}))[:2] == (400, "badRequest")
     backup = {"name": "x", "backup_type": "daily", "rotation": 1}
     assert refusal(demo.act(server_id, {"createBackup": backup}))[:2] == (400, "badRequest")
     assert demo.server(server_id)["OS-EXT-STS:task_state"] is None

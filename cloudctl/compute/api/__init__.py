@@ -7,6 +7,7 @@ from typing import Any
 from cloudctl.compute.api.address_actions import AddressActions
 from cloudctl.compute.api.aggregates import Aggregates
 from cloudctl.compute.api.audit_log import AuditLog
+from cloudctl.compute.api.consoles import Consoles
 from cloudctl.compute.api.diagnostics import Diagnostics
 from cloudctl.compute.api.extensions import Extensions
 from cloudctl.compute.api.external_events import ExternalEvents
@@ -29,7 +30,7 @@ from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
 from cloudctl.compute.api.server_moves import ServerMoves
-from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
+from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags, ServerTopology
 from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
 from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
@@ -78,11 +79,13 @@ def build(
         ServerShelving(db, hypervisor, chosen),
         ServerMoves(db, hypervisor),
         Diagnostics(db, hypervisor),
+        Consoles(db),
         AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),
         ServerPassword(db),
+        ServerTopology(db),
         ServerSecurityGroups(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),

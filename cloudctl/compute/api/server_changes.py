@@ -193,7 +193,11 @@ class ServerChanges:
         asked = body or Rescue()
         run = able(self.hypervisor, IRescue, rescue.rescue)
         image_id = asked.rescue_image_ref or None
-        return {"adminPass": await self.db.run(run, call.caller, server_id, asked.adminPass or None, image_id)}
+        knows_volumes = call.version in gates.RESCUED_VOLUMES
+        password = await self.db.run(
+            run, call.caller, server_id, asked.adminPass or None, image_id, knows_volumes=knows_volumes
+        )
+        return {"adminPass": password}
 
     @routes.action(PATH, "unrescue", policy="compute:servers:rescue")
     async def unrescue(self, call: Call, server_id: str) -> None:
@@ -213,6 +217,7 @@ def _image(call: Call, image_id: str) -> Reply:
 
 
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
-    row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
+    knows_volumes = call.version in gates.REBUILT_VOLUMES
+    row, password = rebuilding.rebuild(conn, call.caller, server_id, asked, knows_volumes=knows_volumes)
     shown = server_views.updated(server_views.gather(conn, call, [row]), row)
     return {**shown, "adminPass": password, **REBUILT.of(call.version, row)}

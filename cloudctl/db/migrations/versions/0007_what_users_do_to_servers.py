@@ -1,4 +1,4 @@
-"""Files for guests, shelved servers, and tokens of consoles."""
+"""Files for new guests, and what is known of shelved servers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,16 +17,3 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("personality", JSON, server_default="[]", nullable=False))
         batch_op.add_column(sa.Column("shelved_image_id", sa.String(64), nullable=True))
         batch_op.add_column(sa.Column("waiting_since", sa.DateTime(), nullable=True))
-    op.create_table(
-        "console_tokens",
-        sa.Column("id", sa.String(64), nullable=False),
-        sa.Column("server_id", sa.String(64), nullable=False),
-        sa.Column("kind", sa.String(16), nullable=False),
-        sa.Column("host", sa.String(255), nullable=False),
-        sa.Column("port", sa.Integer(), nullable=False),
-        sa.Column("path", sa.String(255), nullable=True),
-        sa.Column("expires_at", sa.DateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-    )
-    op.create_index("ix_console_tokens_server", "console_tokens", ["server_id"])
-    op.create_index("ix_console_tokens_expires", "console_tokens", ["expires_at"])
