@@ -28,7 +28,7 @@ OWNED = {
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
     ("image", "task_id"), ("volume", "message_id"), ("volume", "encryption_id"), ("image", "store"),
-    ("compute", "host"),
+    ("compute", "host"), ("compute", "migration_id"), ("compute", "token"),
 }  # fmt: skip
 
 
