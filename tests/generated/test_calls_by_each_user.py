@@ -31,6 +31,7 @@ OWNED = {
 ABSENT = {
     ("networking", "port_forwarding_id"), ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
     ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"),
+    ("compute", "migration_id"), ("compute", "token"),
 }  # fmt: skip
 
 
