@@ -163,8 +163,11 @@ def advance(conn: Connection, provider_id: str, generation: int, now: datetime) 
     Raises NotFound, Contended.
     """
     if not conn.execute(_next, {"wanted": provider_id, "known": generation, "at": now}).rowcount:
-        get(conn, provider_id)
-        raise Contended("resource provider generation conflict")
+        found = get(conn, provider_id)
+        raise Contended(
+            f"resource provider generation conflict for resource provider {provider_id}: actual: {found.generation}, "
+            f"given: {generation}. Please update the generation and try again."
+        )
     return get(conn, provider_id)
 
 
@@ -255,7 +258,7 @@ def check_classes(conn: Connection, wanted: Iterable[str]) -> None:
     if unknown:
         unknown -= set(conn.scalars(select(ResourceClass.name).where(ResourceClass.name.in_(unknown))))
     if unknown:
-        raise Invalid(f"No such resource class {', '.join(sorted(unknown))[:255]}.")
+        raise Invalid(f"Unknown resource class: {', '.join(sorted(unknown))[:255]}.")
 
 
 def remove_class(conn: Connection, name: str) -> None:

@@ -202,8 +202,10 @@ def test_allocations_are_written_for_one_generation_of_the_consumer(placing: Pla
     found = placing.get(f"/allocations/{me}")
     assert found["allocations"] == {pool: {"generation": placing.generation(pool), "resources": {"DISK_GB": 4}}}
     assert (found["consumer_generation"], found["consumer_type"], found["project_id"]) == (0, "INSTANCE", "project")
+    assert placing.generation(pool) == 2  # one for the inventory, one for this
     assert code(placing.take(me, of={pool: {"DISK_GB": 5}})) == (409, "concurrent_update")
     assert placing.take(me, 0, of={pool: {"DISK_GB": 10}}).status == 204
+    assert placing.generation(pool) == 3
     assert placing.usages(pool) == {"DISK_GB": 10}
     assert code(placing.take(str(uuid4()), of={pool: {"DISK_GB": 1}}))[0] == 409
     assert code(placing.ask("DELETE", f"/resource_providers/{pool}")) == (409, "resource_provider.inuse")
