@@ -209,8 +209,9 @@ def _ensure_consumer(conn: Connection, owner: Owner) -> None:
     """It is there, and one generation further if it was."""
     said = {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
     if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
-        changed = {name: value for name, value in said.items() if value}
-        conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
+        # Clients of old do not say whose it is: it stays whose it was.
+        if changed := {name: value for name, value in said.items() if value}:
+            conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
     else:
         conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": 0})
 

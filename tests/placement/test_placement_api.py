@@ -230,7 +230,7 @@ def test_an_allocation_keeps_to_units_and_steps(placing: Placing) -> None:
 def test_allocations_of_old_are_lists_and_name_nobody(placing: Placing) -> None:
     pool, me = placing.provider("pool", VCPU=4), str(uuid4())
     old = {"allocations": [{"resource_provider": {"uuid": pool}, "resources": {"VCPU": 2}}]}
-    assert placing.ask("PUT", f"/allocations/{me}", old, None).status == 204
+    assert [placing.ask("PUT", f"/allocations/{me}", old, None).status for _ in range(2)] == [204, 204]
     assert placing.get(f"/allocations/{me}", None).keys() == {"allocations"}
     assert placing.ask("PUT", f"/allocations/{me}", old, "1.8").status == 400
     assert placing.ask("PUT", f"/allocations/{me}", {**old, "project_id": "p", "user_id": "u"}, "1.8").status == 204
