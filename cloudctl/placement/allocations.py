@@ -29,6 +29,8 @@ _lock = (
     .where(Provider.id == bindparam("of"))
     .values(generation=Provider.generation + 1, shares=Provider.shares + bindparam("more"))
 )
+# The provider is locked already, and has its new generation.
+_count = update(Provider).where(Provider.id == bindparam("of")).values(shares=Provider.shares + bindparam("more"))
 _has = select(Inventory).where(Inventory.provider_id == bindparam("of"))
 _use = (
     update(Inventory)
@@ -105,7 +107,7 @@ def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> 
     conn.execute(_lock, {"of": provider_id, "more": 1})
     has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}
     if any(too_much(has.get(name), amount) for name, amount in amounts.items()):
-        conn.execute(_lock, {"of": provider_id, "more": -1})
+        conn.execute(_count, {"of": provider_id, "more": -1})
         return False
     _ensure_consumer(conn, owner)
     _write(conn, owner.consumer_id, provider_id, amounts)
@@ -117,6 +119,8 @@ def release(conn: Connection, consumer_id: str) -> None:
     shares = held(conn, consumer_id)
     if not shares:
         return
+    for provider_id in sorted(shares):
+        conn.execute(_lock, {"of": provider_id, "more": -1})
     _give_back(conn, consumer_id, shares)
     conn.execute(_forget, {"by": consumer_id})
 
@@ -150,7 +154,9 @@ def replace(conn: Connection, wanted: Sequence[NewAllocations]) -> None:
             raise Invalid(f"Allocation for resource provider '{provider_id[:64]}' that does not exist.")
     for each in wanted:
         if before[each.owner.consumer_id]:
-            _give_back(conn, each.owner.consumer_id, before[each.owner.consumer_id])
+            mine = before[each.owner.consumer_id]
+            conn.execute(_count, [{"of": provider_id, "more": -1} for provider_id in mine])
+            _give_back(conn, each.owner.consumer_id, mine)
     for each in wanted:
         _put(conn, each)
 
@@ -165,7 +171,7 @@ def _put(conn: Connection, wanted: NewAllocations) -> None:
         for name, amount in amounts.items():
             if why := too_much(has.get(name), amount):
                 raise Conflict(f"Unable to allocate inventory of {name} on resource provider {provider_id}: {why}.")
-        conn.execute(_lock, {"of": provider_id, "more": 1})
+        conn.execute(_count, {"of": provider_id, "more": 1})
         _write(conn, owner.consumer_id, provider_id, amounts)
     try:
         with conn.begin_nested():
@@ -203,8 +209,9 @@ def _ensure_consumer(conn: Connection, owner: Owner) -> None:
     """It is there, and one generation further if it was."""
     said = {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
     if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
-        changed = {name: value for name, value in said.items() if value}
-        conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
+        # Clients of old do not say whose it is: it stays whose it was.
+        if changed := {name: value for name, value in said.items() if value}:
+            conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
     else:
         conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": 0})
 
@@ -218,8 +225,8 @@ def _write(conn: Connection, consumer_id: str, provider_id: str, amounts: Amount
 
 
 def _give_back(conn: Connection, consumer_id: str, shares: Mapping[str, Amounts]) -> None:
+    """Of providers that are locked, and count the consumer no more."""
     for provider_id in sorted(shares):
-        conn.execute(_lock, {"of": provider_id, "more": -1})
         _change_used(conn, provider_id, shares[provider_id], -1)
     conn.execute(_let_go, {"by": consumer_id})
 

@@ -163,8 +163,11 @@ def advance(conn: Connection, provider_id: str, generation: int, now: datetime) 
     Raises NotFound, Contended.
     """
     if not conn.execute(_next, {"wanted": provider_id, "known": generation, "at": now}).rowcount:
-        get(conn, provider_id)
-        raise Contended("resource provider generation conflict")
+        found = get(conn, provider_id)
+        raise Contended(
+            f"resource provider generation conflict for resource provider {provider_id}: actual: {found.generation}, "
+            f"given: {generation}. Please update the generation and try again."
+        )
     return get(conn, provider_id)
 
 
@@ -180,7 +183,7 @@ def inventories_of(conn: Connection, provider_id: str) -> dict[str, Inventory]:
 def set_inventories(conn: Connection, provider_id: str, wanted: Mapping[str, NewInventory]) -> None:
     """These and no others. The provider is locked. Raises Invalid for an unknown class, InUse."""
     known = inventories_of(conn, provider_id)
-    check_classes(conn, wanted)
+    check_classes(conn, wanted, "Unknown resource class in inventory:")
     for name in known.keys() - wanted.keys():
         remove_inventory(conn, known[name])
     for name, inventory in wanted.items():
@@ -249,13 +252,13 @@ def classes(conn: Connection) -> list[str]:
     return [*names.RESOURCE_CLASSES, *sorted(conn.scalars(select(ResourceClass.name)))]
 
 
-def check_classes(conn: Connection, wanted: Iterable[str]) -> None:
-    """Raises Invalid for one that there is not."""
+def check_classes(conn: Connection, wanted: Iterable[str], said: str = "No such resource class") -> None:
+    """Raises Invalid, which begins as `said`, for one that there is not."""
     unknown = set(wanted) - set(names.RESOURCE_CLASSES)
     if unknown:
         unknown -= set(conn.scalars(select(ResourceClass.name).where(ResourceClass.name.in_(unknown))))
     if unknown:
-        raise Invalid(f"No such resource class {', '.join(sorted(unknown))[:255]}.")
+        raise Invalid(f"{said} {', '.join(sorted(unknown))[:255]}.")
 
 
 def remove_class(conn: Connection, name: str) -> None:

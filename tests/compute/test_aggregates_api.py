@@ -113,6 +113,7 @@ def test_unknown_aggregates_and_hosts_are_not_there(admin: Asking) -> None:
     assert act(admin, number, remove_host={"host": "fake-1"}).status == 404
     assert act(admin, 999, add_host={"host": "fake-1"}).status == 404
     assert admin.get("/os-aggregates/999").status == 404
+    assert admin.get("/os-aggregates/-1").status == 404
     assert admin.get("/os-aggregates/x").status == 400
     assert admin.put(f"/os-aggregates/{number}", {"aggregate": {}}).status == 400
 

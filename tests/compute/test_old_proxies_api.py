@@ -52,10 +52,10 @@ def test_a_group_that_cannot_go_stays(demo: Asking) -> None:
 
 def test_rules_of_old(demo: Asking) -> None:
     web, mail = group(demo)["id"], group(demo, "mail")["id"]
-    made = rule(demo, web, cidr="10.0.0.0/8").json()["security_group_rule"]
+    made = rule(demo, web, cidr="10.0.0.1/8").json()["security_group_rule"]
     shown = {
         "id": made["id"], "parent_group_id": web, "ip_protocol": "tcp", "from_port": 22, "to_port": 22,
-        "ip_range": {"cidr": "10.0.0.0/8"}, "group": {},
+        "ip_range": {"cidr": "10.0.0.1/8"}, "group": {},
     }  # fmt: skip
     assert made == shown
     from_group = rule(demo, web, group_id=mail).json()["security_group_rule"]
@@ -199,3 +199,19 @@ def test_an_image_is_deleted(demo: Asking, image: str) -> None:
     assert demo.delete(f"/images/{image}", "2.36").status == 404
     assert demo.delete(f"/images/{image}").status == 204
     assert demo.get(f"/images/{image}").status == 404
+
+
+def test_images_are_found_by_their_server_and_their_type(demo: Asking, image: str) -> None:
+    server_id = demo.boot()
+    assert demo.act(server_id, {"createImage": {"name": "snap", "metadata": {"colour": "red"}}}).status == 202
+    demo.cloud.settle()
+
+    def found(query: str) -> list[str]:
+        return [each["name"] for each in demo.get(f"/images?{query}").json()["images"]]
+
+    assert found(f"server={server_id}") == ["snap"]
+    assert found(f"server=http://cloud/compute/v2.1/servers/{server_id}") == ["snap"]
+    assert found(f"server={UNKNOWN}") == []
+    assert found("type=snapshot") == ["snap"]
+    assert found("property-colour=red") == ["snap"]
+    assert found("property-colour=blue") == []

@@ -18,7 +18,7 @@ VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
 OAUTH = "/identity/v3/OS-OAUTH1"
 # The newest microversion of every API at once.
-LATEST = {"OpenStack-API-Version": "compute latest, volume latest, instance-ha latest"}
+LATEST = {"OpenStack-API-Version": "compute latest, volume latest, placement latest, instance-ha latest"}
 
 ROLES = ("admin", "manager", "member", "reader", "service")
 # What a token of each role is scoped to: the project whose resources these are, its domain, the system, another domain.
@@ -51,6 +51,7 @@ class World:
         self._network()
         self._volume()
         self._compute()
+        self._placement()
         self.cloud.settle()
         self.clients = {
             "anonymous": self.cloud.anonymous(**LATEST),
@@ -344,6 +345,14 @@ class World:
                 "network": "own", "pattern": "fake", "migration_id": "1", "token": UNKNOWN,
             }.items()
         }  # fmt: skip
+
+    def _placement(self) -> None:
+        made = _good(self.admin.post("/placement/resource_providers", {"name": "own"})).json()
+        self.ids |= {
+            ("placement", "provider_id"): made["uuid"],
+            ("placement", "consumer_id"): self.ids["compute", "server_id"],
+            ("placement", "name"): "CUSTOM_OWN",
+        }
 
 
 def _good(response: Response) -> Response:

@@ -113,4 +113,4 @@ def build(
     )
     pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]
-    return ApiApp(pipeline, mounts, project_in_path=True)
+    return ApiApp(pipeline, mounts, project_in_path=True, exact=True)

@@ -145,7 +145,7 @@ class Aggregates:
 
 def _get(conn: Connection, aggregate_id: str) -> Aggregate:
     """Raises Invalid, NotFound."""
-    if re.fullmatch(r"\d{1,18}", aggregate_id, re.ASCII) is None:
+    if re.fullmatch(r"-?\d{1,18}", aggregate_id, re.ASCII) is None:
         raise Invalid(f"Invalid value for the id of an aggregate: {aggregate_id[:64]!r} is not an integer.")
     return aggregates.get(conn, int(aggregate_id))
 

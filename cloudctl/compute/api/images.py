@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import field, frozen
+from sqlalchemy import select
 
 from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import time
@@ -15,6 +16,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image import listing as image_listing
 from cloudctl.image.images import Image
+from cloudctl.image.tables import ImageProperty
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
@@ -22,7 +24,11 @@ from cloudctl.rest.listing import Condition, Page, paging
 from cloudctl.rest.route import Routes
 
 LAST = (2, 35)
-QUERY = ("name", "status", "changes-since", "minRam", "minDisk", "limit", "marker", "sort_key", "sort_dir")
+QUERY = (
+    "name", "status", "server", "type", "changes-since", "minRam", "minDisk", "limit", "marker", "sort_key", "sort_dir",
+)  # fmt: skip
+# Before the name of a property that a filter asks for.
+PROPERTY = "property-"
 
 # Status of the image service → (status, progress in percent).
 STATUSES = {
@@ -112,7 +118,23 @@ def _conditions(call: Call) -> list[Condition]:
             found.append(column >= least)
     if (since := call.query.get("changes-since")) is not None:
         found.append(table.c.updated_at >= time("changes-since", since))
-    return found
+    return [*found, *(_having(name, value) for name, value in _asked_properties(call))]
+
+
+def _asked_properties(call: Call) -> Iterator[tuple[str, str]]:
+    """A server, named by its id or by a link to it, and the type are properties of its images, too."""
+    if (server := call.query.get("server")) is not None:
+        yield "instance_uuid", server.rpartition("/")[2]
+    if (kind := call.query.get("type")) is not None:
+        yield "image_type", kind
+    for name in call.query:
+        if name.startswith(PROPERTY) and (value := call.query.get(name)) is not None:
+            yield name.removeprefix(PROPERTY), value
+
+
+def _having(name: str, value: str) -> Condition:
+    said = ImageProperty.name == name, ImageProperty.value == value
+    return image_listing.LISTING.table.c.id.in_(select(ImageProperty.image_id).where(*said))
 
 
 def _one(conn: Connection, call: Call, image_id: str) -> Image:

@@ -8,7 +8,7 @@ from cloudctl.errors import Gone
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
-# Path → the methods that it had.
+# Path → the methods that it had. What a server once had says nothing of servers: it is not looked for.
 REMOVED = {
     "/os-agents": "GET POST",
     "/os-agents/<id>": "PUT DELETE",
@@ -42,9 +42,9 @@ REMOVED = {
     "/os-security-group-default-rules/<id>": "GET DELETE",
     "/os-tenant-networks": "POST",
     "/os-tenant-networks/<network>": "DELETE",
-    "/servers/<server_id>/consoles": "GET POST",
-    "/servers/<server_id>/consoles/<id>": "GET DELETE",
-    "/servers/<server_id>/os-virtual-interfaces": "GET",
+    "/servers/<id>/consoles": "GET POST",
+    "/servers/<id>/consoles/<name>": "GET DELETE",
+    "/servers/<id>/os-virtual-interfaces": "GET",
 }
 
 

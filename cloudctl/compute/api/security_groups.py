@@ -17,7 +17,7 @@ from cloudctl.compute.api import query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError, Conflict, Invalid
-from cloudctl.network import rules, security_groups
+from cloudctl.network import security_groups
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
@@ -59,7 +59,7 @@ def view_rule(rule: SecurityGroupRule, remote: Mapping[str, tuple[str, str]]) ->
     """`remote`: group's id → its name and project."""
     least, most = ports(rule)
     name, project_id = remote.get(rule.remote_group_id or "", ("", ""))
-    prefix = rules.normalized(rule.remote_ip_prefix) or ANYWHERE[rule.ethertype]
+    prefix = rule.remote_ip_prefix or ANYWHERE[rule.ethertype]
     return {
         "id": rule.id,
         "parent_group_id": rule.security_group_id,

@@ -184,10 +184,10 @@ def _shown(conn: Connection, call: Call, consumer_id: str) -> dict[str, Any]:
     consumer = allocations.find_consumer(conn, consumer_id)
     if consumer is None:
         return {"allocations": {}}
-    found = {
-        provider_id: {"generation": providers.get(conn, provider_id).generation, "resources": amounts}
-        for provider_id, amounts in allocations.held(conn, consumer_id).items()
-    }
+    held = allocations.held(conn, consumer_id)
+    # In the order in which the providers were made.
+    given = sorted((providers.get(conn, provider_id) for provider_id in held), key=lambda row: row.number)
+    found = {row.id: {"generation": row.generation, "resources": held[row.id]} for row in given}
     return {"allocations": found, **LATER.of(call.version, consumer)}
 
 

@@ -176,7 +176,9 @@ def _update(conn: Connection, call: Call, provider_id: str, name: str, body: Set
 
 def _delete(conn: Connection, call: Call, provider_id: str, name: str) -> None:
     row = providers.get(conn, provider_id)
-    found = _found(conn, row.id, name)
+    found = providers.inventories_of(conn, row.id).get(name)
+    if found is None:
+        raise NotFound(f"No inventory of class {name[:255]} found for delete")
     providers.advance(conn, row.id, row.generation, call.now)
     providers.remove_inventory(conn, found)
 

@@ -12,7 +12,7 @@ from cloudctl.placement import names, providers
 from cloudctl.placement.api import queries
 from cloudctl.placement.api.providers import link
 from cloudctl.placement.tables import ResourceClass, Trait
-from cloudctl.rest.body import Body, Length
+from cloudctl.rest.body import Body, Length, Pattern
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -22,7 +22,7 @@ TRAITS, TRAIT = "/traits", "/traits/<name>"
 
 @frozen
 class CreateClass:
-    name: Annotated[str, Length(1, 255)]
+    name: Annotated[str, Length(1, 255), Pattern(names.CUSTOM.pattern, f"a name such as {names.CUSTOM.pattern}")]
 
 
 def view(call: Call, name: str) -> dict[str, Any]:
