@@ -21,7 +21,8 @@ INSTALLED := $(VENV)/.installed
 
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
 # Hundreds of processes import the same, so what one has compiled is kept, even where the environment says otherwise.
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS)
+# The long tests come first (tests/conftest.py), and are not all given to one process.
+PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
 .PHONY: help run test lint format bench docs lock clean
 .DELETE_ON_ERROR:

@@ -40,7 +40,7 @@ from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
-from cloudctl.rest import policy
+from cloudctl.rest import policy, quota
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, Tree
@@ -157,6 +157,7 @@ class Cloud(OrderedService):
             expected=(CloudError, DriverError),
         )
         checks = {name: check for part in self.parts for name, check in part.checks.items()}
+        checks["totals"] = quota.check_totals(self.db)
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
         self.metrics.add(TaskMetrics(self.engine, self.audit))
         self._serve()

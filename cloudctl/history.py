@@ -1,7 +1,8 @@
 """What each microversion of an API changes, collected from the spans that the API declares.
 
-Operations, their bodies and parameters say it themselves; views (`rest.views.Fields`) and gates (spans with a `what`)
-are found in the modules of the API's package, so that none has to be listed anywhere.
+Operations, their bodies and parameters say it themselves; views (`rest.views.Fields`), the attributes of declared
+resources and gates (spans with a `what`) are found in the modules of the API's package, so that none has to be listed
+anywhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from attrs import field, frozen
 
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.body import Body, spans, wire_names
+from cloudctl.rest.resource import Attribute
 from cloudctl.rest.route import FIRST, Operation
 from cloudctl.rest.versions import Span, Version
 from cloudctl.rest.views import Fields
@@ -69,6 +71,12 @@ def facts(api: ApiApp, package: str, prefix: str = "") -> Iterator[Fact]:
             if isinstance(value, Fields):
                 for name, (span, _) in value.fields.items():
                     yield Fact(span, f"`{name}`", "of", value.what)
+            elif isinstance(declared := getattr(value, "attributes", None), tuple):
+                for attribute in declared:
+                    # A resource at two paths is declared twice.
+                    if isinstance(attribute, Attribute) and attribute.view is not None and id(attribute) not in seen:
+                        seen.add(id(attribute))
+                        yield Fact(attribute.span, f"`{attribute.name}`", "of", value.noun)
             elif isinstance(value, Span) and value.what:
                 yield Fact(value, value.what)
 

@@ -49,6 +49,12 @@ class LoggedFailures:
         return [event["log_failure"] for event in taken]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Where processes share the tests, none is left alone with a long one at the end.
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish() -> None:
     check_plans()
     check_kept()

@@ -28,8 +28,12 @@ class Work:
             self.writes += 1
         elif statement.startswith("BEGIN"):
             self.reads += 1
-        elif not statement.startswith((*AROUND, "--")):  # SQLite's own notes on what a trigger does
+        elif not statement.startswith((*AROUND, "--")) and not self._is_of_trigger(statement):
             self.statements.append(statement)
+
+    def _is_of_trigger(self, statement: str) -> bool:
+        """Where a trigger begins, the driver tells the statement that set it off once more."""
+        return not statement.startswith("SELECT") and self.statements[-1:] == [statement]
 
     @property
     def counts(self) -> tuple[int, int, int]:

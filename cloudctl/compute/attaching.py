@@ -13,6 +13,7 @@ from cloudctl.compute.block_devices import VOLUME, NewDevice
 from cloudctl.compute.networking import NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.root_volumes import OTHER_ZONE
+from cloudctl.compute.states import SHELVED, SHELVED_OFFLOADED
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
@@ -31,14 +32,17 @@ def attach_volume(
     options: ComputeOptions,
     *,
     knows_multiattach: bool,
+    knows_shelved: bool,
     **wishes: Any,
 ) -> BlockDevice:
     """Reserve the volume and submit the work; the row of `block_devices`.
 
-    `wishes`: `device_name`, `tag`, `delete_on_termination`. Unless the client `knows_multiattach`, no volume is shared.
-    Raises NotFound, Invalid, Conflict, Forbidden.
+    `wishes`: `device_name`, `tag`, `delete_on_termination`. Unless the client `knows_multiattach`, no volume is shared,
+    and unless it `knows_shelved`, no shelved server gets one. One that is on no host has it
+    once it is unshelved. Raises NotFound, Invalid, Conflict, Forbidden.
     """
-    server = power.placed(servers.allowed(conn, caller, server_id, "attach_volume", lock=True))
+    server = servers.allowed(conn, caller, server_id, "attach_volume", lock=True)
+    _reachable(server, "attach_volume", knows_shelved)
     volume = volumes.visible(conn, caller, volume_id)
     present = block_devices.of_server(conn, server.id)
     device = NewDevice(VOLUME, VOLUME, volume.id, **wishes)
@@ -47,8 +51,8 @@ def attach_volume(
         raise Invalid(f"Invalid volume: volume {volume.id} is already attached to instance {server.id}.")
     if len(present) >= options.max_volumes:
         raise Forbidden(f"The maximum allowed number of disk devices ({options.max_volumes}) was exceeded.")
-    if not options.cross_az_attach and volume.availability_zone != server.zone:
-        raise Invalid(OTHER_ZONE)
+    if not options.cross_az_attach:
+        _check_zone(conn, caller, server, volume.availability_zone)
     if volume.multiattach and not knows_multiattach and volume.status == "in-use":
         raise Invalid("Multiattach volumes are only supported starting with compute API version 2.60.")
     if volume.status not in ("available", "downloading") and not (volume.multiattach and volume.status == "in-use"):
@@ -61,6 +65,22 @@ def attach_volume(
     made = block_devices.add(conn, server.id, len(present), device, volume.id, caller.now, attachment_id)
     tasks.submit(conn, kinds.ATTACH_VOLUME, server.id, caller, args={"device_id": made.id})
     return made
+
+
+def _reachable(server: Server, name: str, knows_shelved: bool) -> None:
+    """Raises Conflict for a server that has no host, unless it is shelved and the client knows of that."""
+    if server.vm_state in (SHELVED, SHELVED_OFFLOADED) and not knows_shelved:
+        raise Conflict(f"Cannot '{name}' instance {server.id} while it is in vm_state {server.vm_state}")
+    if server.vm_state != SHELVED_OFFLOADED:
+        power.placed(server)
+
+
+def _check_zone(conn: Connection, caller: Caller, server: Server, zone: str) -> None:
+    """Raises Invalid. A server that is on no host, and may be anywhere, will be in this zone."""
+    if server.host is None and server.scheduling.get("zone") is None:
+        servers.change(conn, server, {"zone": zone, "scheduling": {**server.scheduling, "zone": zone}}, caller.now)
+    elif server.zone != zone:
+        raise Invalid(OTHER_ZONE)
 
 
 def _named(device: NewDevice, present: Sequence[BlockDevice]) -> NewDevice:
@@ -83,13 +103,16 @@ def not_attached(server_id: str, volume_id: str) -> NotFound:
     return NotFound(f"Instance {server_id} is not attached to volume {volume_id[:64]}")
 
 
-def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> None:
+def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str, *, knows_shelved: bool) -> None:
     """Raises NotFound, Invalid, Conflict."""
     server = servers.allowed(conn, caller, server_id, "detach_volume", lock=True)
+    _reachable(server, "detach_volume", knows_shelved)
     _, device = attached(conn, caller, server_id, volume_id)
     if device.boot_index == 0:
         raise Invalid("Cannot detach a root device volume")
-    attachments.begin_detach(conn, device.attachment_id or "", caller.now)
+    # On no host it is kept for the server, and no more.
+    if server.host is not None:
+        attachments.begin_detach(conn, device.attachment_id or "", caller.now)
     tasks.submit(conn, kinds.DETACH_VOLUME, server.id, caller, args={"device_id": device.id})
 
 

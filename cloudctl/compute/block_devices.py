@@ -18,6 +18,7 @@ from cloudctl.errors import Forbidden, Invalid
 
 IMAGE, VOLUME, SNAPSHOT, BLANK = "image", "volume", "snapshot", "blank"
 LOCAL = "local"
+ROOT = "/dev/vda"
 SWAP = "swap"
 
 WRONG_ORDER = (

@@ -14,9 +14,10 @@ from attrs import field, frozen
 from sqlalchemy import insert
 
 from cloudctl import tasks
-from cloudctl.compute import flavors, groups, keypairs, kinds, networking, quotas
+from cloudctl.compute import flavors, groups, injected_files, keypairs, kinds, networking, quotas, volume_images
 from cloudctl.compute.block_devices import Disks, NewDevice, arrange
 from cloudctl.compute.hostnames import hostname
+from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
@@ -26,7 +27,7 @@ from cloudctl.compute.tables import Flavor, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
-from cloudctl.image import images
+from cloudctl.image import images, properties
 from cloudctl.network import security_groups
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
@@ -62,6 +63,7 @@ class NewServer:
     metadata: Mapping[str, str] = field(factory=dict)
     admin_password: str | None = field(default=None, repr=False)
     config_drive: bool = False
+    personality: Sequence[NewFile] = ()
     least: int = 1
     most: int = 1
     disk_config: str = "MANUAL"
@@ -92,6 +94,7 @@ class _Plan:
     disks: Disks
     interfaces: list[NewInterface]
     public_key: str | None
+    personality: list[dict[str, str]]
     group_ids: tuple[str, ...] | None
     group_id: str | None
     admin_password: str = field(repr=False)
@@ -104,7 +107,13 @@ def create(
     """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
     plan = _plan(conn, caller, wanted, options, volume_options)
     number = quotas.take_servers(
-        conn, caller.project_id, wanted.least, wanted.most, plan.flavor.vcpus, plan.flavor.memory_mib
+        conn,
+        caller.project_id,
+        caller.user_id,
+        wanted.least,
+        wanted.most,
+        plan.flavor.vcpus,
+        plan.flavor.memory_mib,
     )
     if wanted.metadata:
         quotas.check_metadata(conn, caller.project_id, len(wanted.metadata))
@@ -126,8 +135,11 @@ def _plan(
         _refuse_for_many(wanted)
     place = asked_place(conn, caller, wanted.zone, wanted.host, wanted.node)
     flavor = wanted_flavor(conn, caller, wanted.flavor_id)
-    disks = arrange(wanted.devices, wanted.image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
-    _check_image(conn, caller, disks.image_id, flavor)
+    _check_image(conn, caller, wanted.image_id, flavor)
+    devices, image_id = _devices(conn, wanted)
+    disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
+    if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
+        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
     public_key = own_public_key(conn, caller, wanted.key_name)
     interfaces = networking.chosen(conn, caller, wanted.networks)
     return _Plan(
@@ -136,6 +148,7 @@ def _plan(
         disks=disks,
         interfaces=interfaces,
         public_key=public_key,
+        personality=injected_files.take(conn, caller.project_id, wanted.personality),
         group_ids=_security_groups(conn, caller, wanted.security_groups),
         group_id=_group(wanted.hints),
         admin_password=wanted.admin_password or password(),
@@ -179,8 +192,16 @@ def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Flavor
     except NotFound:
         raise Invalid("Can not find requested image") from None
     check_fit(image, flavor.memory_mib, flavor.disk_gib)
-    if not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
-        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
+
+
+def _devices(conn: Connection, wanted: NewServer) -> tuple[Sequence[NewDevice], str]:
+    """What was asked for and what the image says, and the image of the root disk, "" if that is a volume."""
+    if not wanted.image_id:
+        return wanted.devices, ""
+    of_image = volume_images.devices(properties.of(conn, [wanted.image_id])[wanted.image_id])
+    if not of_image:
+        return wanted.devices, wanted.image_id
+    return volume_images.override(of_image, tuple(wanted.devices)), ""
 
 
 def check_fit(image: Any, memory_mib: int, disk_gib: int) -> None:
@@ -251,6 +272,7 @@ def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, in
         user_data=wanted.user_data,
         admin_password=plan.admin_password,
         config_drive=wanted.config_drive,
+        personality=plan.personality,
         disk_config=wanted.disk_config,
         access_ip_v4=wanted.access_ip_v4,
         access_ip_v6=wanted.access_ip_v6,

@@ -5,25 +5,71 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl import tasks
-from cloudctl.compute import block_devices, kinds, migrations, networking, servers
-from cloudctl.compute.states import DELETING
+from cloudctl.compute import block_devices, kinds, migrations, networking, quotas, servers, shelving
+from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller
-from cloudctl.tasks import Origin
+from cloudctl.tasks import Kind, Origin, Unasked
 from cloudctl.volume import attachments, volumes
 from cloudctl.volume.kinds import DELETE_VOLUME
 
+DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
 
-def delete(conn: Connection, caller: Caller, server_id: str) -> None:
-    """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked)."""
+
+def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = False) -> None:
+    """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked).
+
+    `later`: it can be restored for a while.
+    """
     row = servers.visible(conn, caller, server_id, lock=True)
     servers.check(row, "delete", over_lock=caller.may(servers.OVER_LOCK))
-    # A delete that an operator must look at (held) does not keep the next one from being tried.
-    if row.task_state == DELETING and tasks.has_open(conn, kinds.SERVER, row.id, [kinds.DELETE]):
+    if _is_under_way(conn, row):
         return
-    servers.move(conn, row.id, "delete", caller.now)
-    tasks.supersede(conn, kinds.DELETE, row.id, caller, keep=(kinds.DELETE,))
+    if later and _can_wait(row):
+        servers.move(conn, row.id, "soft delete", caller.now, waiting_since=caller.now)
+        tasks.supersede(conn, kinds.SOFT_DELETE, row.id, caller)
+        return
+    _begin(conn, row, "delete", kinds.DELETE, caller.now, caller)
+
+
+def force(conn: Connection, caller: Caller, server_id: str) -> None:
+    """It is gone, and cannot be restored. Raises NotFound, Conflict (locked)."""
+    row = servers.visible(conn, caller, server_id, lock=True)
+    servers.check(row, "forceDelete", over_lock=caller.may(servers.OVER_LOCK))
+    if not _is_under_way(conn, row):
+        _begin(conn, row, "forceDelete", kinds.FORCE_DELETE, caller.now, caller)
+
+
+def restore(conn: Connection, caller: Caller, server_id: str) -> None:
+    """A soft-deleted server runs again. Raises NotFound, Conflict, OverQuota."""
+    row = servers.begin(conn, caller, server_id, "restore")
+    # What is soft-deleted does not count.
+    quotas.take_servers(conn, row.project_id, row.user_id, 1, 1, row.vcpus, row.memory_mib)
+    servers.change(conn, row, {"waiting_since": None}, caller.now)
+    tasks.submit(conn, kinds.RESTORE, row.id, caller)
+
+
+def overdue(conn: Connection, row: Server, now: datetime) -> None:
+    """It was soft-deleted long enough ago."""
+    if not _is_under_way(conn, row):
+        _begin(conn, row, "delete", kinds.DELETE, now, Unasked(row.project_id))
+
+
+def _can_wait(row: Server) -> bool:
+    """Whether there is a guest that would run again."""
+    return row.launched_at is not None and row.host is not None and row.vm_state not in (SOFT_DELETED, ERROR)
+
+
+def _is_under_way(conn: Connection, row: Server) -> bool:
+    """One that an operator must look at (held) does not keep the next one from being tried."""
+    return row.task_state == DELETING and tasks.has_open(conn, kinds.SERVER, row.id, DELETES)
+
+
+def _begin(conn: Connection, row: Server, name: str, kind: Kind, now: datetime, by: Origin) -> None:
+    servers.move(conn, row.id, name, now)
+    tasks.supersede(conn, kind, row.id, by, keep=DELETES)
 
 
 def finish(conn: Connection, server_id: str, now: datetime, by: Origin, *, ports_have_left: bool) -> None:
@@ -34,6 +80,8 @@ def finish(conn: Connection, server_id: str, now: datetime, by: Origin, *, ports
     release_devices(conn, server_id, now, by, made_only=False)
     networking.let_all_go(conn, server_id, now, by, have_left=ports_have_left)
     claims.release(conn, server_id)
+    if (server := servers.find(conn, server_id)) is not None:
+        shelving.forget_image(conn, server, now, by)
     migrations.close_all(conn, server_id, now)
     servers.remove(conn, server_id, now)
 

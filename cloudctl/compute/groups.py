@@ -19,7 +19,6 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement.wishes import GroupWish
-from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 
 
@@ -52,7 +51,7 @@ class NewGroup:
 
 def create(conn: Connection, caller: Caller, wanted: NewGroup) -> ServerGroup:
     """Raises OverQuota."""
-    quota.take(conn, quotas.QUOTAS, caller.project_id, {"server_groups": 1})
+    quotas.take_group(conn, caller.project_id, caller.user_id)
     values: dict[str, Any] = {
         "id": new_id(),
         "project_id": caller.project_id,

@@ -98,11 +98,19 @@ def answer(guest: Guest, path: Sequence[str]) -> bytes | None:
 def _openstack(guest: Guest, path: Sequence[str]) -> bytes | None:
     if not path:
         return _lines((*OPENSTACK_VERSIONS, LATEST))
+    if path[0] == "content" and len(path) == 2:
+        return _content(guest.spec, path[1])
     if path[0] not in (*OPENSTACK_VERSIONS, LATEST) or len(path) > 2:
         return None
     seed = base64.b64encode(secrets.token_bytes(SEED_BYTES)).decode()
     files = {**guest_data.openstack_files(guest.spec, path[0], seed), PASSWORD: guest.password.encode()}
     return _lines(sorted(files)) if len(path) == 1 else files.get(path[1])
+
+
+def _content(spec: GuestSpec, name: str) -> bytes | None:
+    named = {guest_data.content_path(number): file for number, file in enumerate(spec.files)}
+    file = named.get(f"content/{name}")
+    return None if file is None else base64.b64decode(file.contents)
 
 
 def _ec2(spec: GuestSpec, path: Sequence[str]) -> bytes | None:

@@ -12,7 +12,7 @@ from attrs import evolve
 from cloudctl.compute import block_devices, networking
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
-from cloudctl.drivers.specs import GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
+from cloudctl.drivers.specs import GuestFile, GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
 from cloudctl.network import networks, ports
@@ -59,13 +59,15 @@ def _is_there(conn: Connection, interface: ServerInterface) -> bool:
 def _image(
     conn: Connection, server: Server, image_path: Callable[[str], Path], *, may_be_gone: bool
 ) -> ImageSource | None:
-    if not server.image_id:
+    # A shelved server's disk is an image of its own.
+    image_id = server.shelved_image_id or server.image_id
+    if not image_id:
         return None
     try:
-        return image_source(conn, server.image_id, image_path, is_made=may_be_gone)
+        return image_source(conn, image_id, image_path, is_made=may_be_gone)
     except NotFound:
         if may_be_gone:
-            return ImageSource(server.image_id, None)
+            return ImageSource(image_id, None)
         raise
 
 
@@ -96,6 +98,7 @@ def _spec(
         public_key=server.public_key,
         admin_password=server.admin_password,
         config_drive=server.config_drive,
+        files=tuple(GuestFile(each["path"], each["contents"]) for each in server.personality),
         extra_specs=flavor["extra_specs"],
         project_id=server.project_id,
         number=server.number,

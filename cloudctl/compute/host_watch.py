@@ -1,4 +1,5 @@
-"""Which hosts there are and which of them answer: asked at the start and every few seconds.
+"""Which hosts there are and which of them answer: asked at the start and every few seconds. So it is said that
+this process is there, which schedules and conducts.
 
 Reference: compute-scheduling.md, section 9.
 """
@@ -13,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from cloudctl.compute import services
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import promises
 from cloudctl.db import Connection, Database
@@ -59,4 +61,6 @@ class HostWatch(Service):
         await self.db.run(self._write, found)
 
     def _write(self, conn: Connection, found: Sequence[HostInventory]) -> None:
-        hosts.sync(conn, found, utc(self.db.now(conn)), promises(self.options))
+        now = utc(self.db.now(conn))
+        hosts.sync(conn, found, now, promises(self.options))
+        services.beat(conn, self.options.host, now)

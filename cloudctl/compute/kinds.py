@@ -33,17 +33,35 @@ RESCUE = _kind("rescue", SOON, "rescue", "compute_rescue_instance")
 UNRESCUE = _kind("unrescue", SOON, "unrescue", "compute_unrescue_instance")
 SET_PASSWORD = _kind("set_password", SOON, "changePassword", "compute_set_admin_password")
 CREATE_IMAGE = _kind("create_image", LATE, "createImage", "compute_snapshot_instance")
+CREATE_BACKUP = _kind("create_backup", LATE, "createBackup", "compute_backup_instance")
+FREEZE_VOLUMES = _kind("freeze_volumes", LATE, "createImage", "api_snapshot_instance")
 REBUILD = _kind("rebuild", LATER, "rebuild", "compute_rebuild_instance")
 RESIZE = _kind("resize", LATER, "resize", "compute_resize_instance")
 MIGRATE = _kind("migrate", LATER, "migrate", "cold_migrate")
+LIVE_MIGRATE = _kind("live_migrate", LATE, "live-migration", "conductor_live_migrate_instance")
+EVACUATE = _kind("evacuate", LATE, "evacuate", "compute_rebuild_instance")
+CRASH_DUMP = _kind("crash_dump", SOON, "trigger_crash_dump", "compute_trigger_crash_dump")
 CONFIRM_RESIZE = _kind("confirm_resize", LATER, "confirmResize", "compute_confirm_resize")
 REVERT_RESIZE = _kind("revert_resize", LATER, "revertResize", "compute_revert_resize")
+
+SHELVE = _kind("shelve", LATE, "shelve", "compute_shelve_instance")
+OFFLOAD = _kind("offload", LATER, "shelveOffload", "compute_shelve_offload_instance")
+UNSHELVE = _kind("unshelve", LATE, "unshelve", "compute_unshelve_instance")
+SOFT_DELETE = _kind("soft_delete", SOON, "delete", "compute_soft_delete_instance")
+FORCE_DELETE = _kind("force_delete", LATE, "forceDelete", "compute_terminate_instance")
+RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance")
 
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume")
 DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume")
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface")
 
+# The second half of a shelve, and what is done with servers that have waited: nobody has asked for it by itself.
+LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER)
+# What is done to a server on its way: its own tasks wait until it has arrived.
+MIGRATION = "migration"
+ABORT_MIGRATION = Kind("compute.migration.abort", MIGRATION, SOON)
+FORCE_MIGRATION = Kind("compute.migration.force", MIGRATION, SOON)
 # The guest of a server that was deleted while its host was down.
 PURGE = Kind("compute.server.purge", SERVER, 600.0)
 

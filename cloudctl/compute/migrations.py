@@ -3,11 +3,14 @@
 accepted → pre-migrating → migrating → post-migrating → finished → confirming → confirmed
                                                         finished → reverting → reverted
 each of them → error
+
+A live one: accepted → preparing → running → completed, or cancelled, or failed. An evacuation: accepted →
+pre-migrating → done, or failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,8 +29,18 @@ from cloudctl.rest.listing import Listing, equals
 
 ACCEPTED, PRE_MIGRATING, MIGRATING, POST_MIGRATING = "accepted", "pre-migrating", "migrating", "post-migrating"
 FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
+PREPARING, RUNNING, COMPLETED, CANCELLED, FAILED, DONE = (
+    "preparing",
+    "running",
+    "completed",
+    "cancelled",
+    "failed",
+    "done",
+)
 CONFIRMED, REVERTED, ERROR = "confirmed", "reverted", "error"
-OPEN = (ACCEPTED, PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING)
+# A live one that its server is on.
+ON_ITS_WAY = (ACCEPTED, PREPARING, RUNNING)
+OPEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING)
 MOVES = {
     "placed": Move(sources(*OPEN), PRE_MIGRATING),
     "off": Move(sources(*OPEN), POST_MIGRATING),
@@ -37,9 +50,15 @@ MOVES = {
     "revert": Move(sources(FINISHED), REVERTING),
     "reverted": Move(sources(*OPEN), REVERTED),
     "failed": Move(sources(*OPEN), ERROR),
+    "prepare": Move(sources(*ON_ITS_WAY), PREPARING),
+    "run": Move(sources(*ON_ITS_WAY), RUNNING),
+    "completed": Move(sources(*ON_ITS_WAY), COMPLETED),
+    "cancelled": Move(sources(*ON_ITS_WAY), CANCELLED),
+    "did not arrive": Move(sources(*OPEN), FAILED),
+    "evacuated": Move(sources(*OPEN), DONE),
 }
 
-RESIZE, COLD = "resize", "migration"
+RESIZE, COLD, LIVE, EVACUATION = "resize", "migration", "live-migration", "evacuation"
 
 LISTING = Listing(
     Migration.table,
@@ -119,6 +138,18 @@ def take(conn: Connection, server_id: str, now: datetime, name: str) -> Migratio
     if row is None or not try_move(conn, row.id, name, now):
         raise Conflict(REFUSAL.format(server_id=server_id))
     return row
+
+
+_on_their_way = (
+    select(Migration)
+    .where(Migration.server_id == bindparam("server"), Migration.kind == LIVE, Migration.status.in_(ON_ITS_WAY))
+    .order_by(Migration.number)
+)
+
+
+def on_its_way(conn: Connection, server_id: str) -> Sequence[Migration]:
+    """The live ones that a server is on: one at most, unless something was left behind."""
+    return conn.execute(_on_their_way, {"server": server_id}).all()
 
 
 def open_ids() -> Select[Any]:

@@ -103,7 +103,8 @@ def check_network(conn: Connection, caller: Caller, network_id: str) -> None:
         row = networks.visible(conn, caller, network_id)
     except NotFound:
         raise Invalid(f"Network {network_id} could not be found.") from None
-    if row.external and not row.shared and not caller.may("compute:servers:create:external_network"):
+    let_in = not row.external or networks.is_shared(conn, caller, row)
+    if not let_in and not caller.may("compute:servers:create:external_network"):
         raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
     if not networks.subnets_of(conn, [row.id]):
         raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
@@ -224,6 +225,12 @@ def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime) 
     """The server's ports are on this host now."""
     for row in of_server(conn, server.id):
         ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
+
+
+def leave_host(conn: Connection, server_id: str, now: datetime) -> None:
+    """The server's ports are its own, and on no host: the driver has let go of them."""
+    for row in of_server(conn, server_id):
+        ports.leave_host(conn, row.port_id, now)
 
 
 def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *, has_left: bool = False) -> None:

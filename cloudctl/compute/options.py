@@ -30,6 +30,8 @@ def microversion(_instance: object, _attribute: Any, value: str) -> None:
 class ComputeOptions:
     """[compute]"""
 
+    # The name of this node, as administrators see what schedules and conducts.
+    host: str = "cloudctl"
     # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
     require_networks: bool = True
     # The highest microversion that is offered: «2.N», at most HIGHEST.
@@ -44,6 +46,12 @@ class ComputeOptions:
     shutdown_timeout: float = field(default=60.0, validator=not_negative)
     # A resize may stay on its host. A cloud of one host could not resize otherwise.
     allow_resize_to_same_host: bool = True
+    # Seconds after which a resize is confirmed by itself; 0: never.
+    resize_confirm_window: float = field(default=0.0, validator=not_negative)
+    # Seconds after which a shelved server leaves its host; 0: at once, -1: never.
+    shelved_offload_time: float = 0.0
+    # Seconds in which a deleted server can be restored; 0: it is gone at once.
+    reclaim_instance_interval: float = field(default=0.0, validator=not_negative)
     # A volume of another zone may be attached.
     cross_az_attach: bool = False
     # The zone of hosts that no zone names, and zone → names of its hosts.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudctl.compute import groups, servers
 from cloudctl.compute.options import ComputeOptions
@@ -135,6 +135,12 @@ def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
         extra_specs=server.flavor["extra_specs"],
         image_properties=image,
     )
+
+
+def moved(conn: Connection, server: Server, host: str | None, *, forced: bool) -> Wish:
+    """For a server that shall be on another host than it is. Where it had to be at first does not bind it."""
+    found = wish(conn, server, () if server.host is None else (server.host,))
+    return evolve(found, forced=host if forced else None, requested=host)
 
 
 def _ids(hint: Any) -> list[str]:

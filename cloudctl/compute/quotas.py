@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from cloudctl.compute.states import SOFT_DELETED
-from cloudctl.compute.tables import Keypair, Server, ServerGroup
+from cloudctl.compute.tables import Keypair, Server, ServerGroup, UserLimit
 from cloudctl.db import Connection
+from cloudctl.db.totals import total, totals
 from cloudctl.errors import OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
@@ -19,33 +20,47 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
 
 
 # Built once: building costs more than running it.
-_counted = select(
+_of_user = select(UserLimit.resource, UserLimit.limit).where(
+    UserLimit.project_id == bindparam("of_project"), UserLimit.user_id == bindparam("of_user")
+)
+# Few users have limits of their own: what they have is counted.
+_counted_of_user = select(
     func.count(), func.coalesce(func.sum(Server.vcpus), 0), func.coalesce(func.sum(Server.memory_mib), 0)
-).where(Server.project_id == bindparam("of_project"), Server.deleted_at.is_(None), Server.vm_state != SOFT_DELETED)
+).where(
+    Server.project_id == bindparam("of_project"),
+    Server.user_id == bindparam("of_user"),
+    Server.deleted_at.is_(None),
+    Server.vm_state != SOFT_DELETED,
+)
 
 
-def counted(conn: Connection, project_id: str) -> dict[str, int]:
-    """`instances`, `cores` and `ram` (MiB) of a project; building, failed and shelved servers count."""
-    instances, cores, ram = conn.execute(_counted, {"of_project": project_id}).one()
-    return {"instances": int(instances), "cores": int(cores), "ram": int(ram)}
+def counted(conn: Connection, project_id: str, user_id: str | None = None) -> dict[str, int]:
+    """`instances`, `cores` and `ram` (MiB) of a project, or of one user in it.
+
+    Building, failed and shelved servers count.
+    """
+    if user_id is None:
+        return totals(conn, project_id, ("instances", "cores", "ram"))
+    found = conn.execute(_counted_of_user, {"of_project": project_id, "of_user": user_id}).one()
+    return dict(zip(("instances", "cores", "ram"), map(int, found), strict=True))
 
 
-def _of_servers(name: str) -> Limited:
-    defaults = {"instances": 10, "cores": 20, "ram": 51200}
-    return Limited(name, defaults[name], lambda conn, project_id: counted(conn, project_id)[name])
-
-
-def _groups(conn: Connection, project_id: str) -> int:
+def _groups(conn: Connection, project_id: str, user_id: str | None = None) -> int:
     query = select(func.count()).select_from(ServerGroup).where(ServerGroup.project_id == project_id)
-    return int(conn.execute(query).scalar_one())
+    return int(conn.execute(query if user_id is None else query.where(ServerGroup.user_id == user_id)).scalar_one())
+
+
+def used(conn: Connection, project_id: str, user_id: str | None = None) -> dict[str, int]:
+    """What a project has, or one user in it."""
+    return {**counted(conn, project_id, user_id), "server_groups": _groups(conn, project_id, user_id)}
 
 
 QUOTAS = Quotas(
     "compute",
     (
-        _of_servers("instances"),
-        _of_servers("cores"),
-        _of_servers("ram"),
+        Limited("instances", 10, total("instances")),
+        Limited("cores", 20, total("cores")),
+        Limited("ram", 51200, total("ram")),
         Limited("server_groups", 10, _groups),
         Limited("metadata_items", 128),
         Limited("key_pairs", 100),  # of each user
@@ -62,33 +77,77 @@ QUOTAS = Quotas(
 )
 
 
-def take_servers(conn: Connection, project_id: str, least: int, most: int, vcpus: int, memory_mib: int) -> int:
-    """How many servers of this size the project can have now, from `least` to `most`. Raises OverQuota below `least`.
+# -- of users: the limits of the project hold for them as well
+
+
+def user_limits(conn: Connection, project_id: str, user_id: str) -> dict[str, int]:
+    """Resource → limit, where this user has one of their own in this project."""
+    return dict(conn.execute(_of_user, {"of_project": project_id, "of_user": user_id}).all())
+
+
+def set_user_limits(conn: Connection, project_id: str, user_id: str, wanted: Mapping[str, int]) -> None:
+    # Two requests that set a limit for the first time take turns.
+    quota.take(conn, QUOTAS, project_id, {})
+    mine = UserLimit.project_id == project_id, UserLimit.user_id == user_id
+    conn.execute(delete(UserLimit).where(*mine, UserLimit.resource.in_(wanted)))
+    for name, limit in wanted.items():
+        row = {"project_id": project_id, "user_id": user_id, "resource": name, "limit": limit}
+        conn.execute(insert(UserLimit).values(row))
+
+
+def reset_user_limits(conn: Connection, project_id: str, user_id: str) -> None:
+    conn.execute(delete(UserLimit).where(UserLimit.project_id == project_id, UserLimit.user_id == user_id))
+
+
+# -- taking
+
+
+def take_servers(
+    conn: Connection, project_id: str, user_id: str, least: int, most: int, vcpus: int, memory_mib: int
+) -> int:
+    """How many servers of this size the user can have now, from `least` to `most`. Raises OverQuota below `least`.
 
     Call it before the rows are inserted; no other transaction counts until this one ends.
     """
-    allowed = quota.take(conn, QUOTAS, project_id, {})
-    used = counted(conn, project_id)
     each = {"instances": 1, "cores": vcpus, "ram": memory_mib}
     fitting = most
-    for name, amount in each.items():
-        if allowed[name] != UNLIMITED and amount:
-            fitting = min(fitting, (allowed[name] - used[name]) // amount)
-    if fitting < least:
-        raise OverQuota(_exceeded({name: amount * least for name, amount in each.items()}, used, allowed))
+    for allowed, present in _balances(conn, project_id, user_id):
+        for name, amount in each.items():
+            if allowed.get(name, UNLIMITED) != UNLIMITED and amount:
+                fitting = min(fitting, (allowed[name] - present[name]) // amount)
+        if fitting < least:
+            raise OverQuota(_exceeded({name: amount * least for name, amount in each.items()}, present, allowed))
     return fitting
 
 
-def take_growth(conn: Connection, project_id: str, vcpus: int, memory_mib: int) -> None:
+def take_growth(conn: Connection, project_id: str, user_id: str, vcpus: int, memory_mib: int) -> None:
     """Raises OverQuota if a server cannot grow by so much."""
-    allowed, used = quota.take(conn, QUOTAS, project_id, {}), counted(conn, project_id)
     more = {name: amount for name, amount in (("cores", vcpus), ("ram", memory_mib)) if amount}
-    if any(allowed[name] != UNLIMITED and used[name] + amount > allowed[name] for name, amount in more.items()):
-        raise OverQuota(_exceeded(more, used, allowed))
+    for allowed, present in _balances(conn, project_id, user_id):
+        limited = {name: amount for name, amount in more.items() if allowed.get(name, UNLIMITED) != UNLIMITED}
+        if any(present[name] + amount > allowed[name] for name, amount in limited.items()):
+            raise OverQuota(_exceeded(limited, present, allowed))
+
+
+def _balances(conn: Connection, project_id: str, user_id: str) -> Iterator[tuple[Mapping[str, int], Mapping[str, int]]]:
+    """(limits, usage) of the project, and of the user if they have limits of their own."""
+    yield quota.take(conn, QUOTAS, project_id, {}), counted(conn, project_id)
+    if own := user_limits(conn, project_id, user_id):
+        yield own, counted(conn, project_id, user_id)
+
+
+def take_group(conn: Connection, project_id: str, user_id: str) -> None:
+    """Raises OverQuota."""
+    quota.take(conn, QUOTAS, project_id, {"server_groups": 1})
+    limit = user_limits(conn, project_id, user_id).get("server_groups", UNLIMITED)
+    if limit != UNLIMITED and (present := _groups(conn, project_id, user_id)) >= limit:
+        raise OverQuota(told("server_groups", 1, present, limit))
 
 
 def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mapping[str, int]) -> str:
-    over = [name for name in asked if allowed[name] != UNLIMITED and used[name] + asked[name] > allowed[name]]
+    over = [
+        name for name in asked if allowed.get(name, UNLIMITED) != UNLIMITED and used[name] + asked[name] > allowed[name]
+    ]
 
     def listed(amounts: Mapping[str, int]) -> str:
         return ", ".join(str(amounts[name]) for name in over)
@@ -102,7 +161,8 @@ def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mappin
 
 def take_keypair(conn: Connection, project_id: str, user_id: str) -> None:
     """Raises OverQuota. The limit is the project's, the count the user's."""
-    limit = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
+    of_project = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
+    limit = user_limits(conn, project_id, user_id).get("key_pairs", of_project)
     query = select(func.count()).select_from(Keypair).where(Keypair.user_id == user_id)
     if limit != UNLIMITED and conn.execute(query).scalar_one() >= limit:
         raise OverQuota("Quota exceeded, too many key pairs.")

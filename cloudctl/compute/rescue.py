@@ -6,7 +6,7 @@ Reference: compute.md, section 7; compute-states.md, sections 3 and 4.10.
 from __future__ import annotations
 
 from cloudctl import tasks
-from cloudctl.compute import kinds, power, servers
+from cloudctl.compute import kinds, power, root_volumes, servers
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
@@ -15,14 +15,26 @@ from cloudctl.image import images
 from cloudctl.rest.caller import Caller
 
 
-def rescue(conn: Connection, caller: Caller, server_id: str, password: str | None, image_id: str | None) -> str:
+def rescue(
+    conn: Connection,
+    caller: Caller,
+    server_id: str,
+    password: str | None,
+    image_id: str | None,
+    *,
+    knows_volumes: bool,
+) -> str:
     """The admin password of the rescued guest. Without `image_id` it runs from the server's own image.
 
-    Raises NotFound, Conflict, Invalid.
+    One that boots from a volume is rescued if the client `knows_volumes`. Raises NotFound, Conflict, Invalid.
     """
     row = power.placed(servers.begin(conn, caller, server_id, "rescue"))
     if not row.image_id:
-        raise Invalid(f"Cannot rescue a volume-backed instance {row.id}")
+        if not knows_volumes:
+            raise Invalid(f"Cannot rescue a volume-backed instance {row.id}")
+        image_id = image_id or root_volumes.image_of(conn, row.id)
+        if image_id is None:
+            raise Invalid(f"Cannot rescue instance {row.id}: an image must be named.")
     if image_id:
         _check_image(conn, caller, image_id)
     chosen = password or new_password()

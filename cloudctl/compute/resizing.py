@@ -18,7 +18,7 @@ from cloudctl.image import images
 from cloudctl.network import ports
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
-from cloudctl.tasks import Kind
+from cloudctl.tasks import Kind, Unasked
 
 
 def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, disk_config: str | None) -> None:
@@ -32,7 +32,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
     _check_image(conn, row, flavor)
     new = {**flavors.embedded(flavor), "ephemeral": flavor.ephemeral_gib, "swap": flavor.swap_mib}
     more_vcpus, more_memory = new["vcpus"] - row.vcpus, new["ram"] - row.memory_mib
-    quotas.take_growth(conn, row.project_id, max(0, more_vcpus), max(0, more_memory))
+    quotas.take_growth(conn, row.project_id, row.user_id, max(0, more_vcpus), max(0, more_memory))
     counted = {"vcpus": max(row.vcpus, new["vcpus"]), "memory_mib": max(row.memory_mib, new["ram"])}
     if disk_config is not None:
         counted["disk_config"] = disk_config
@@ -55,6 +55,15 @@ def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
     found = migrations.take(conn, row.id, caller.now, "confirm")
     tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
+
+
+def overdue(conn: Connection, row: Server, now: datetime) -> None:
+    """It has waited long enough for its user: what was done is kept. One that is being confirmed is left to itself."""
+    by = Unasked(row.project_id)
+    host = hosts.find(conn, row.host or "")
+    if host is not None and hosts.is_alive(host) and not tasks.has_open(conn, kinds.SERVER, row.id):
+        found = migrations.take(conn, row.id, now, "confirm")
+        tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, by, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:

@@ -20,6 +20,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, creation, volumes
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Volume
 
 OTHER_ZONE = "The availability zone between the server and its attached volumes do not match"
 
@@ -56,6 +57,20 @@ def _volume(conn: Connection, caller: Caller, device: NewDevice) -> Any:
         return volumes.visible(conn, caller, device.source_id)
     except NotFound:
         raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {device.source_id}.") from None
+
+
+def find(conn: Connection, server_id: str) -> Volume | None:
+    """The volume that a server boots from."""
+    for device in block_devices.of_server(conn, server_id):
+        if device.boot_index == 0:
+            return volumes.find(conn, device.volume_id)
+    return None
+
+
+def image_of(conn: Connection, server_id: str) -> str | None:
+    """The id of the image that this volume was made from."""
+    root = find(conn, server_id)
+    return None if root is None else root.image_metadata.get("image_id")
 
 
 def add_volumes(

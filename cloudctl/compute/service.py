@@ -13,6 +13,7 @@ from cloudctl.compute.bootstrap import bootstrap
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.overdue import Overdue
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
@@ -32,7 +33,7 @@ def compose(cloud: Surroundings) -> Part:
         lifecycle.workflows(options),
         checks={"hypervisor": audit.check(cloud.db, cloud.hypervisor)},
         bootstrap=first_rows,
-        watches=(host_watch, *_for_guests(cloud)),
+        watches=(host_watch, Overdue(cloud.clock, cloud.db, options), *_for_guests(cloud)),
         shown=(host_watch,),
     )
 

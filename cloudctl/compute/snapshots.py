@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from attrs import field, frozen
+
 from cloudctl import tasks
-from cloudctl.compute import kinds, power, quotas, servers
+from cloudctl.compute import kinds, power, quotas, servers, volume_images
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
@@ -17,26 +19,76 @@ from cloudctl.image.images import NewImage
 from cloudctl.image.kinds import DELETE_IMAGE
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
+from cloudctl.volume.options import VolumeOptions
 
 # What an image says of its own bytes, and what it does not pass on to an image of a server that was made of it.
-NOT_INHERITED = frozenset({"cache_in_nova", "bittorrent", "block_device_mapping", "bdm_v2", "root_device_name"})
+NOT_INHERITED = frozenset(
+    {"cache_in_nova", "bittorrent", "block_device_mapping", "bdm_v2", "root_device_name", "backup_type"}
+)
 NOT_INHERITED_PREFIXES = ("img_signature", "os_glance_", "cinder_encryption_key")
 
 
-def create_image(conn: Connection, caller: Caller, server_id: str, name: str, metadata: Mapping[str, str]) -> str:
+@frozen
+class NewBackup:
+    """`rotation`: how many of this type are kept."""
+
+    name: str
+    type: str
+    rotation: int
+    metadata: Mapping[str, str] = field(factory=dict)
+
+
+def create_image(
+    conn: Connection,
+    caller: Caller,
+    server_id: str,
+    name: str,
+    metadata: Mapping[str, str],
+    options: VolumeOptions,
+) -> str:
     """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
     row = power.placed(servers.begin(conn, caller, server_id, "createImage"))
+    check_metadata(conn, row, metadata)
     if not row.image_id:
-        raise Invalid(f"Instance {row.id} boots from a volume: it has no local root disk to create an image from.")
-    quotas.check_metadata(conn, row.project_id, len(metadata))
-    for key in metadata:
-        patching.check_name(key)
-    image_id = images.create(conn, _new(conn, caller, row, name, metadata), caller.now)
+        return volume_images.create(conn, caller, row, new(conn, caller, row, name, metadata), options)
+    image_id = images.create(conn, new(conn, caller, row, name, metadata), caller.now)
     tasks.submit(conn, kinds.CREATE_IMAGE, row.id, caller, args={"image_id": image_id})
     return image_id
 
 
-def _new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapping[str, str]) -> NewImage:
+def create_backup(conn: Connection, caller: Caller, server_id: str, wanted: NewBackup) -> str:
+    """As `create_image`; once it is done, only the newest images of its type are left, as many as was said.
+
+    Raises NotFound, Conflict, Invalid, Forbidden, OverQuota.
+    """
+    row = power.placed(servers.begin(conn, caller, server_id, "createBackup"))
+    if not row.image_id:
+        raise Invalid("Backup is not supported for volume-backed instances.")
+    check_metadata(conn, row, wanted.metadata)
+    told = {"image_type": "backup", "backup_type": wanted.type, **wanted.metadata}
+    image_id = images.create(conn, new(conn, caller, row, wanted.name, told), caller.now)
+    args = {"image_id": image_id, "backup_type": wanted.type, "rotation": wanted.rotation}
+    tasks.submit(conn, kinds.CREATE_BACKUP, row.id, caller, args=args)
+    return image_id
+
+
+def rotate(conn: Connection, server_id: str, type: str, keep: int, by: Origin) -> None:
+    """Of the server's backups of this type the oldest go; those that somebody protects are left."""
+    mine = {"image_type": "backup", "backup_type": type, "instance_uuid": server_id}
+    for image in images.with_properties(conn, mine)[keep:]:
+        if not image.protected:
+            images.remove(conn, images.get(conn, image.id, lock=True), by)
+
+
+def check_metadata(conn: Connection, row: Server, metadata: Mapping[str, str]) -> None:
+    """Raises OverQuota, Forbidden."""
+    quotas.check_metadata(conn, row.project_id, len(metadata))
+    for key in metadata:
+        patching.check_name(key)
+
+
+def new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapping[str, str]) -> NewImage:
+    """An image of the server, as it is before it has data."""
     of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
     try:
         base: Any = images.get(conn, row.image_id)
@@ -71,6 +123,12 @@ def _new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Map
             **metadata,
         },
     )
+
+
+def discard_record(conn: Connection, image_id: str, now: datetime, by: Origin) -> None:
+    """As `discard`, if there is a record. May be repeated."""
+    if images.exists(conn, image_id):
+        discard(conn, image_id, now, by)
 
 
 def discard(conn: Connection, image_id: str, now: datetime, by: Origin) -> None:

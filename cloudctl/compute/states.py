@@ -27,7 +27,12 @@ REVERTING = "resize_reverting"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 RESCUING, UNRESCUING, UPDATING_PASSWORD = "rescuing", "unrescuing", "updating_password"
 SNAPSHOT_PENDING, SNAPSHOT, UPLOAD = "image_snapshot_pending", "image_snapshot", "image_uploading"
-SNAPSHOTTING = (SNAPSHOT_PENDING, SNAPSHOT, "image_pending_upload", UPLOAD)
+BACKUP = "image_backup"
+SNAPSHOTTING = (SNAPSHOT_PENDING, BACKUP, SNAPSHOT, "image_pending_upload", UPLOAD)
+SHELVING, SHELVING_UPLOAD, OFFLOADING = "shelving", "shelving_image_uploading", "shelving_offloading"
+UNSHELVING = "unshelving"
+MIGRATING = "migrating"
+SOFT_DELETING, RESTORING = "soft-deleting", "restoring"
 
 NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
 
@@ -72,6 +77,21 @@ ASKED: Mapping[str, Move] = {
     "migrate": _asked(sources(ACTIVE, STOPPED), RESIZE_PREP),
     "revertResize": _asked(sources(RESIZED), REVERTING),
     "createImage": _asked(WRITABLE, SNAPSHOT_PENDING),
+    "createBackup": _asked(WRITABLE, BACKUP),
+    "shelve": _asked(WRITABLE, SHELVING),
+    "shelveOffload": _asked(sources(SHELVED), OFFLOADING),
+    "unshelve": _asked(sources(SHELVED, SHELVED_OFFLOADED), UNSHELVING),
+    "soft delete": Move(None, {"task_state": SOFT_DELETING}),
+    "forceDelete": Move(None, {"task_state": DELETING}),
+    "restore": _asked(sources(SOFT_DELETED), RESTORING),
+    "os-migrateLive": _asked(sources(ACTIVE, PAUSED), MIGRATING),
+    "evacuate": _asked(sources(ACTIVE, STOPPED, ERROR), REBUILDING[0], LIVELY),
+    "trigger_crash_dump": _asked(sources(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR)),
+    "force_complete": _asked(sources(ACTIVE, PAUSED), idle=sources(MIGRATING)),
+    "abort live migration": Move({"task_state": sources(MIGRATING)}, None),
+    "addFixedIp": Move({"task_state": LIVELY}, None),
+    "removeFixedIp": Move({"task_state": LIVELY}, None),
+    "injectNetworkInfo": Move(None, None),
     # What these do is told by other records, or is done at once.
     "confirmResize": _asked(sources(RESIZED)),
     "attach_volume": _asked(ATTACHABLE),
@@ -85,8 +105,9 @@ ASKED: Mapping[str, Move] = {
     "delete tag": _asked(WRITABLE, idle=LIVELY),
     "delete tags": _asked(WRITABLE, idle=LIVELY),
 }
-DESPITE_A_LOCK = frozenset({"createImage", "update tag", "update tags", "delete tag", "delete tags"})
-BEFORE_THE_LAUNCH = DESPITE_A_LOCK - {"createImage"} | {"delete", "update metadata", "delete metadata"}
+TAGGING = frozenset({"update tag", "update tags", "delete tag", "delete tags"})
+DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup", "evacuate"}
+BEFORE_THE_LAUNCH = TAGGING | {"delete", "forceDelete", "update metadata", "delete metadata", "injectNetworkInfo"}
 
 # -- what the work makes of it
 
@@ -107,7 +128,18 @@ def _goes_on(doing: tuple[str, ...], after: str) -> Move:
     return Move({"task_state": sources(*doing)}, {"task_state": after})
 
 
-POWERING = (POWERING_ON, POWERING_OFF, *REBOOTING, *REBOOTING_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING)
+POWERING = (
+    POWERING_ON,
+    POWERING_OFF,
+    *REBOOTING,
+    *REBOOTING_HARD,
+    PAUSING,
+    UNPAUSING,
+    SUSPENDING,
+    RESUMING,
+    SOFT_DELETING,
+    RESTORING,
+)
 OFF = {"power_state": SHUTDOWN}
 ON = {"power_state": RUNNING}
 
@@ -149,10 +181,31 @@ DONE: Mapping[str, Move] = {
     "reverted": _done((REVERTING,), ACTIVE, **ON),
     "reverted, off": _done((REVERTING,), STOPPED, **OFF),
     "revert cancelled": _done((REVERTING,), ERROR),
+    "migrated": _done((MIGRATING,)),
     # images of it
-    "capture": _goes_on((SNAPSHOT_PENDING,), SNAPSHOT),
+    "capture": _goes_on((SNAPSHOT_PENDING, BACKUP), SNAPSHOT),
     "captured": _goes_on((SNAPSHOT,), UPLOAD),
     "image ended": _done(SNAPSHOTTING),
+    # shelved
+    "shelving uploads": _goes_on((SHELVING,), SHELVING_UPLOAD),
+    "shelved": _done((SHELVING, SHELVING_UPLOAD), SHELVED, **OFF),
+    "shelved, and goes on": Move(
+        {"task_state": sources(SHELVING, SHELVING_UPLOAD)}, {"vm_state": SHELVED, "task_state": OFFLOADING, **OFF}
+    ),
+    "offload": _asked(sources(SHELVED), OFFLOADING),
+    "offloaded": _done((OFFLOADING,), SHELVED_OFFLOADED, host=None, **OFF),
+    # It was frozen in memory, and cannot be so again.
+    "shelve undone": Move({"task_state": sources(SHELVING, SHELVING_UPLOAD)}, {"vm_state": STOPPED, **OFF}),
+    "unshelving on a host": _goes_on((UNSHELVING,), SPAWNING),
+    "unshelving again": Move(
+        {"vm_state": sources(SHELVED_OFFLOADED), "task_state": sources(SPAWNING)},
+        {"task_state": UNSHELVING, "host": None},
+    ),
+    "unshelved": _done((UNSHELVING, SPAWNING), ACTIVE, **ON),
+    "shelving cancelled": _done((SHELVING, SHELVING_UPLOAD, OFFLOADING, UNSHELVING, SPAWNING)),
+    # deleted for the time being
+    "soft-deleted": _done((SOFT_DELETING,), SOFT_DELETED, **OFF),
+    "restored": _done((RESTORING,), ACTIVE, **ON),
     # the end
     "delete failed": _done((DELETING,), ERROR),
     "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint, and_
 from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
 
 LIVE = sql("deleted_at IS NULL")
 
@@ -46,6 +47,7 @@ class Server(Record, table="servers"):
     admin_password: Field[str | None] = column(Text, nullable=True)  # until the guest has it
     guest_password: Field[str | None] = column(Text, nullable=True)  # that the guest has set, encrypted by itself
     config_drive: Field[bool] = flag(False)
+    personality: Field[list[Any]] = json(list)  # {path, contents} of files that a new guest has, in base64
     disk_config: Field[str] = text(8, default="MANUAL")
     access_ip_v4: Field[str] = text(64)
     access_ip_v6: Field[str] = text(64)
@@ -54,6 +56,7 @@ class Server(Record, table="servers"):
     tags: Field[str] = column(Text, nullable=False, default="")
     trusted_certs: Field[list[Any]] = json(list)
     root_device_name: Field[str] = text(32, default="/dev/vda")
+    shelved_image_id: Field[str | None] = optional_text(64)  # holds its root disk while it is shelved
     # -- where it is
     host: Field[str | None] = optional_text()
     zone: Field[str | None] = optional_text()  # of the host; before scheduling the one asked for
@@ -72,14 +75,19 @@ class Server(Record, table="servers"):
     launched_at: Field[datetime | None] = time()
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
+    # Since when it waits, shelved, resized or soft-deleted, for what is done after a while: see `overdue`.
+    waiting_since: Field[datetime | None] = time()
     # Every UPDATE raises it, so a server with the same revision is as it was.
     revision: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("revision + 1"))
 
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_created", Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
-# All that is counted for quotas, so that no row is read.
-Index("ix_servers_usage", Server.project_id, Server.deleted_at, Server.vm_state, Server.vcpus, Server.memory_mib)
+# What counts against quotas: a server may still come back that was deleted softly, but its place is free.
+_COUNTED = and_(Server.deleted_at.is_(None), Server.vm_state != "soft-delete")
+Total("instances", Server.project_id, where=_COUNTED)
+Total("cores", Server.project_id, Server.vcpus, where=_COUNTED)
+Total("ram", Server.project_id, Server.memory_mib, where=_COUNTED)
 Index("ix_servers_host", Server.host, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_group", Server.group_id, sqlite_where=LIVE, postgresql_where=LIVE)
 # Servers that are gone are found by when that was: changes-since, usage reports.
@@ -210,3 +218,25 @@ class ServerGroup(Record, table="server_groups"):
 
 
 Index("ix_server_groups_project", ServerGroup.project_id, ServerGroup.number)
+
+
+class UserLimit(Record, table="user_quota_limits"):
+    """What one user may have within a project, where that is less than the project may."""
+
+    project_id: Field[str] = identifier(primary_key=True)
+    user_id: Field[str] = identifier(primary_key=True)
+    resource: Field[str] = column(String(64), primary_key=True)
+    limit: Field[int] = column(Integer, nullable=False)
+
+
+class ControlService(Record, table="control_services"):
+    """What runs no servers: it schedules and conducts. Processes that do so say here that they are there."""
+
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
+    id: Field[str] = identifier(nullable=False, unique=True)
+    binary: Field[str] = text(64)
+    host: Field[str] = text()
+    seen_at: Field[datetime] = time(nullable=False)
+
+
+UniqueConstraint(ControlService.binary, ControlService.host)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Integer, MetaData, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
+from cloudctl.db import totals
 from cloudctl.db.columns import Field, column, metadata
 from cloudctl.db.connection import Connection
 from cloudctl.db.database import Database
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 4
-COMPATIBLE_FROM = 3
+VERSION = 9
+COMPATIBLE_FROM = 9
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -93,7 +94,9 @@ def upgrade(conn: Connection, directory: Path = MIGRATIONS) -> None:
     from alembic import command
 
     lock(conn)
+    totals.remove(conn)
     command.upgrade(alembic_config(conn.alchemy, metadata, directory), "head")
+    totals.install(conn)
     conn.execute(SchemaVersion.table.delete())
     conn.execute(SchemaVersion.table.insert().values(version=VERSION, compatible_from=COMPATIBLE_FROM))
     if conn.is_sqlite:

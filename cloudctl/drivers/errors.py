@@ -60,6 +60,10 @@ class InUse(DriverError):
     """Something still depends on it: a connected host, a snapshot, a bound port."""
 
 
+class Aborted(DriverError):
+    """A live migration was told to end: the guest stays where it was."""
+
+
 class Unfit(DriverError):
     """The driver can never do what this spec asks: an unreadable image, a smaller disk, a source that is not there."""
 

@@ -64,6 +64,8 @@ def files(spec: GuestSpec) -> Mapping[str, bytes]:
     for version in (*OPENSTACK_VERSIONS, LATEST):
         for name, content in openstack_files(spec, version, seed).items():
             found[f"openstack/{version}/{name}"] = content
+    for number, file in enumerate(spec.files):
+        found[f"openstack/{content_path(number)}"] = base64.b64decode(file.contents)
     for version in (EC2_VERSIONS[-1], LATEST):
         found[f"ec2/{version}/meta-data.json"] = _json(ec2_metadata(spec))
         if spec.user_data is not None:
@@ -108,6 +110,9 @@ def metadata(spec: GuestSpec, version: str, seed: str) -> dict[str, Any]:
     }
     if spec.metadata:
         shown["meta"] = dict(spec.metadata)
+    if spec.files:
+        paths = ((file.path, f"/{content_path(number)}") for number, file in enumerate(spec.files))
+        shown["files"] = [{"path": path, "content_path": content} for path, content in paths]
     if spec.public_key is not None:
         name = spec.keypair_name or "default"
         shown["public_keys"] = {name: spec.public_key}
@@ -115,6 +120,11 @@ def metadata(spec: GuestSpec, version: str, seed: str) -> dict[str, Any]:
     if spec.admin_password:
         shown["admin_pass"] = spec.admin_password
     return {key: value for key, value in shown.items() if version >= KEY_SINCE.get(key, "")}
+
+
+def content_path(number: int) -> str:
+    """Where the file of this number is, below `openstack`."""
+    return f"content/{number:04d}"
 
 
 def hostname(spec: GuestSpec) -> str:

@@ -25,10 +25,12 @@ from zope.interface import Attribute, Interface
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
+    GuestDiagnostics,
     GuestSpec,
     GuestState,
     HostInventory,
     ImageSource,
+    MigrationProgress,
     NetworkInventory,
     NetworkSpec,
     PortBinding,
@@ -190,8 +192,20 @@ class ILiveMigrate(Interface):
         """The guest is on `spec.host`, in the same power state; `spec` holds the connections and bindings there.
 
         If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
-        NoCapacity, InvalidPower if it is off or suspended.
+        NoCapacity, InvalidPower if it is off or suspended, Aborted.
         """
+
+    async def migration_progress(id: str) -> MigrationProgress | None:
+        """How far the guest has come on its way to another host; None if it is not on one. Raises HostDown."""
+
+    async def ensure_migration_aborted(id: str) -> None:
+        """The guest is not on its way: a call of `ensure_migrated` that waits for it raises Aborted.
+
+        Of a guest that has arrived, and of an unknown one, nothing changes. Raises HostDown.
+        """
+
+    async def ensure_migration_forced(id: str) -> None:
+        """A guest that is on its way arrives soon, at the price of a pause. Otherwise as `ensure_migration_aborted`."""
 
 
 class IPassword(Interface):
@@ -199,6 +213,23 @@ class IPassword(Interface):
 
     async def ensure_password(id: str, password: str) -> None:
         """Raises UnknownGuest, HostDown, InvalidPower unless it runs."""
+
+
+class IDiagnostics(Interface):
+    """What guests use can be told."""
+
+    async def diagnostics(id: str) -> GuestDiagnostics:
+        """As it is now. Raises UnknownGuest, HostDown."""
+
+
+class ICrashDump(Interface):
+    """Guests can be made to save what is in their memory, for who looks for a fault."""
+
+    async def ensure_interrupted(id: str, token: str) -> None:
+        """The guest has had a non-maskable interrupt since `token` was first seen. The same token again is the same.
+
+        Raises UnknownGuest, HostDown, InvalidPower unless it runs or is paused.
+        """
 
 
 class IResizeAttached(Interface):
@@ -360,6 +391,8 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IRescue,
         ILiveMigrate,
         IPassword,
+        IDiagnostics,
+        ICrashDump,
         IResizeAttached,
         IGuestEvents,
     ),

@@ -58,6 +58,7 @@ class HostInventory:
     host_ip: str | None = None
     cpu_info: Mapping[str, Any] = field(factory=dict)
     up: bool = True  # False: it does not answer; its guests are missing from `inventory`
+    up_since: float | None = None  # seconds since the epoch; None: the driver cannot tell
 
 
 @frozen
@@ -118,6 +119,14 @@ class VolumeConnection:
 
 
 @frozen
+class GuestFile:
+    """A file that a guest finds on its config drive, with where it wants to be."""
+
+    path: str
+    contents: str  # base64
+
+
+@frozen
 class GuestSpec:
     """A virtual machine, on the host that it shall be on."""
 
@@ -139,6 +148,7 @@ class GuestSpec:
     public_key: str | None = None
     admin_password: str | None = field(default=None, repr=False)
     config_drive: bool = False
+    files: tuple[GuestFile, ...] = ()
     extra_specs: Mapping[str, str] = field(factory=dict)  # of the flavor
     # -- what a guest is told of itself besides, see `guest_data`: none of it changes the machine
     project_id: str = ""
@@ -164,6 +174,56 @@ class GuestState:
     volume_ids: tuple[str, ...] = ()  # sorted
     port_ids: tuple[str, ...] = ()  # sorted
     rescued: bool = False
+
+
+@frozen
+class MigrationProgress:
+    """How far a guest that moves has come. Bytes."""
+
+    memory_total: int
+    memory_remaining: int
+    disk_total: int
+    disk_remaining: int
+
+
+@frozen
+class Traffic:
+    """Of a network interface, as the guest sees it, since it was started. None: the driver does not count it."""
+
+    mac: str
+    rx_octets: int | None = None
+    rx_packets: int | None = None
+    rx_errors: int | None = None
+    rx_drop: int | None = None
+    tx_octets: int | None = None
+    tx_packets: int | None = None
+    tx_errors: int | None = None
+    tx_drop: int | None = None
+
+
+@frozen
+class DiskUse:
+    """Of a disk of a guest, since it was started. None: the driver does not count it."""
+
+    name: str  # vda, …
+    read_bytes: int | None = None
+    read_requests: int | None = None
+    write_bytes: int | None = None
+    write_requests: int | None = None
+    errors: int | None = None
+
+
+@frozen
+class GuestDiagnostics:
+    """What a guest uses. None: the driver does not know it."""
+
+    power: Power
+    uptime: int | None  # seconds since it was started
+    cpu_times: tuple[int | None, ...]  # nanoseconds, of each of its processors
+    memory_mib: int
+    memory_used_mib: int | None
+    disks: tuple[DiskUse, ...]
+    nics: tuple[Traffic, ...]
 
 
 # -- volumes

@@ -36,6 +36,10 @@ class Measured:
     os_hash_value: str  # HASH, hex
 
 
+# Of an image that consists of properties alone.
+EMPTY = Measured(0, 0, hashlib.md5(usedforsecurity=False).hexdigest(), hashlib.new(HASH).hexdigest())
+
+
 @frozen
 class ImageData:
     """The stores and the threads in which their files are read and written."""

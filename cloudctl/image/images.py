@@ -22,7 +22,7 @@ from cloudctl.image import kinds, properties
 from cloudctl.image.data import HASH, Measured
 from cloudctl.image.quotas import QUOTAS
 from cloudctl.image.store import DEFAULT
-from cloudctl.image.tables import DeletedImage, ImageMember
+from cloudctl.image.tables import DeletedImage, ImageMember, ImageProperty
 from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -201,6 +201,15 @@ def full(conn: Connection, rows: Sequence[ImageRecord]) -> list[Image]:
     ids = [row.id for row in rows]
     given, tags = properties.of(conn, ids), properties.tags_of(conn, ids)
     return [Image(row, given[row.id], tags.get(row.id, [])) for row in rows]
+
+
+def with_properties(conn: Connection, wanted: Mapping[str, str]) -> Sequence[ImageRecord]:
+    """The images with all these properties, whoever asks; the newest first."""
+    query = select(ImageRecord)
+    for name, value in wanted.items():
+        has = select(ImageProperty.image_id).where(ImageProperty.name == name, ImageProperty.value == value)
+        query = query.where(ImageRecord.id.in_(has))
+    return conn.execute(query.order_by(ImageRecord.created_at.desc(), ImageRecord.id.desc())).all()
 
 
 # -- making

@@ -11,14 +11,14 @@ from datetime import datetime
 from ipaddress import ip_network
 
 from attrs import frozen
-from sqlalchemy import bindparam, not_, or_, select, true, update
+from sqlalchemy import bindparam, not_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
-from cloudctl.network import addresses, ipam, kinds, standard
+from cloudctl.network import addresses, ipam, kinds, shares, standard
 from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
-from cloudctl.network.tables import EVERYBODYS, IpAllocation, Network, Port, Subnet
+from cloudctl.network.tables import IpAllocation, Port, Subnet
 from cloudctl.tasks import Unasked
 
 ROUTERS = "network:router_"
@@ -194,9 +194,8 @@ def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: st
     For a port of no project whoever asks for the subnet has looked.
     """
     owner = conn.scalar(select(Port.project_id).where(Port.id == port_id))
-    query = select(Subnet.id).join_from(Subnet, Network, Network.id == Subnet.network_id)
-    seen = or_(Subnet.project_id == owner, EVERYBODYS) if owner else true()
-    if conn.execute(query.where(Subnet.id == subnet_id, seen)).first() is None:
+    row = conn.execute(select(Subnet).where(Subnet.id == subnet_id)).first()
+    if row is None or (owner and owner != row.project_id and not shares.reaches(conn, row.network_id, owner)):
         return NotFound(f"Subnet {subnet_id} could not be found.", type="SubnetNotFound")
     return Invalid(
         f"Invalid input for operation: Failed to create port on network {network_id}, because fixed_ips included "

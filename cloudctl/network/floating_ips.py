@@ -10,19 +10,17 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, select, true, update
+from sqlalchemy import bindparam, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import NotFound
-from cloudctl.network import associations, kinds, networks, ports, quotas, shown, standard, tags
+from cloudctl.network import associations, kinds, networks, ports, quotas, shown, standard
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.owned import Owned
 from cloudctl.network.ports import NewPort
 from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
-from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Condition
 from cloudctl.tasks import Origin
 
 PENDING = "PENDING"
@@ -39,38 +37,18 @@ class NewFloatingIp:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(FloatingIp).where(FloatingIp.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _ports = select(Port).where(Port.id.in_(bindparam("ports", expanding=True)))
 _ipv4 = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.ip_version == 4).limit(1)
 _belongs = update(Port).where(Port.id == bindparam("port"))
-_delete = delete(FloatingIp).where(FloatingIp.id == bindparam("wanted"))
 
-# -- who sees what
-
-
-def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else FloatingIp.project_id == caller.project_id
-
-
-def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> FloatingIp:
-    """The floating IP, if the caller may see it. Raises NotFound. `lock`: as of `get`."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": id}).first()
-    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
-        raise not_found(id)
-    return row
-
-
-def get(conn: Connection, id: str, lock: bool = False) -> FloatingIp:
-    """Raises NotFound. `lock`: nobody else changes it before this transaction ends."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": id}).first()
-    if row is None:
-        raise not_found(id)
-    return row
-
-
-def not_found(id: str) -> NotFound:
-    return NotFound(f"Floating IP {id[:64]} could not be found", type="FloatingIPNotFound")
+RECORDS = Owned(FloatingIp, "Floating IP {} could not be found", "FloatingIPNotFound")
+find, get, visible, visible_to, not_found = (
+    RECORDS.find,
+    RECORDS.get,
+    RECORDS.visible,
+    RECORDS.visible_to,
+    RECORDS.not_found,
+)
 
 
 def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
@@ -159,9 +137,8 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once."""
-    tags.forget(conn, row.id)
     shown.port_changed(conn, row.port_id)
-    conn.execute(_delete, {"wanted": row.id})
+    RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)
 

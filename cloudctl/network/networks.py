@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import and_, bindparam, delete, or_, select, true
+from sqlalchemy import bindparam, delete, or_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -21,16 +21,17 @@ from cloudctl.network import (
     router_ports,
     security_groups,
     segments,
+    shares,
     shown,
     standard,
     tags,
 )
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.owned import Owned
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import EVERYBODYS, FloatingIp, Network, Port, Subnet
+from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Condition
 from cloudctl.tasks import Origin, queue
 
 # The least that each family can work with, bytes.
@@ -58,10 +59,18 @@ class NewNetwork:
 # -- who sees what
 
 
+RECORDS = Owned(Network, "Network {} could not be found.", "NetworkNotFound", shared=shares.NETWORK)
+# `lock` of a network: nobody else makes a port or a subnet on it, either.
+find, get, visible, visible_to, not_found = (
+    RECORDS.find,
+    RECORDS.get,
+    RECORDS.visible,
+    RECORDS.visible_to,
+    RECORDS.not_found,
+)
+
 # Built once: building a statement costs more than running it.
-_by_id = select(Network).where(Network.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
-_pinned_by_id = _by_id.with_for_update(read=True, key_share=True)
+_pinned_by_id = select(Network).where(Network.id == bindparam("wanted")).with_for_update(read=True, key_share=True)
 _subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.created_at, Subnet.id)
 _subnet_ids = (
     select(Subnet.network_id, Subnet.id)
@@ -71,61 +80,28 @@ _subnet_ids = (
 
 
 _ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
-_delete = delete(Network).where(Network.id == bindparam("wanted"))
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
-
-
-def visible_to(conn: Connection, caller: Caller) -> Condition:
-    """The networks that the caller sees: their own, shared and external ones; all for administrators."""
-    if standard.sees_all(caller):
-        return true()
-    return or_(Network.project_id == caller.project_id, Network.id.in_(_everybodys(conn)))
-
-
-def _everybodys(conn: Connection) -> list[str]:
-    """Ids of the shared and the external networks. They are few; a list lets the database use its indexes."""
-    return [*conn.scalars(select(Network.id).where(EVERYBODYS))]
-
-
-def visible(conn: Connection, caller: Caller, network_id: str, lock: bool = False) -> Network:
-    """The network, if the caller may see it. Raises NotFound.
-
-    `lock`: nobody else changes it, or makes a port or a subnet on it, before this transaction ends.
-    """
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": network_id}).first()
-    seen = row is not None and (
-        row.project_id == caller.project_id or row.shared or row.external or standard.sees_all(caller)
-    )
-    if row is None or not seen:
-        raise not_found(network_id)
-    return row
 
 
 def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
     """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
     row = visible(conn, caller, network_id)
-    if not row.shared:
+    if not is_shared(conn, caller, row):
         standard.refuse_foreign(caller, row, "network:ports:create:foreign_network")
     return row
 
 
+def is_shared(conn: Connection, caller: Caller, row: Network) -> bool:
+    """Whether the caller's project may put ports on it: by being let in, for its owner may anyway."""
+    return shares.reaches(conn, row.id, caller.project_id, shares.SHARED)
+
+
 def usable(conn: Connection, caller: Caller) -> list[Network]:
     """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
-    ours = or_(Network.project_id == caller.project_id, and_(EVERYBODYS, Network.shared))
+    shared = shares.seen(conn, shares.NETWORK, caller.project_id, shares.SHARED)
+    ours = or_(Network.project_id == caller.project_id, Network.id.in_(shared))
     query = select(Network).where(ours, Network.external.is_(False), Network.admin_state_up.is_(True))
     return list(conn.execute(query.order_by(Network.created_at, Network.id)))
-
-
-def find(conn: Connection, network_id: str) -> Network | None:
-    return conn.execute(_by_id, {"wanted": network_id}).first()
-
-
-def get(conn: Connection, network_id: str) -> Network:
-    """Raises NotFound."""
-    row = find(conn, network_id)
-    if row is None:
-        raise not_found(network_id)
-    return row
 
 
 def pinned(conn: Connection, network_id: str) -> Network:
@@ -134,10 +110,6 @@ def pinned(conn: Connection, network_id: str) -> Network:
     if row is None:
         raise not_found(network_id)
     return row
-
-
-def not_found(network_id: str) -> NotFound:
-    return NotFound(f"Network {network_id[:64]} could not be found.", type="NetworkNotFound")
 
 
 def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -170,7 +142,6 @@ def create(
         name=wanted.name,
         status="ACTIVE",
         admin_state_up=wanted.admin_state_up,
-        shared=wanted.shared,
         external=wanted.external,
         is_default=wanted.is_default,
         port_security_enabled=wanted.port_security_enabled,
@@ -182,6 +153,9 @@ def create(
         qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)
+    for action, everybodys in ((shares.SHARED, wanted.shared), (shares.EXTERNAL, wanted.external)):
+        if everybodys:
+            shares.share(conn, shares.NETWORK, made, shares.EVERYBODY, now, action=action)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, made.id, by)
     return made
 
@@ -195,13 +169,17 @@ def change(
         changes["mtu"] = checked_mtu(changes["mtu"], segment, options)
         for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
-    if row.shared and changes.get("shared") is False:
-        _check_unsharing(conn, row)
+    changes = dict(changes)
+    if "shared" in changes:
+        shares.set_everybodys(conn, shares.NETWORK, row, changes.pop("shared"), now)
     external = changes.get("external", row.external)
     if not external:
         if row.external:
             _check_unused(conn, row.id)
+            shares.withdraw(conn, row.id, shares.EXTERNAL)
         changes.setdefault("is_default", False)
+    elif not row.external:
+        shares.set_everybodys(conn, shares.NETWORK, row, True, now, shares.EXTERNAL)
     if changes.get("is_default") and not row.is_default:
         _check_default(conn, external)
     standard.change(conn, Network.table, row.id, now, **changes)
@@ -228,8 +206,7 @@ def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
         tags.forget(conn, subnet_id)
     conn.execute(_delete_subnets, {"network": row.id})
     segments.release(conn, row.id)
-    tags.forget(conn, row.id)
-    conn.execute(_delete, {"wanted": row.id})
+    RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_NETWORK, row.id, by)
 
 
@@ -275,14 +252,6 @@ def _check_unused(conn: Connection, network_id: str) -> None:
             "ports or floating IPs."
         )
         raise Conflict(message, type="ExternalNetworkInUse")
-
-
-def _check_unsharing(conn: Connection, row: Network) -> None:
-    for table in (Port.table, Subnet.table):
-        foreign = select(table.c.id).where(table.c.network_id == row.id, table.c.project_id != row.project_id)
-        if conn.execute(foreign.limit(1)).first() is not None:
-            message = f"Unable to reconfigure sharing settings for network {row.id}. Multiple tenants are using it."
-            raise Conflict(message, type="InvalidSharedSetting")
 
 
 # -- the driver

@@ -393,6 +393,14 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
 
+def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
+    """The driver has let go of it: it stays its device's, and is on no host for now. An unknown id is no error."""
+    row = find(conn, port_id, lock=True)
+    if row is not None and row.host:
+        away = {"host": "", "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN", "realised": False}
+        standard.change(conn, Port.table, port_id, now, **away)
+
+
 def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
     found = held(conn, port_id)

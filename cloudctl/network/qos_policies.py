@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Select, Table, bindparam, delete, insert, or_, select, true
+from sqlalchemy import bindparam, delete, select
 
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict, Forbidden, NotFound
-from cloudctl.network import standard, tags
+from cloudctl.errors import Conflict, Forbidden
+from cloudctl.network import shares, standard
+from cloudctl.network.owned import Owned
 from cloudctl.network.tables import BandwidthLimit, Network, Port, QosPolicy
 from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Condition
 from cloudctl.tasks import queue
 
 # What can have a policy, as messages call it.
@@ -32,44 +32,22 @@ class NewPolicy:
     is_default: bool = False
 
 
-# -- who sees what
-
+RECORDS = Owned(QosPolicy, "QoS policy {} could not be found.", "QosPolicyNotFound", shared=shares.QOS_POLICY)
+# `lock` of a policy: nobody else changes its rules, or puts it on anything, either.
+find, get, visible, visible_to, not_found = (
+    RECORDS.find,
+    RECORDS.get,
+    RECORDS.visible,
+    RECORDS.visible_to,
+    RECORDS.not_found,
+)
 
 # Built once: building a statement costs more than running it.
-_by_id = select(QosPolicy).where(QosPolicy.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
-_pinned_by_id = _by_id.with_for_update(read=True, key_share=True)
 _default = select(QosPolicy.id).where(QosPolicy.project_id == bindparam("project"), QosPolicy.is_default.is_(True))
 _pinned_default = _default.with_for_update(read=True, key_share=True)
 _of_networks = select(Network.id, Network.qos_policy_id).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.qos_policy_id.is_not(None)
 )
-
-
-def visible_to(conn: Connection, caller: Caller) -> Condition:
-    """The policies that the caller sees: their own and shared ones."""
-    if standard.sees_all(caller):
-        return true()
-    return or_(QosPolicy.project_id == caller.project_id, QosPolicy.shared.is_(True))
-
-
-def visible(conn: Connection, caller: Caller, policy_id: str, lock: bool = False) -> QosPolicy:
-    """The policy, if the caller may see it. Raises NotFound.
-
-    `lock`: nobody else changes it or its rules, or puts it on anything, before this transaction ends.
-    """
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": policy_id}).first()
-    if row is None or not _is_seen(caller, row):
-        raise not_found(policy_id)
-    return row
-
-
-def _is_seen(caller: Caller, row: QosPolicy) -> bool:
-    return row.project_id == caller.project_id or row.shared or standard.sees_all(caller)
-
-
-def not_found(policy_id: str) -> NotFound:
-    return NotFound(f"QoS policy {policy_id[:64]} could not be found.", type="QosPolicyNotFound")
 
 
 def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
@@ -91,15 +69,11 @@ def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str
     if wanted == present:
         return wanted
     if present is not None:
-        row = conn.execute(_by_id, {"wanted": present}).first()
-        if row is not None and not _is_seen(caller, row):
+        row = find(conn, present)
+        if row is not None and not RECORDS.is_seen(conn, caller, row):
             message = f"Failed to remove provided policy {present} because you are not authorized."
             raise Forbidden(message, type="PolicyRemoveAuthorizationError")
-    if wanted is not None:
-        row = conn.execute(_pinned_by_id, {"wanted": wanted}).first()
-        if row is None or not _is_seen(caller, row):
-            raise not_found(wanted)
-    return wanted
+    return wanted if wanted is None else RECORDS.usable(conn, caller, wanted).id
 
 
 def default_of(conn: Connection, project_id: str) -> str | None:
@@ -114,21 +88,21 @@ def create(conn: Connection, project_id: str, wanted: NewPolicy, now: datetime) 
     """A policy without rules. Raises Conflict for a second default of the project."""
     if wanted.is_default:
         _check_default(conn, project_id)
-    values = standard.new(project_id, now, wanted.description)
-    conn.execute(
-        insert(QosPolicy).values(**values, name=wanted.name, shared=wanted.shared, is_default=wanted.is_default)
-    )
-    return _get(conn, values["id"])
+    new = standard.new(project_id, now, wanted.description)
+    made = standard.insert(conn, QosPolicy(**new, name=wanted.name, is_default=wanted.is_default))
+    if wanted.shared:
+        shares.share(conn, shares.QOS_POLICY, made, shares.EVERYBODY, now)
+    return made
 
 
 def change(conn: Connection, row: QosPolicy, changes: dict[str, Any], now: datetime) -> QosPolicy:
-    """Set columns of a locked policy. Raises Conflict."""
+    """Set columns of a locked policy, and `shared`. Raises Conflict."""
+    changes = dict(changes)
     if changes.get("is_default") and not row.is_default:
         _check_default(conn, row.project_id)
-    if row.shared and changes.get("shared") is False:
-        _check_unsharing(conn, row)
-    standard.change(conn, QosPolicy.table, row.id, now, **changes)
-    return _get(conn, row.id)
+    if "shared" in changes:
+        shares.set_everybodys(conn, shares.QOS_POLICY, row, changes.pop("shared"), now)
+    return standard.changed(conn, row, now, **changes)
 
 
 def remove(conn: Connection, row: QosPolicy) -> None:
@@ -138,12 +112,7 @@ def remove(conn: Connection, row: QosPolicy) -> None:
         if user is not None:
             raise Conflict(f"QoS Policy {row.id} is used by {kind} {user}.", type="QosPolicyInUse")
     conn.execute(delete(BandwidthLimit).where(BandwidthLimit.policy_id == row.id))
-    tags.forget(conn, row.id)
-    conn.execute(delete(QosPolicy).where(QosPolicy.id == row.id))
-
-
-def _get(conn: Connection, policy_id: str) -> QosPolicy:
-    return conn.execute(_by_id, {"wanted": policy_id}).one()
+    RECORDS.delete(conn, row)
 
 
 def _check_default(conn: Connection, project_id: str) -> None:
@@ -153,16 +122,3 @@ def _check_default(conn: Connection, project_id: str) -> None:
     if default_of(conn, project_id) is not None:
         message = f"A default QoS policy exists for project {project_id}."
         raise Conflict(message, type="QoSPolicyDefaultAlreadyExists")
-
-
-def _check_unsharing(conn: Connection, row: QosPolicy) -> None:
-    """Raises Conflict while networks or ports of other projects have the policy."""
-    for _, holders in HOLDERS:
-        if conn.execute(_foreign(holders, row)).first() is not None:
-            message = f"Unable to reconfigure sharing settings for QoS policy {row.id}. Multiple tenants are using it."
-            raise Conflict(message, type="InvalidSharedSetting")
-
-
-def _foreign(holders: Table, row: QosPolicy) -> Select[str]:
-    here = holders.c.qos_policy_id == row.id, holders.c.project_id != row.project_id
-    return select(holders.c.id).where(*here).limit(1)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from sqlalchemy import Table, bindparam, func, select
-
-from cloudctl.db import Connection
-from cloudctl.network.tables import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
-from cloudctl.rest.quota import Limited, Quotas
-
-
-def _rows(table: Table) -> Callable[[Connection, str], int]:
-    # Built once: building a statement costs more than running it.
-    query = select(func.count()).select_from(table).where(table.c.project_id == bindparam("project"))
-
-    def used(conn: Connection, project_id: str) -> int:
-        return int(conn.execute(query, {"project": project_id}).scalar_one())
-
-    return used
+from cloudctl.db.totals import total
+from cloudctl.network.tables import (
+    FloatingIp,
+    Network,
+    Port,
+    RbacPolicy,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+    SubnetPool,
+)
+from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 
 def _told(resource: str, asked: int, used: int, limit: int) -> str:
@@ -28,13 +24,15 @@ def _told(resource: str, asked: int, used: int, limit: int) -> str:
 QUOTAS = Quotas(
     "network",
     (
-        Limited("network", 100, _rows(Network.table)),
-        Limited("subnet", 100, _rows(Subnet.table)),
-        Limited("port", 500, _rows(Port.table)),
-        Limited("router", 10, _rows(Router.table)),
-        Limited("floatingip", 50, _rows(FloatingIp.table)),
-        Limited("security_group", 10, _rows(SecurityGroup.table)),
-        Limited("security_group_rule", 100, _rows(SecurityGroupRule.table)),
+        Limited("network", 100, total(Network.table.name)),
+        Limited("subnet", 100, total(Subnet.table.name)),
+        Limited("port", 500, total(Port.table.name)),
+        Limited("router", 10, total(Router.table.name)),
+        Limited("floatingip", 50, total(FloatingIp.table.name)),
+        Limited("security_group", 10, total(SecurityGroup.table.name)),
+        Limited("security_group_rule", 100, total(SecurityGroupRule.table.name)),
+        Limited("rbac_policy", 10, total(RbacPolicy.table.name)),
+        Limited("subnetpool", UNLIMITED, total(SubnetPool.table.name)),
     ),
     _told,
 )

@@ -12,12 +12,12 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, select, true, update
+from sqlalchemy import bindparam, insert, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import Conflict
 from cloudctl.network import (
     associations,
     kinds,
@@ -26,14 +26,12 @@ from cloudctl.network import (
     router_gateways,
     router_ports,
     standard,
-    tags,
 )
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.owned import Owned
 from cloudctl.network.router_ports import RouterAddress
 from cloudctl.network.tables import Port, Router
 from cloudctl.rest import quota
-from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Condition
 from cloudctl.tasks import Origin, Unasked
 
 ACTIVE, ERROR = "ACTIVE", "ERROR"
@@ -48,43 +46,17 @@ class NewRouter:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(Router).where(Router.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _status = update(Router).where(Router.id == bindparam("wanted"))
 
-# -- who sees what
-
-
-def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else Router.project_id == caller.project_id
-
-
-def visible(conn: Connection, caller: Caller, router_id: str, lock: bool = False) -> Router:
-    """The router, if the caller may see it. Raises NotFound.
-
-    `lock`: nobody else changes it, its ports, or what goes through it, before this transaction ends.
-    """
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": router_id}).first()
-    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
-        raise not_found(router_id)
-    return row
-
-
-def find(conn: Connection, router_id: str) -> Router | None:
-    return conn.execute(_by_id, {"wanted": router_id}).first()
-
-
-def get(conn: Connection, router_id: str) -> Router:
-    """Raises NotFound."""
-    row = find(conn, router_id)
-    if row is None:
-        raise not_found(router_id)
-    return row
-
-
-def not_found(router_id: str) -> NotFound:
-    return NotFound(f"Router {router_id[:64]} could not be found", type="RouterNotFound")
-
+RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
+# `lock` of a router: nobody else changes its ports, or what goes through it, either.
+find, get, visible, visible_to, not_found = (
+    RECORDS.find,
+    RECORDS.get,
+    RECORDS.visible,
+    RECORDS.visible_to,
+    RECORDS.not_found,
+)
 
 # -- changes
 
@@ -123,8 +95,7 @@ def remove(conn: Connection, row: Router, now: datetime, by: Origin) -> None:
         shown = ",".join(interfaces[: networks.SHOWN_IDS])
         raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
     router_gateways.take_away(conn, row, now, by)
-    tags.forget(conn, row.id)
-    conn.execute(delete(Router).where(Router.id == row.id))
+    RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_ROUTER, row.id, by)
 
 

@@ -28,6 +28,7 @@ class NewRule:
     port_range_max: int | None = None
     remote_ip_prefix: str | None = None
     remote_group_id: str | None = None
+    remote_address_group_id: str | None = None
     description: str = ""
 
 
@@ -45,10 +46,10 @@ def columns(rule: NewRule) -> dict[str, Any]:
         )
     protocol = _protocol(rule.protocol, ethertype)
     _check_ports(protocol, rule.port_range_min, rule.port_range_max)
-    if rule.remote_ip_prefix is not None and rule.remote_group_id is not None:
-        raise Invalid(
-            "Only remote_ip_prefix or remote_group_id may be provided.", type="SecurityGroupMultipleRemoteEntites"
-        )
+    remotes = (rule.remote_ip_prefix, rule.remote_group_id, rule.remote_address_group_id)
+    if len([each for each in remotes if each is not None]) > 1:
+        message = "Only one of remote_ip_prefix, remote_group_id and remote_address_group_id may be provided."
+        raise Invalid(message, type="SecurityGroupMultipleRemoteEntites")
     found = {
         "direction": rule.direction,
         "ethertype": ethertype,
@@ -57,6 +58,7 @@ def columns(rule: NewRule) -> dict[str, Any]:
         "port_range_max": rule.port_range_max,
         "remote_ip_prefix": _prefix(rule.remote_ip_prefix, ethertype),
         "remote_group_id": rule.remote_group_id,
+        "remote_address_group_id": rule.remote_address_group_id,
         "description": rule.description,
     }
     return {**found, "meaning": meaning(found)}
@@ -68,7 +70,7 @@ def meaning(rule: dict[str, Any]) -> str:
     span = (rule["port_range_min"], rule["port_range_max"])
     if span == EVERY_PORT and number in WITH_PORTS:
         span = (None, None)
-    remote = rule["remote_group_id"] or normalized(rule["remote_ip_prefix"])
+    remote = rule["remote_group_id"] or rule["remote_address_group_id"] or normalized(rule["remote_ip_prefix"])
     parts = (rule["direction"], rule["ethertype"], number, *span, None if remote in ANYWHERE else remote)
     return " ".join("*" if part is None else str(part) for part in parts)
 

@@ -6,21 +6,20 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, or_, select, true
+from attrs import evolve, frozen
+from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
-from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import kinds, quotas, shown, standard, tags
+from cloudctl.errors import Conflict
+from cloudctl.network import kinds, quotas, shares, shown, standard, tags
+from cloudctl.network.owned import Owned
 from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
-from cloudctl.network.tables import Port, PortSecurityGroup, SecurityGroup
+from cloudctl.network.tables import AddressGroup, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.network.tables import SecurityGroupRule as SecurityGroupRuleRecord
 from cloudctl.rest import quota
-from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Condition
 from cloudctl.tasks import Origin
 
 DEFAULT = "default"
@@ -36,44 +35,15 @@ class NewGroup:
 
 # -- who sees what
 
-
-def visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else SecurityGroup.project_id == caller.project_id
-
-
-def rules_visible_to(conn: Connection, caller: Caller) -> Condition:
-    return true() if standard.sees_all(caller) else SecurityGroupRuleRecord.project_id == caller.project_id
-
-
-def visible(conn: Connection, caller: Caller, group_id: str, lock: bool = False) -> SecurityGroup:
-    """The group, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": group_id}).first()
-    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
-        raise not_found(group_id)
-    return row
-
-
-def visible_rule(conn: Connection, caller: Caller, rule_id: str, lock: bool = False) -> SecurityGroupRuleRecord:
-    """The rule, if the caller may see it. Raises NotFound. `lock`: nobody else removes it in this transaction."""
-    row = conn.execute(_locked_rule_by_id if lock else _rule_by_id, {"wanted": rule_id}).first()
-    if row is None or (row.project_id != caller.project_id and not standard.sees_all(caller)):
-        raise rule_not_found(rule_id)
-    return row
-
-
-def rule_not_found(rule_id: str) -> NotFound:
-    return NotFound(f"Security group rule {rule_id[:64]} does not exist", type="SecurityGroupRuleNotFound")
-
-
-def not_found(group_id: str) -> NotFound:
-    return NotFound(f"Security group {group_id[:64]} does not exist", type="SecurityGroupNotFound")
-
+RECORDS = Owned(
+    SecurityGroup, "Security group {} does not exist", "SecurityGroupNotFound", shared=shares.SECURITY_GROUP
+)
+visible, visible_to, not_found = RECORDS.visible, RECORDS.visible_to, RECORDS.not_found
+RULES = Owned(SecurityGroupRuleRecord, "Security group rule {} does not exist", "SecurityGroupRuleNotFound")
+visible_rule, rules_visible_to, rule_not_found = RULES.visible, RULES.visible_to, RULES.not_found
 
 # Built once: building a statement costs more than running it.
 _by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
-_rule_by_id = select(SecurityGroupRuleRecord).where(SecurityGroupRuleRecord.id == bindparam("wanted"))
-_locked_rule_by_id = _rule_by_id.with_for_update()
 _default = select(SecurityGroup.id).where(
     SecurityGroup.project_id == bindparam("project"), SecurityGroup.is_default.is_(True)
 )
@@ -100,6 +70,15 @@ _realised = (
 )
 
 
+_addresses = select(AddressGroup.addresses).where(AddressGroup.id == bindparam("group"))
+_naming = (
+    select(SecurityGroupRuleRecord.security_group_id)
+    .where(SecurityGroupRuleRecord.remote_address_group_id == bindparam("group"))
+    .order_by(SecurityGroupRuleRecord.security_group_id)
+    .distinct()
+)
+
+
 def default_of(conn: Connection, project_id: str) -> str | None:
     """The id of a project's `default` group, None before it is made."""
     return conn.scalar(_default, {"project": project_id})
@@ -118,6 +97,12 @@ def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
     """Id → name. Ids of no group are missing."""
     query = select(SecurityGroup.id, SecurityGroup.name).where(SecurityGroup.id.in_(sorted(set(ids))))
     return dict(conn.execute(query))
+
+
+def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, SecurityGroup]:
+    """Those that there are."""
+    query = select(SecurityGroup).where(SecurityGroup.id.in_(sorted(set(ids))))
+    return {row.id: row for row in conn.execute(query)}
 
 
 def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> list[str]:
@@ -143,7 +128,7 @@ def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> l
 
 
 def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys: bool) -> list[str]:
-    """The ids, each once, of groups that now cannot go before this transaction ends.
+    """The ids, each once, of a project's groups and of those shared with it; they now cannot go before the commit.
 
     `everybodys`: groups of other projects are taken, too. Raises NotFound, Conflict for a mix of stateful and
     stateless groups.
@@ -153,7 +138,7 @@ def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys:
     found = {
         row.id: row
         for row in conn.execute(query.with_for_update(read=True, key_share=True))
-        if everybodys or row.project_id == project_id
+        if everybodys or row.project_id == project_id or shares.reaches(conn, row.id, project_id)
     }
     for each in wanted:
         if each not in found:
@@ -229,8 +214,7 @@ def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, defa
     conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
     for other in others:
         _rules_changed(conn, other, now, by)
-    tags.forget(conn, row.id)
-    conn.execute(delete(SecurityGroup).where(SecurityGroup.id == row.id))
+    RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
 
 
@@ -306,11 +290,13 @@ def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     if row is None:
         return None
     rules = rules_of(conn, [group_id]).get(group_id, ())
-    return SecurityGroupSpec(id=row.id, rules=tuple(_rule_spec(rule) for rule in rules), stateful=row.stateful)
+    specs = (spec for rule in rules for spec in _rule_specs(conn, rule))
+    return SecurityGroupSpec(id=row.id, rules=tuple(specs), stateful=row.stateful)
 
 
-def _rule_spec(row: SecurityGroupRuleRecord) -> SecurityGroupRule:
-    return SecurityGroupRule(
+def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[SecurityGroupRule]:
+    """The rule; one that names an address group is a rule for each of its addresses of the family."""
+    rule = SecurityGroupRule(
         direction=row.direction,
         ethertype=row.ethertype,
         protocol=row.protocol,
@@ -319,3 +305,13 @@ def _rule_spec(row: SecurityGroupRuleRecord) -> SecurityGroupRule:
         remote_prefix=row.remote_ip_prefix,
         remote_group_id=row.remote_group_id,
     )
+    if row.remote_address_group_id is None:
+        return [rule]
+    addresses = conn.scalar(_addresses, {"group": row.remote_address_group_id}) or []
+    return [evolve(rule, remote_prefix=each) for each in addresses if (":" in each) is (row.ethertype == "IPv6")]
+
+
+def address_group_changed(conn: Connection, address_group_id: str, now: datetime, by: Origin) -> None:
+    """Ports whose groups let the group's addresses through follow."""
+    for group_id in conn.scalars(_naming, {"group": address_group_id}).all():
+        _realise(conn, group_id, now, by)

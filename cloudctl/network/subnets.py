@@ -44,12 +44,18 @@ class NewSubnet:
     enable_dhcp: bool = True
     ipv6_ra_mode: str | None = None
     ipv6_address_mode: str | None = None
+    subnetpool_id: str | None = None  # that the cidr is of
 
 
 # Built once: building a statement costs more than running it.
 _by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _cidrs = select(Subnet.cidr).where(Subnet.network_id == bindparam("network"))
+_pools = (
+    select(Subnet.subnetpool_id)
+    .where(Subnet.network_id == bindparam("network"), Subnet.ip_version == bindparam("version"))
+    .limit(1)
+)
 _allocations = select(IpAllocation.port_id).where(IpAllocation.subnet_id == bindparam("subnet")).limit(1)
 _delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
 
@@ -95,6 +101,7 @@ def not_found(subnet_id: str) -> NotFound:
 def create(conn: Connection, network: Network, project_id: str, wanted: NewSubnet, now: datetime, by: Origin) -> Subnet:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
     cidr = _checked_cidr(conn, network, wanted)
+    _check_pool(conn, network, cidr.version, wanted.subnetpool_id)
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
     networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
     gateway = _gateway(wanted.gateway_ip, cidr)
@@ -118,6 +125,7 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
         host_routes=checked_routes(wanted.host_routes, cidr),
         ipv6_ra_mode=wanted.ipv6_ra_mode,
         ipv6_address_mode=wanted.ipv6_address_mode,
+        subnetpool_id=wanted.subnetpool_id,
     )
     standard.insert(conn, row)
     ipam.lay_out_new(conn, row.id, pools)
@@ -200,6 +208,14 @@ def _checked_cidr(conn: Connection, network: Network, wanted: NewSubnet) -> Cidr
                 "overlaps with another subnet."
             )
     return cidr
+
+
+def _check_pool(conn: Connection, network: Network, version: int, pool_id: str | None) -> None:
+    """Raises Invalid unless the network's other subnets of the family are of the same pool, or of none like this."""
+    others = conn.execute(_pools, {"network": network.id, "version": version}).first()
+    if others is not None and others[0] != pool_id:
+        message = f"Subnets hosted on the same network {network.id} must be allocated from the same subnet pool."
+        raise Invalid(message, type="NetworkSubnetPoolAffinityError")
 
 
 def _check_gateway_unused(conn: Connection, row: Subnet, wanted: str | None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint, or_
+from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
 
 ADDRESS = String(39)
 """An address as a decimal number of 39 digits: in every database its order as text is its order as a number."""
@@ -26,9 +27,22 @@ class Standard(Record):
     revision: Field[int] = column(Integer, nullable=False, default=0)
 
 
+class RbacPolicy(Standard, table="rbac_policies"):
+    """One share of a record: what of another project `target` may use, as if it were their own."""
+
+    object_type: Field[str] = text(32)
+    object_id: Field[str] = text(64)
+    action: Field[str] = text(32)
+    target: Field[str] = text(64)  # a project, or "*"
+
+
+UniqueConstraint(RbacPolicy.object_id, RbacPolicy.action, RbacPolicy.target, name="uq_rbac_policies_share")
+Index("ix_rbac_policies_target", RbacPolicy.target, RbacPolicy.object_type, RbacPolicy.object_id)
+Index("ix_rbac_policies_project", RbacPolicy.project_id, RbacPolicy.id)
+
+
 class QosPolicy(Standard, table="qos_policies"):
     name: Field[str] = text()
-    shared: Field[bool] = flag(False)
     # What new networks of its project get; one at most.
     is_default: Field[bool] = flag(False)
 
@@ -62,7 +76,6 @@ class Network(Standard, table="networks"):
     name: Field[str] = text()
     status: Field[str] = text(16)
     admin_state_up: Field[bool] = flag(True)
-    shared: Field[bool] = flag(False)
     external: Field[bool] = flag(False)
     # The external network that is meant where none is named; one at most.
     is_default: Field[bool] = flag(False)
@@ -77,16 +90,6 @@ class Network(Standard, table="networks"):
 
 Index("ix_networks_project", Network.project_id, Network.id)
 
-
-# What everybody sees is few, and is looked for in every list.
-EVERYBODYS = or_(Network.shared.is_(True), Network.external.is_(True))
-Index(
-    "ix_networks_everybodys",
-    Network.id,
-    sqlite_where=EVERYBODYS,
-    # In words: migrations are written on SQLite, where `true` is 1.
-    postgresql_where=sql("shared IS true OR external IS true"),
-)
 
 Index(
     "uq_networks_default",
@@ -106,6 +109,38 @@ class Segment(Record, table="network_segments"):
     network_id: Field[str] = column(String(64), nullable=False, index=True)
 
 
+class AddressScope(Standard, table="address_scopes"):
+    name: Field[str] = text()
+    ip_version: Field[int] = column(Integer, nullable=False)
+
+
+Index("ix_address_scopes_project", AddressScope.project_id, AddressScope.id)
+
+
+class SubnetPool(Standard, table="subnet_pools"):
+    name: Field[str] = text()
+    ip_version: Field[int] = column(Integer, nullable=False)
+    prefixes: Field[list[Any]] = json(list)  # CIDRs, sorted and joined
+    min_prefixlen: Field[int] = column(Integer, nullable=False)
+    max_prefixlen: Field[int] = column(Integer, nullable=False)
+    default_prefixlen: Field[int] = column(Integer, nullable=False)
+    # Of one project: addresses of IPv4, /64 networks of IPv6.
+    default_quota: Field[int | None] = column(Integer, nullable=True)
+    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"), nullable=True, index=True)
+    # The one of its family that is meant where none is named.
+    is_default: Field[bool] = flag(False)
+
+
+Index("ix_subnet_pools_project", SubnetPool.project_id, SubnetPool.id)
+Index(
+    "uq_subnet_pools_default",
+    SubnetPool.ip_version,
+    unique=True,
+    sqlite_where=SubnetPool.is_default.is_(True),
+    postgresql_where=sql("is_default IS true"),
+)
+
+
 class Subnet(Standard, table="subnets"):
     network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False)
     name: Field[str] = text()
@@ -118,6 +153,7 @@ class Subnet(Standard, table="subnets"):
     host_routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
+    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), nullable=True, index=True)
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)
@@ -197,6 +233,14 @@ Index(
 )
 
 
+class AddressGroup(Standard, table="address_groups"):
+    name: Field[str] = text()
+    addresses: Field[list[Any]] = json(list)  # CIDRs
+
+
+Index("ix_address_groups_project", AddressGroup.project_id, AddressGroup.id)
+
+
 class SecurityGroupRule(Standard, table="security_group_rules"):
     security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"), nullable=False)
     direction: Field[str] = text(8)
@@ -206,6 +250,9 @@ class SecurityGroupRule(Standard, table="security_group_rules"):
     port_range_max: Field[int | None] = column(Integer, nullable=True)
     remote_ip_prefix: Field[str | None] = optional_text(64)
     remote_group_id: Field[str | None] = column(String(64), ForeignKey("security_groups.id"), nullable=True, index=True)
+    remote_address_group_id: Field[str | None] = column(
+        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
+    )
     # Equal for rules that mean the same; see `rules.meaning`.
     meaning: Field[str] = text()
 
@@ -272,3 +319,8 @@ class NetworkTag(Record, table="network_tags"):
 
 
 Index("ix_network_tags_tag", NetworkTag.tag, NetworkTag.resource_id)
+
+
+# What projects have of these has limits.
+for limited in (Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, RbacPolicy, SubnetPool):
+    Total(limited.table.name, limited.project_id)

@@ -14,10 +14,11 @@ from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
-from cloudctl.db.columns import new_id
+from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.specs import HostInventory
+from cloudctl.placement import aggregates
 from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
-from cloudctl.placement.tables import HostAllocation
+from cloudctl.placement.tables import HostAllocation, ProviderAggregate
 
 # Built once: building costs more than running it.
 _all = select(Host).order_by(Host.number)
@@ -55,7 +56,7 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
     known = set(conn.scalars(select(Host.name)))
     for host in found:
         values = {
-            "zone": promises.zone_of(host.name),
+            "home_zone": promises.zone_of(host.name),
             "hypervisor_type": host.hypervisor_type,
             "hypervisor_version": host.hypervisor_version,
             "host_ip": host.host_ip,
@@ -64,6 +65,7 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             "memory_mib": host.memory_mib,
             "disk_gib": host.disk_gib,
             "up": host.up,
+            "up_since": None if host.up_since is None else utc(host.up_since),
             **promises.most(host),
         }
         # A host that does not answer was last seen when it still did.
@@ -72,7 +74,13 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             conn.execute(update(Host).where(Host.name == host.name).values(**values, **seen))
         else:
             new = insert(Host).values(
-                id=new_id(), service_id=new_id(), name=host.name, created_at=now, **values, **seen
+                id=new_id(),
+                service_id=new_id(),
+                name=host.name,
+                zone=values["home_zone"],
+                created_at=now,
+                **values,
+                **seen,
             )
             try:
                 with conn.begin_nested():
@@ -83,6 +91,7 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
     gone = known - {host.name for host in found}
     if gone:
         conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
+    aggregates.rezone(conn, every(conn))
 
 
 def every(conn: Connection) -> Sequence[Host]:
@@ -123,7 +132,10 @@ def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
 def remove(conn: Connection, host: Host) -> bool:
     """Forget a host that holds no allocation; False if it holds some."""
     held = select(HostAllocation.host).where(HostAllocation.host == Host.name).exists()
-    return conn.execute(delete(Host).where(Host.number == host.number, ~held)).rowcount > 0
+    if not conn.execute(delete(Host).where(Host.number == host.number, ~held)).rowcount:
+        return False
+    conn.execute(delete(ProviderAggregate).where(ProviderAggregate.provider_id == host.id))
+    return True
 
 
 def build_failed(conn: Connection, name: str) -> None:

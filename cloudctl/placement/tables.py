@@ -18,6 +18,8 @@ class Host(Record, table="hosts"):
     service_id: Field[str] = identifier(nullable=False, unique=True)
     name: Field[str] = column(String(255), nullable=False, unique=True)
     zone: Field[str] = text(default="nova")
+    # Where it is as long as no aggregate says otherwise.
+    home_zone: Field[str] = text(default="nova")
     hypervisor_type: Field[str] = text(64)
     hypervisor_version: Field[int] = column(Integer, nullable=False, default=1)
     host_ip: Field[str | None] = optional_text(64)
@@ -42,6 +44,7 @@ class Host(Record, table="hosts"):
     failed_builds: Field[int] = column(Integer, nullable=False, default=0)
     created_at: Field[datetime] = time(nullable=False)
     seen_at: Field[datetime] = time(nullable=False)  # when a driver last told of it
+    up_since: Field[datetime | None] = time()  # when the machine was started, if its driver can tell
 
 
 class HostAllocation(Record, table="allocations"):
@@ -55,3 +58,22 @@ class HostAllocation(Record, table="allocations"):
 
 
 Index("ix_allocations_host", HostAllocation.host)
+
+
+class Aggregate(Record, table="aggregates"):
+    # Clients know it by number; placement by its id.
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
+    id: Field[str] = identifier(nullable=False, unique=True)
+    name: Field[str] = column(String(255), nullable=False, unique=True)
+    metadata: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+class ProviderAggregate(Record, table="provider_aggregates"):
+    # A host's id is that of its provider. An aggregate may be known to placement alone.
+    provider_id: Field[str] = identifier(primary_key=True)
+    aggregate_id: Field[str] = identifier(primary_key=True)
+
+
+Index("ix_provider_aggregates_aggregate", ProviderAggregate.aggregate_id)

@@ -33,6 +33,7 @@ from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
 
 from cloudctl.rest.members import structured
+from cloudctl.rest.standing import shown, standing
 from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
@@ -80,6 +81,7 @@ class Problem:
     path: str
     message: str
     kind: str = "value"
+    value: str | None = None  # what stands there, as an error message shows it; None: nothing that is short
 
     @property
     def name(self) -> str:
@@ -187,12 +189,6 @@ class Check:
 @frozen
 class Loose:
     """A number or a truth value that may come as text: `"5"`, `"true"`."""
-
-
-def shown(value: Any) -> str:
-    """A value as an error message shows it."""
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def uuid(value: str) -> str:
@@ -414,7 +410,7 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
         for line in transform_error(error, path, _told):
             text, _, where = line.rpartition(" @ ")
             kind, _, message = text.partition("\t")
-            problems.append(Problem(where, message, kind))
+            problems.append(Problem(where, message, kind, standing(value, where.removeprefix(path))))
         raise BodyError(problems) from None
     if version is not None and spans(type_) and (untimely := list(_untimely(made, path, version))):
         raise BodyError(untimely)

@@ -120,13 +120,14 @@ def named(names: Mapping[int, str], otherwise: str) -> Callable[[int, str, str],
 
 def schema_problems(problems: list[Problem]) -> tuple[int, str]:
     """As JSON-schema services say it: the field, the value, the reason."""
-    told = [
-        f"{p.message} @ {p.path}"
-        if p.kind == "syntax"
-        else f"Invalid input for field/attribute {p.name}: {p.message} @ {p.path}"
-        for p in problems
-    ]
-    return 400, "; ".join(told)
+    return 400, "; ".join(_told(problem) for problem in problems)
+
+
+def _told(problem: Problem) -> str:
+    if problem.kind == "syntax":
+        return f"{problem.message} @ {problem.path}"
+    value = "" if problem.value is None else f" Value: {problem.value}."
+    return f"Invalid input for field/attribute {problem.name}.{value} {problem.message} @ {problem.path}"
 
 
 def plain_problems(problems: list[Problem]) -> tuple[int, str]:

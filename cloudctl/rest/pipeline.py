@@ -285,6 +285,9 @@ class Pipeline:
         for candidate in offered:
             if candidate.operation.action == key:
                 return candidate, value[key]
+        if any(b.operation.action == key for b in found):
+            # Of another version: here it is as any path that there is not.
+            raise NotFound(self.faults.unknown_path)
         raise Invalid(f"There is no such action: {key[:64]}")
 
     def _authorize(self, call: Call, operation: Operation) -> None:

@@ -1,21 +1,23 @@
-"""Quotas: limits of a project, counted inside the transaction that creates.
+"""Quotas: limits of a project, asked inside the transaction that creates.
 
-A service declares its resources; what a project uses is counted from the rows themselves, so it is never wrong after a
-crash. Two transactions that count at once are kept apart by the lock of one row (SQLite has one writer anyway).
+A service declares its resources; what a project uses is a total that the database keeps (`db/totals.py`), or is counted
+from the rows. Either is never wrong after a crash. Two transactions that ask at once are kept apart by the lock of one
+row (SQLite has one writer anyway).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from attrs import frozen
 from sqlalchemy import Integer, String, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database, totals
 from cloudctl.db.columns import Field, column
 from cloudctl.db.records import Record
 from cloudctl.errors import OverQuota
+from cloudctl.tasks.audit import Finding
 
 UNLIMITED = -1
 # Stands for all projects that have no limit of their own, in place of a project's id.
@@ -55,7 +57,10 @@ _turn = (
 
 @frozen
 class Limited:
-    """A resource with a limit. `used(conn, project_id)` counts it; None: a limit of one item, nothing is counted."""
+    """A resource with a limit. `used(conn, project_id)` tells how much there is: `total("volumes")`, or what counts it.
+
+    None: a limit of one item, nothing is counted.
+    """
 
     name: str
     default: int
@@ -143,6 +148,20 @@ def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mappin
 
 def reset_limits(conn: Connection, quotas: Quotas, project_id: str) -> None:
     conn.execute(delete(QuotaLimit).where(QuotaLimit.service == quotas.service, QuotaLimit.project_id == project_id))
+
+
+def check_totals(db: Database) -> Callable[[], Awaitable[Sequence[Finding]]]:
+    """The check of the audit: totals are put right where the rows say otherwise, as after a copy without triggers."""
+
+    async def round() -> Sequence[Finding]:
+        if not await db.scan(totals.differences):
+            return []
+        return [
+            Finding("total-wrong", "project", project, f"{name} was kept as {kept}, and is {counted}", submitted=False)
+            for name, project, kept, counted in await db.run(totals.mend)
+        ]
+
+    return round
 
 
 def _lock(conn: Connection, service: str, project_id: str) -> None:

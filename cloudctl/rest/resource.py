@@ -27,7 +27,7 @@ from sqlalchemy import Column, ColumnElement
 from cloudctl.db import Connection
 from cloudctl.rest.body import MISSING, Missing
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Filter
+from cloudctl.rest.versions import ALWAYS, Span
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Attribute:
     `type` is what bodies hold. `post`: what a create body without it means (MISSING: nothing), or REQUIRED, or REFUSED.
     `put`: whether an update body may have it; or the type that it has there. `filter` makes the filter of the column.
     `sort`: whether it is a sort key, or what to sort by. `view` None: it is not shown. `rule`: who passes it is shown
-    the attribute, and may filter by it.
+    the attribute, and may filter by it. `span`: the microversions that have it.
     """
 
     name: str  # in JSON
@@ -65,11 +65,12 @@ class Attribute:
     type: Any = None
     post: Any = REFUSED
     put: Any = False
-    filter: Callable[[Column[Any]], Filter] | None = None
+    filter: Callable[[Column[Any]], Any] | None = None  # a filter as the API's lists take them
     sort: bool | ColumnElement[Any] = False
     view: View | Literal[Mark.COLUMN] | None = COLUMN
     rule: str | None = None
     named: str = ""
+    span: Span = ALWAYS
 
     @property
     def field(self) -> str:
@@ -93,12 +94,17 @@ def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
 def body(name: str, attributes: Attributes, *, update: bool = False) -> type:
     """The class of the bodies that create a resource, or update one."""
     fields = {
-        each.field: attrs.field(type=type_, default=default, metadata={"wire": each.name})
+        each.field: attrs.field(type=type_, default=default, metadata=_metadata(each))
         for each in attributes
         for type_, default in (_of_update(each) if update else _of_create(each))
     }
     made: type = attrs.make_class(name.title().replace(" ", "").replace("_", ""), fields, frozen=True, kw_only=True)
     return made
+
+
+def _metadata(attribute: Attribute) -> dict[str, Any]:
+    spans = {} if attribute.span == ALWAYS else {"spans": (attribute.span,)}
+    return {"wire": attribute.name, **spans}
 
 
 def _of_create(attribute: Attribute) -> Iterable[tuple[Any, Any]]:
@@ -118,7 +124,7 @@ def _of_update(attribute: Attribute) -> Iterable[tuple[Any, Any]]:
 # -- lists
 
 
-def filters(attributes: Attributes) -> dict[str, Filter]:
+def filters(attributes: Attributes) -> dict[str, Any]:
     return {
         each.name: each.filter(each.column)
         for each in attributes
@@ -166,7 +172,11 @@ def passed(call: Call, attributes: Attributes) -> frozenset[str]:
 
 def views(conn: Connection, call: Call, attributes: Attributes, records: Sequence[Any]) -> list[Json]:
     """Records as the caller may see them, in their order; their attributes in the order of their declaration."""
-    shown = [each for each in attributes if each.view is not None and (each.rule is None or call.may(each.rule))]
+    shown = [
+        each
+        for each in attributes
+        if each.view is not None and call.version in each.span and (each.rule is None or call.may(each.rule))
+    ]
     names = [each.name for each in shown]
     # Column by column: a page of a thousand records costs little more than its queries.
     columns = [_values(conn, call, each, records) for each in shown]

@@ -14,7 +14,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image.images import Image
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import backups, kinds, quotas, snapshots, states, types, volumes
+from cloudctl.volume import backups, encryption, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -78,10 +78,11 @@ def create(
     source = _source(conn, caller, wanted)
     size = _size(wanted, source)
     type_ = _type(conn, caller, wanted, source, options)
+    encryption.demand_plain(conn, type_.id)
     types.demand_size(type_, size)
     zone = _zone(wanted, source, options)
     types.demand_zone(type_, zone)
-    quotas.take(conn, options, caller.project_id, type_.name, volumes=1, gigabytes=size, size=size)
+    quotas.take(conn, options, caller.project_id, type_.name, {"volumes": 1, "gigabytes": size}, size)
     made = conn.execute(
         insert(Volume)
         .values(

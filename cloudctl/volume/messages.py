@@ -11,23 +11,9 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Listing
 from cloudctl.volume.tables import Message
 
 KEPT = timedelta(days=30)
-
-LISTING = Listing(
-    Message.table,
-    sort_keys={
-        "id": Message.id,
-        "created_at": Message.created_at,
-        "event_id": Message.event_id,
-        "guaranteed_until": Message.guaranteed_until,
-        "request_id": Message.request_id,
-        "resource_type": Message.resource_type,
-        "resource_uuid": Message.resource_id,
-    },
-)
 
 
 @frozen
@@ -95,7 +81,5 @@ def visible(conn: Connection, caller: Caller, message_id: str) -> Message:
     return found
 
 
-def remove(conn: Connection, caller: Caller, message_id: str) -> None:
-    """Raises NotFound."""
-    visible(conn, caller, message_id)
-    conn.execute(delete(Message).where(Message.id == message_id))
+def remove(conn: Connection, message: Message) -> None:
+    conn.execute(delete(Message).where(Message.id == message.id))

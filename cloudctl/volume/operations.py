@@ -28,7 +28,7 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
         )
     type_ = types.get(conn, volume.volume_type_id)
     types.demand_size(type_, size)
-    quotas.take(conn, options, volume.project_id, type_.name, volumes=0, gigabytes=size - volume.size, size=size)
+    quotas.take(conn, options, volume.project_id, type_.name, {"gigabytes": size - volume.size}, size)
     same = Volume.size == volume.size
     states.move(conn, volume_id, name, caller.now, states.not_migrating, same, reserved_size=size)
     tasks.submit(conn, kinds.EXTEND_VOLUME, volume_id, caller, args={"size": size})

@@ -12,11 +12,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, exists, func, or_, select, update
 
 from cloudctl.db import Connection
+from cloudctl.db.totals import total
 from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, QuotaLimit, Quotas
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Backup, Snapshot, Volume, VolumeType
+from cloudctl.volume.tables import Snapshot, Volume, VolumeType
 
 SERVICE = "volume"
 # The counters that each type has as well, as `volumes_TYPE` and so on.
@@ -66,10 +67,6 @@ def _of_type(name: str) -> tuple[Limited, ...]:
     )
 
 
-_volumes, _snapshots, _backups = _counted(Volume.table), _counted(Snapshot.table), _counted(Backup.table)
-_all_gigabytes, _backup_gigabytes = _gigabytes(), _summed(Backup.table, Backup.size)
-
-
 def told(resource: str, asked: int, used: int, limit: int) -> str:
     """The refusal. It holds the word «exceed»: stock clients take a 413 without it for a rate limit and retry."""
     kind = resource.partition("_")[0]
@@ -98,11 +95,11 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
     return Quotas(
         SERVICE,
         (
-            Limited("volumes", options.volumes, _volumes),
-            Limited("snapshots", options.snapshots, _snapshots),
-            Limited("gigabytes", options.gigabytes, _all_gigabytes),
-            Limited("backups", options.backups, _backups),
-            Limited("backup_gigabytes", options.backup_gigabytes, _backup_gigabytes),
+            Limited("volumes", options.volumes, total("volumes")),
+            Limited("snapshots", options.snapshots, total("snapshots")),
+            Limited("gigabytes", options.gigabytes, total("gigabytes")),
+            Limited("backups", options.backups, total("backups")),
+            Limited("backup_gigabytes", options.backup_gigabytes, total("backup_gigabytes")),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
             Limited("groups", 10),
             *(limited for name in types for limited in _of_type(name)),
@@ -117,16 +114,13 @@ def of_all_types(conn: Connection, options: VolumeOptions) -> Quotas:
 
 
 def take(
-    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, volumes: int, gigabytes: int, size: int
+    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, more: Mapping[str, int], size: int = 0
 ) -> None:
-    """Make sure that so many more volumes and GiB fit, the greatest volume having `size` GiB. Raises OverQuota."""
-    wanted = _typed({"volumes": volumes, "gigabytes": gigabytes}, type_name)
-    _take(conn, quotas(options, [type_name]), project_id, {"per_volume_gigabytes": size, **wanted})
+    """Make sure that so many more volumes, snapshots and GiB of a type fit. Raises OverQuota.
 
-
-def take_snapshot(conn: Connection, options: VolumeOptions, project_id: str, type_name: str, gigabytes: int) -> None:
-    """Make sure that one more snapshot fits. Raises OverQuota."""
-    wanted = _typed({"snapshots": 1, "gigabytes": gigabytes}, type_name)
+    `size`: GiB of the greatest volume.
+    """
+    wanted = {"per_volume_gigabytes": size, **_typed(more, type_name)}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
 
 

@@ -92,7 +92,7 @@ def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volum
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
         raise states.refused(conn, volume.id, name)
     type_ = types.get(conn, volume.volume_type_id)
-    quotas.take_snapshot(conn, options, volume.project_id, type_.name, volume.size)
+    quotas.take(conn, options, volume.project_id, type_.name, {"snapshots": 1, "gigabytes": volume.size})
     made = new_id()
     conn.execute(
         insert(Snapshot).values(

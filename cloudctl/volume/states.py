@@ -19,6 +19,7 @@ DELETING, ERROR_DELETING = "deleting", "error_deleting"
 EXTENDING, ERROR_EXTENDING = "extending", "error_extending"
 MAINTENANCE, UPLOADING = "maintenance", "uploading"
 BACKING_UP, RESTORING_BACKUP, ERROR_RESTORING = "backing-up", "restoring-backup", "error_restoring"
+AWAITING_TRANSFER, RETYPING = "awaiting-transfer", "retyping"
 REVERTING, RESTORING = "reverting", "restoring"
 
 # What os-reset_status takes: volume-states.md, section 1. `deleting` is known, and refused.
@@ -137,6 +138,13 @@ MOVES = {
         "available.",
     ),
     "revert failed": Move(_from(REVERTING), ERROR),
+    "offer": Move(_from(AVAILABLE), AWAITING_TRANSFER, "Invalid volume: status must be available"),
+    "withdraw": Move(_from(AWAITING_TRANSFER), AVAILABLE),
+    "accept": Move(
+        _from(AWAITING_TRANSFER),
+        AVAILABLE,
+        "Invalid volume: Volume {id} status must be awaiting-transfer, but current status is: {status}.",
+    ),
 }
 
 # -- snapshots

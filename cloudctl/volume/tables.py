@@ -5,10 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint, func
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Total
+
+
+class QosSpecs(Record, table="volume_qos_specs"):
+    """What volumes of the types that have it may do, for hypervisors or for backends to enforce."""
+
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text(unique=True)
+    consumer: Field[str] = text(16)  # front-end, back-end, both
+    specs: Field[dict[str, str]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
 
 
 class VolumeType(Record, table="volume_types"):
@@ -17,11 +29,25 @@ class VolumeType(Record, table="volume_types"):
     description: Field[str | None] = optional_text()
     is_public: Field[bool] = flag(True)
     extra_specs: Field[dict[str, Any]] = json(dict)
+    qos_specs_id: Field[str | None] = column(String(64), ForeignKey("volume_qos_specs.id"), nullable=True, index=True)
     created_at: Field[datetime] = time(nullable=False)
     updated_at: Field[datetime | None] = time()
 
 
 Index("ix_volume_types_order", VolumeType.created_at, VolumeType.id)
+
+
+class TypeEncryption(Record, table="volume_type_encryptions"):
+    """How volumes of a type are to be encrypted."""
+
+    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), primary_key=True)
+    id: Field[str] = text(64, unique=True)
+    provider: Field[str] = text()
+    control_location: Field[str] = text(16)  # front-end, back-end
+    cipher: Field[str | None] = optional_text()
+    key_size: Field[int | None] = column(Integer, nullable=True)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
 
 
 class VolumeTypeAccess(Record, table="volume_type_access"):
@@ -36,6 +62,60 @@ class VolumeDefaultType(Record, table="volume_default_types"):
     volume_type_id: Field[str] = column(
         String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), nullable=False, index=True
     )
+
+
+class GroupType(Record, table="volume_group_types"):
+    id: Field[str] = identifier(primary_key=True)
+    name: Field[str] = text(unique=True)
+    description: Field[str | None] = optional_text()
+    is_public: Field[bool] = flag(True)
+    group_specs: Field[dict[str, Any]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+Index("ix_volume_group_types_order", GroupType.created_at, GroupType.id)
+
+
+class Group(Record, table="volume_groups"):
+    """Volumes that are frozen together."""
+
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    name: Field[str | None] = optional_text()
+    description: Field[str | None] = optional_text()
+    status: Field[str] = text(32)
+    group_type_id: Field[str] = column(String(64), ForeignKey("volume_group_types.id"), nullable=False, index=True)
+    volume_types: Field[list[str]] = json(list)  # ids of those that its volumes may have
+    availability_zone: Field[str] = text()
+    host: Field[str | None] = optional_text()
+    group_snapshot_id: Field[str | None] = optional_text(64)  # that it was made from
+    source_group_id: Field[str | None] = optional_text(64)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+Index("ix_volume_groups_project", Group.project_id, Group.created_at, Group.id)
+Index("ix_volume_groups_order", Group.created_at, Group.id)
+
+
+class GroupSnapshot(Record, table="volume_group_snapshots"):
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text(64)
+    user_id: Field[str] = text(64)
+    # A group goes after its snapshots.
+    group_id: Field[str] = column(String(64), ForeignKey("volume_groups.id"), nullable=False, index=True)
+    group_type_id: Field[str] = text(64)
+    name: Field[str | None] = optional_text()
+    description: Field[str | None] = optional_text()
+    status: Field[str] = text(32)
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+Index("ix_volume_group_snapshots_project", GroupSnapshot.project_id, GroupSnapshot.created_at, GroupSnapshot.id)
+Index("ix_volume_group_snapshots_order", GroupSnapshot.created_at, GroupSnapshot.id)
 
 
 class Volume(Record, table="volumes"):
@@ -58,6 +138,7 @@ class Volume(Record, table="volumes"):
     backup_id: Field[str | None] = optional_text(64)
     image_id: Field[str | None] = optional_text(64)
     image_format: Field[str | None] = optional_text(32)
+    group_id: Field[str | None] = column(String(64), ForeignKey("volume_groups.id"), nullable=True, index=True)
     bootable: Field[bool] = flag(False)
     multiattach: Field[bool] = flag(False)
     readonly: Field[str | None] = column(String(5), nullable=True)  # "True", "False", or never said
@@ -106,6 +187,9 @@ class Snapshot(Record, table="volume_snapshots"):
     status: Field[str] = text(32)
     progress: Field[str] = text(8, default="0%")
     size: Field[int] = column(Integer, nullable=False)  # GiB
+    group_snapshot_id: Field[str | None] = column(
+        String(64), ForeignKey("volume_group_snapshots.id"), nullable=True, index=True
+    )
     metadata: Field[dict[str, Any]] = json(dict)
     created_at: Field[datetime] = time(nullable=False)
     updated_at: Field[datetime | None] = time()
@@ -115,6 +199,26 @@ Index("ix_volume_snapshots_project", Snapshot.project_id, Snapshot.created_at, S
 Index("ix_volume_snapshots_order", Snapshot.created_at, Snapshot.id)
 Index("ix_volume_snapshots_project_name", Snapshot.project_id, Snapshot.name)
 Index("ix_volume_snapshots_volume", Snapshot.volume_id, Snapshot.created_at)
+
+
+class Transfer(Record, table="volume_transfers"):
+    """A volume that is offered to another project: whoever knows the key may have it."""
+
+    id: Field[str] = identifier(primary_key=True)
+    volume_id: Field[str] = column(
+        String(64), ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False, unique=True
+    )
+    project_id: Field[str] = text(64)  # that offers it
+    name: Field[str | None] = optional_text()
+    salt: Field[str] = text(64)
+    digest: Field[str] = text(64)  # of the key
+    no_snapshots: Field[bool] = flag(False)  # they stay with the project that offers the volume
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime | None] = time()
+
+
+Index("ix_volume_transfers_project", Transfer.project_id, Transfer.created_at, Transfer.id)
+Index("ix_volume_transfers_order", Transfer.created_at, Transfer.id)
 
 
 class Backup(Record, table="volume_backups"):
@@ -134,6 +238,7 @@ class Backup(Record, table="volume_backups"):
     fail_reason: Field[str | None] = optional_text()
     size: Field[int] = column(Integer, nullable=False)  # GiB
     object_count: Field[int] = column(Integer, nullable=False, default=0)
+    volume_name: Field[str | None] = optional_text()  # that the volume had
     bootable: Field[bool] = flag(False)  # was the volume
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)
@@ -156,6 +261,7 @@ class VolumeService(Record, table="volume_services"):
     binary: Field[str] = column(String(64), primary_key=True)
     disabled: Field[bool] = flag(False)
     disabled_reason: Field[str | None] = optional_text()
+    frozen: Field[bool] = flag(False)  # what is there stays; nothing is made, changed or deleted
 
 
 class Message(Record, table="volume_messages"):
@@ -174,3 +280,12 @@ class Message(Record, table="volume_messages"):
 
 Index("ix_volume_messages_project", Message.project_id, Message.created_at, Message.id)
 Index("ix_volume_messages_order", Message.created_at, Message.id)
+
+
+# What projects have of these has limits; snapshots take of the same GiB as volumes.
+Total("volumes", Volume.project_id)
+Total("snapshots", Snapshot.project_id)
+Total("gigabytes", Volume.project_id, func.coalesce(Volume.reserved_size, Volume.size))
+Total("gigabytes", Snapshot.project_id, Snapshot.size)
+Total("backups", Backup.project_id)
+Total("backup_gigabytes", Backup.project_id, Backup.size)

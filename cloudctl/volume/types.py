@@ -14,7 +14,6 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.rest.listing import Listing
 from cloudctl.volume import quotas
 from cloudctl.volume.tables import Volume, VolumeDefaultType, VolumeType, VolumeTypeAccess
 
@@ -23,17 +22,6 @@ ZONES = "RESKEY:availability_zones"
 SMALLEST, LARGEST = "provisioning:min_vol_size", "provisioning:max_vol_size"
 # Extra specs that everyone sees; the others tell how the cloud is built.
 OPEN_SPECS = frozenset({ZONES, MULTIATTACH, "replication_enabled"})
-
-LISTING = Listing(
-    VolumeType.table,
-    sort_keys={
-        "id": VolumeType.id,
-        "name": VolumeType.name,
-        "created_at": VolumeType.created_at,
-        "updated_at": func.coalesce(VolumeType.updated_at, VolumeType.created_at),
-        "is_public": VolumeType.is_public,
-    },
-)
 
 
 def not_found(type_id: str) -> NotFound:
@@ -74,6 +62,7 @@ def _usable_in(project_id: str) -> ColumnElement[bool]:
 
 # Built once: building a statement costs more than running it.
 _by_id = select(VolumeType).where(VolumeType.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
 _default = (
     select(VolumeType)
     .outerjoin(
@@ -89,9 +78,10 @@ _default = (
 )
 
 
-def get(conn: Connection, type_id: str, *where: ColumnElement[bool]) -> VolumeType:
-    """Raises NotFound."""
-    found = conn.execute(_by_id.where(*where) if where else _by_id, {"wanted": type_id}).first()
+def get(conn: Connection, type_id: str, *where: ColumnElement[bool], lock: bool = False) -> VolumeType:
+    """Raises NotFound. `lock`: nobody else changes it before this transaction ends."""
+    by_id = _locked if lock else _by_id
+    found = conn.execute(by_id.where(*where) if where else by_id, {"wanted": type_id}).first()
     if found is None:
         raise not_found(type_id)
     return found
@@ -164,15 +154,15 @@ def change(conn: Connection, type_: VolumeType, changes: Mapping[str, Any], now:
     return after
 
 
-def remove(conn: Connection, type_id: str, configured: str) -> None:
-    """Raises NotFound; Conflict while volumes have it; Invalid for a default type and for the only one."""
-    type_ = get(conn, type_id)
+def remove(conn: Connection, type_: VolumeType, configured: str) -> None:
+    """Raises Conflict while volumes have it; Invalid for a default type and for the only one."""
+    type_id = type_.id
     is_default = conn.execute(select(VolumeDefaultType).where(VolumeDefaultType.volume_type_id == type_id))
     if type_.name == configured or is_default.first() is not None:
         raise Invalid(f"Invalid volume_type: {type_.name} is a default type and cannot be deleted.")
     if conn.execute(select(func.count()).select_from(VolumeType)).scalar_one() == 1:
         raise Invalid(f"Invalid volume_type: {type_.name} is the only type and cannot be deleted.")
-    _demand_unused(conn, type_id, "Target volume type is still in use.")
+    demand_unused(conn, type_id, "Target volume type is still in use.")
     conn.execute(delete(VolumeTypeAccess).where(VolumeTypeAccess.volume_type_id == type_id))
     conn.execute(delete(VolumeType).where(VolumeType.id == type_id))
     quotas.forget_type(conn, type_.name)
@@ -189,7 +179,7 @@ def change_extra_specs(
     for key in gone:
         if key not in specs:
             raise no_spec(type_id, key)
-    _demand_unused(conn, type_id, f"Volume Type {type_id} is currently in use.")
+    demand_unused(conn, type_id, f"Volume Type {type_id} is currently in use.")
     kept = {key: value for key, value in {**specs, **wanted}.items() if key not in gone}
     conn.execute(update(VolumeType).where(VolumeType.id == type_id).values(extra_specs=kept, updated_at=now))
 
@@ -198,7 +188,8 @@ def no_spec(type_id: str, key: str) -> NotFound:
     return NotFound(f"Volume Type {type_id[:64]} has no extra specs with key {key[:255]}.")
 
 
-def _demand_unused(conn: Connection, type_id: str, refusal: str) -> None:
+def demand_unused(conn: Connection, type_id: str, refusal: str) -> None:
+    """Raises Conflict in these words while volumes have the type."""
     if is_used(conn, type_id):
         raise Conflict(refusal)
 

@@ -14,7 +14,7 @@ from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
-from cloudctl.volume.tables import Attachment, Snapshot, Volume, VolumeType
+from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume, VolumeType
 
 # Built once: building a statement costs more than running it.
 _by_id = select(Volume).where(Volume.id == bindparam("wanted"))
@@ -94,7 +94,8 @@ def begin_delete(
 
 
 def forget(conn: Connection, volume_id: str) -> None:
-    """The record goes, and with it its attachments. An unknown id is no error."""
+    """The record goes, and with it its attachments and an offer of it. An unknown id is no error."""
+    conn.execute(delete(Transfer).where(Transfer.volume_id == volume_id))
     conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
     conn.execute(delete(Volume).where(Volume.id == volume_id))
 

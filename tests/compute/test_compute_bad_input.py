@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
 from typing import Any
 from urllib.parse import quote
 
@@ -129,15 +128,6 @@ def test_hostile_paths(admin: Asking, operations: list[Any]) -> None:
         if "<" in path:
             for text in TEXTS:
                 ask(admin, operation.method, filled(path, "x", quote(text, safe="%")), LATEST, {})
-
-
-def test_hostile_queries(admin: Asking, server_id: str, operations: list[Any]) -> None:
-    for path, operation in operations:
-        names = {*operation.query, "limit", "marker", "sort_key", "sort_dir"} if operation.method == "GET" else set()
-        for name in sorted(names):
-            # Every text at one version or another: all of both would take minutes.
-            for text, version in zip(TEXTS, cycle(VERSIONS), strict=False):
-                ask(admin, "GET", f"{filled(path, server_id)}?{name}={quote(text, safe='%')}&{name}=", version)
 
 
 def test_every_filter_of_servers_takes_every_text(admin: Asking) -> None:

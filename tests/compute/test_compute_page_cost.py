@@ -59,12 +59,3 @@ def test_lists_are_read_from_an_index(cloud: MemoryCloud, query: str, index: str
     )
     assert any(index in step for step in plan), plan
     assert not any("TEMP B-TREE" in step for step in plan), plan
-
-
-def test_usage_is_counted_in_an_index_alone(cloud: MemoryCloud) -> None:
-    statement = (
-        "EXPLAIN QUERY PLAN SELECT count(*), sum(vcpus), sum(memory_mib) FROM servers "
-        "WHERE project_id = 'p' AND deleted_at IS NULL AND vm_state != 'soft-delete'"
-    )
-    plan = cloud.db.transact(True, lambda conn: [row[-1] for row in conn.execute(text(statement))])
-    assert any("COVERING INDEX ix_servers_usage" in step for step in plan), plan

@@ -46,7 +46,7 @@ def test_the_hosts_of_zones_are_shown_to_administrators(zoned: Asking, demo: Ask
     assert {zone["zoneName"]: sorted(zone["hosts"]) for zone in shown} == {
         "east": ["fake-1"],
         "west": ["fake-2", "fake-3"],
-        "internal": [],  # the services that run no servers
+        "internal": ["cloudctl"],  # it runs no servers
     }
     assert demo.get("/os-availability-zone/detail").status == 403
 
@@ -173,7 +173,7 @@ def test_services_are_listed_and_filtered(admin: Asking) -> None:
     first = found[0]
     assert (first["host"], first["binary"], first["zone"], first["state"]) == ("fake-1", "nova-compute", "nova", "up")
     assert [s["host"] for s in admin.get("/os-services?host=fake-2").json()["services"]] == ["fake-2"]
-    assert admin.get("/os-services?binary=nova-conductor").json() == {"services": []}
+    assert admin.get("/os-services?binary=nova-agent").json() == {"services": []}
     assert "forced_down" not in admin.get("/os-services", "2.10").json()["services"][0]
 
 

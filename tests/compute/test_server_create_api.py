@@ -217,7 +217,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"accessIPv4": "fe80::1"}, 400, "ipv4"),
     ({"OS-DCF:diskConfig": "auto"}, 400, "AUTO"),
     ({"unknown": 1}, 400, "Additional properties are not allowed ('unknown' was unexpected)"),
-    ({"personality": []}, 400, "Additional properties are not allowed ('personality' was unexpected)"),
+    ({"personalities": []}, 400, "Additional properties are not allowed ('personalities' was unexpected)"),
     ({"availability_zone": "nova:fake-1"}, 403, "forced_host"),
 ]
 

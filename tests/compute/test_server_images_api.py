@@ -27,7 +27,7 @@ def image(demo: Asking, image_id: str) -> Any:
 
 
 def images(demo: Asking) -> set[str]:
-    return {each["id"] for each in demo.client.get("/image/v2/images?owner=&visibility=private").json()["images"]}
+    return {each["id"] for each in demo.client.get("/image/v2/images?visibility=private").json()["images"]}
 
 
 def snapshot(demo: Asking, server_id: str, name: str = "snap", **body: Any) -> str:
@@ -144,15 +144,6 @@ def test_a_protected_image_that_fails_stays_without_data(
     assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
 
 
-def test_a_server_that_boots_from_a_volume_has_no_disk_for_an_image(demo: Asking) -> None:
-    device = {"source_type": "image", "uuid": demo.image, "destination_type": "volume", "boot_index": 0}
-    server_id = demo.boot(imageRef=None, block_device_mapping_v2=[{**device, "volume_size": 1}])
-    assert refusal(demo.act(server_id, {"createImage": {"name": "x"}}))[:2] == (400, "badRequest")
-    assert refusal(demo.act(server_id, {"rescue": None}))[:2] == (400, "badRequest")
-    assert refusal(demo.act(server_id, {"rebuild": {"imageRef": demo.image}}))[:2] == (400, "badRequest")
-    assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
-
-
 @pytest.mark.parametrize("body", [None, {}, {"name": ""}, {"name": "x" * 256}, {"name": "x", "metadata": {"a": 1}}])
 def test_a_wrong_image_body_is_refused(demo: Asking, server_id: str, body: Any) -> None:
     assert refusal(demo.act(server_id, {"createImage": body}))[:2] == (400, "badRequest")
@@ -192,6 +183,33 @@ def test_a_rebuild_keeps_all_but_the_disk(demo: Asking, server_id: str, hypervis
     guest = there(hypervisor.guests.get(server_id))
     assert (guest.power, guest.spec.name, guest.spec.admin_password) == (Power.RUNNING, "new", "pw")
     assert there(guest.spec.image).id == made and guest.log.count("Linux version") == 1
+
+
+MORE_SINCE = {
+    (2, 9): "locked",
+    (2, 19): "description",
+    (2, 26): "tags",
+    (2, 54): "key_name",
+    (2, 57): "user_data",
+    (2, 63): "trusted_image_certificates",
+    (2, 71): "server_groups",
+    (2, 73): "locked_reason",
+}
+SHOWN_BY_A_REBUILD = {
+    "OS-DCF:diskConfig", "accessIPv4", "accessIPv6", "addresses", "adminPass", "created", "flavor", "hostId", "id",
+    "image", "links", "metadata", "name", "progress", "status", "tenant_id", "updated", "user_id",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("minor", [1, 9, 19, 26, 54, 57, 63, 71, 74])
+def test_a_rebuild_shows_what_its_version_knows(demo: Asking, admin: Asking, server_id: str, minor: int) -> None:
+    for who in (demo, admin):
+        shown = who.act(server_id, {"rebuild": {"imageRef": demo.image}}, f"2.{minor}").json()["server"]
+        demo.cloud.settle()
+        assert shown.keys() == SHOWN_BY_A_REBUILD | {key for since, key in MORE_SINCE.items() if (2, minor) >= since}
+    shown = demo.act(server_id, {"rebuild": {"imageRef": demo.image}}, "2.75").json()["server"]
+    demo.cloud.settle()
+    assert shown.keys() - {"adminPass", "user_data"} == demo.server(server_id, "2.75").keys()
 
 
 def test_a_rebuild_keeps_the_volumes(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:

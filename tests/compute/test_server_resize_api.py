@@ -319,3 +319,38 @@ def test_migrations_are_listed_newest_first(demo: Asking, admin: Asking, server_
 
 def test_migrations_are_an_affair_of_administrators(demo: Asking) -> None:
     assert refusal(demo.get("/os-migrations", LATEST))[:2] == (403, "forbidden")
+
+
+def test_a_resize_is_confirmed_by_itself_after_a_while() -> None:
+    cloud = MemoryCloud({"compute": {"resize_confirm_window": 300}})
+    demo = Asking(cloud.client("demo"))
+    server_id = demo.boot()
+    demo.act(server_id, {"resize": {"flavorRef": "2"}})
+    cloud.settle()
+    cloud.advance(200)
+    assert demo.status(server_id) == "VERIFY_RESIZE"
+    cloud.advance(200)
+    cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+    cloud.close()
+
+
+def test_a_smaller_flavor_counts_once_it_is_confirmed(demo: Asking, admin: Asking, server_id: str) -> None:
+    """And until then the larger one, once."""
+    admin.post("/flavors", {"flavor": {"name": "less", "id": "less", "ram": 1024, "vcpus": 1, "disk": 20}})
+
+    def ram() -> int:
+        return int(demo.get("/limits").json()["limits"]["absolute"]["totalRAMUsed"])
+
+    demo.act(server_id, {"resize": {"flavorRef": "2"}})
+    demo.cloud.settle()
+    demo.act(server_id, {"confirmResize": None})
+    demo.cloud.settle()
+    assert ram() == 2048
+    demo.act(server_id, {"resize": {"flavorRef": "less"}})
+    assert ram() == 2048
+    demo.cloud.settle()
+    assert (demo.status(server_id), ram()) == ("VERIFY_RESIZE", 2048)
+    demo.act(server_id, {"confirmResize": None})
+    demo.cloud.settle()
+    assert (demo.status(server_id), ram()) == ("ACTIVE", 1024)

@@ -21,6 +21,7 @@ from tests.crash.server_scenarios import (
 from tests.crash.stage import Stage
 
 PASSWORD = "a-password-of-tests"
+CONTENT = b"another system"
 
 
 def after(*before: str, action: str, body: Any = None) -> Callable[[Stage], str]:
@@ -103,6 +104,22 @@ def deletes_the_image(stage: Stage, told: tuple[str, str]) -> None:
 def rebuilds(stage: Stage) -> str:
     server_id = asks.running(stage)
     return asks.act(stage, server_id, "rebuild", {"imageRef": Asking(stage.demo).image, "adminPass": PASSWORD})
+
+
+def rebuilds_its_volume(stage: Stage) -> str:
+    server_id = asks.running(stage, **asks.root_volume(stage))
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "file", CONTENT)
+    stage.settle()
+    body = {"rebuild": {"imageRef": image_id, "adminPass": PASSWORD}}
+    good(stage.demo.post(f"{V21}/servers/{server_id}/action", body, headers=asks.NEWEST))
+    return server_id
+
+
+def its_volume_is_anew(stage: Stage, server_id: str) -> None:
+    has_password(stage, server_id)
+    (volume,) = stage.drivers.volume.volumes.values()
+    assert volume.head.encode() == CONTENT
 
 
 # -- resizes
@@ -222,6 +239,7 @@ SCENARIOS = (
     ),
     Scenario("compute.server.rebuild", "works", rebuilds, has_password),
     Scenario("compute.server.rebuild", "fails", rebuilds, is_error_but_there, broken("hypervisor", "ensure_running")),
+    Scenario("compute.server.rebuild", "works with a volume", rebuilds_its_volume, its_volume_is_anew),
     Scenario("compute.server.resize", "works", resizes, is_resized),
     Scenario("compute.server.resize", "fails", resizes, is_as_before, broken("hypervisor", "ensure_stopped")),
     Scenario(

@@ -8,13 +8,22 @@ from functools import partial
 import pytest
 
 from cloudctl.testing.crash import crash_everywhere
-from tests.crash import change_scenarios, copy_scenarios, other_scenarios, server_scenarios
+from tests.crash import (
+    change_scenarios,
+    copy_scenarios,
+    move_scenarios,
+    other_scenarios,
+    server_scenarios,
+    shelve_scenarios,
+)
 from tests.crash.scenario import Scenario
 from tests.crash.stage import Stage
 
 SCENARIOS = (
     *server_scenarios.SCENARIOS,
     *change_scenarios.SCENARIOS,
+    *shelve_scenarios.SCENARIOS,
+    *move_scenarios.SCENARIOS,
     *other_scenarios.SCENARIOS,
     *copy_scenarios.SCENARIOS,
 )

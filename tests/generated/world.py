@@ -12,6 +12,7 @@ from cloudctl.rest.identity import Identity
 from cloudctl.rest.route import Operation
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
 from cloudctl.testing.http import Response
+from tests.network.samples import samples
 
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
@@ -254,6 +255,12 @@ class World:
             ("networking", "tag"): "tag",
             ("networking", "alias"): "security-group",
         }
+        ids = {name: value for (api, name), value in self.ids.items() if api == "networking"}
+
+        def make(path: str, key: str, body: dict[str, Any]) -> str:
+            return self._make(self.admin, f"{base}{path}", key, body)
+
+        self.ids |= {("networking", name): value for name, value in samples(make, ids, self.project).items()}
 
     def _volume(self) -> None:
         base, demo = "/volume/v3", self.member
@@ -271,12 +278,17 @@ class World:
         backup = self._make(demo, f"{base}/backups", "backup", wish)
         self.cloud.settle()
         type_ = _good(demo.get(f"{base}/types")).json()["volume_types"][0]["id"]
+        offered = self._make(demo, f"{base}/volumes", "volume", {"size": 1})
+        self.cloud.settle()
+        transfer = self._make(demo, f"{base}/volume-transfers", "transfer", {"volume_id": offered})
+        specs = self._make(self.admin, f"{base}/qos-specs", "qos_specs", {"name": "specs"})
         self.ids |= {
             ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,
             ("volume", "snapshot_id"): snapshot, ("volume", "backup_id"): backup,
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
             ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
-            ("volume", "name"): "default",
+            ("volume", "name"): "default", ("volume", "transfer_id"): transfer, ("volume", "specs_id"): specs,
+            ("volume", "encryption_id"): UNKNOWN,
         }  # fmt: skip
 
     def _compute(self) -> None:
@@ -312,6 +324,7 @@ class World:
         port = _good(demo.get(f"{base}/servers/{server}/os-interface")).json()["interfaceAttachments"][0]["port_id"]
         actions = _good(demo.get(f"{base}/servers/{server}/os-instance-actions")).json()["instanceActions"]
         _good(self.admin.post(f"{base}/flavors/1/os-extra_specs", {"extra_specs": {"key": "value"}}))
+        aggregate = self._make(self.admin, f"{base}/os-aggregates", "aggregate", {"name": "own"})
         hypervisor = _good(self.admin.get(f"{base}/os-hypervisors")).json()["hypervisors"][0]["id"]
         service = _good(self.admin.get(f"{base}/os-services")).json()["services"][0]["id"]
         self.ids |= {
@@ -322,9 +335,12 @@ class World:
                 "group_id": group, "request_id": actions[0]["request_id"], "hypervisor_id": str(hypervisor),
                 "service_id": str(service), "project_id": self.project, "tenant_id": self.project, "id": "default",
                 "class_id": "default", "alias": "os-keypairs", "network_name": "own", "label": "own",
-                "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": "1",
-                "server_group_id": group, "keypair": "own", "spec": "key", "host": "host",
-                "network": "own", "pattern": "fake",
+                "user_id": self.ids["identity", "user_id"], "zone": "nova", "aggregate_id": aggregate,
+                "server_group_id": group, "keypair": "own", "spec": "key", "host": "fake-1",
+                "time": "2026-01-01%2000:00:00", "domain_id": "domain", "rule_id": self.ids["networking", "rule_id"],
+                "floating_ip": self.ids["networking", "floatingip_id"],
+                "snapshot_id": self.ids["volume", "snapshot_id"],
+                "network": "own", "pattern": "fake", "migration_id": "1", "token": UNKNOWN,
             }.items()
         }  # fmt: skip
 

@@ -41,7 +41,7 @@ def test_where_it_is_switched_on_they_tell_with_checksums() -> None:
         "os_hash_algo": "sha512",
         "os_hash_value": DATA_HASH,
     }
-    listed = {image["id"]: image["locations"] for image in demo.get(IMAGES).json()["images"]}
+    listed = {each["id"]: each["locations"] for each in demo.get(IMAGES).json()["images"]}
     assert listed[shown["id"]] == shown["locations"]
     assert patch(demo, shown["id"], {"op": "replace", "path": "/locations", "value": []}).status == 403
     cloud.close()

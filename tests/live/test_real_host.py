@@ -16,6 +16,8 @@ from tests.live import host as hosts
 from tests.live.host import Host, a_host, build_image, until
 from tests.needed import HOST, need
 
+pytestmark = pytest.mark.slow
+
 SECRET = "these bytes must come back"
 
 

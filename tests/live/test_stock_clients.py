@@ -12,6 +12,8 @@ import pytest
 
 from tests.live.process import LiveCloud, command
 
+pytestmark = pytest.mark.slow
+
 JSON = ("-f", "json")
 
 

@@ -14,6 +14,7 @@ from cloudctl.network.api import build
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
 from tests.network.conftest import Neutron
+from tests.network.samples import samples
 
 DEEP = b"[" * 900 + b"]" * 900
 VALUES: list[Any] = [
@@ -40,7 +41,8 @@ QUERIES = [
 
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
-    "extensions", "qos/policies", "qos/rule-types",
+    "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
+    "address-scopes", "subnetpools", "address-groups",
 )  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def ids(neutron: Neutron) -> dict[str, str]:
     policy = neutron.expect(201, "POST", "/qos/policies", {"policy": {"name": "p"}}, "admin")["policy"]["id"]
     limits, wanted = f"/qos/policies/{policy}/bandwidth_limit_rules", {"bandwidth_limit_rule": {"max_kbps": 1}}
     limit = neutron.expect(201, "POST", limits, wanted, "admin")["bandwidth_limit_rule"]["id"]
-    return {
+    found = {
         "router_id": router["id"],
         "floatingip_id": floating["id"],
         "floating_network_id": external["id"],
@@ -87,6 +89,11 @@ def ids(neutron: Neutron) -> dict[str, str]:
         "tag": "a",
         "alias": "quotas",
     }
+
+    def make(path: str, key: str, body: dict[str, Any]) -> str:
+        return str(neutron.expect(201, "POST", path, {key: body}, "admin")[key]["id"])
+
+    return found | samples(make, found, "admin")
 
 
 def filled(path: str, ids: dict[str, str]) -> str:

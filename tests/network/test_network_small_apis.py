@@ -10,7 +10,7 @@ from tests.network.conftest import Neutron
 
 DEFAULTS = {
     "network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50, "security_group": 10,
-    "security_group_rule": 100,
+    "security_group_rule": 100, "rbac_policy": 10,
 }  # fmt: skip
 
 
@@ -41,9 +41,7 @@ def test_extensions(neutron: Neutron) -> None:
     assert {"security-group", "external-net", "quotas", "tag-creation"} <= aliases
 
 
-@pytest.mark.parametrize(
-    "path", ["/metering/metering-labels", "/bgp-speakers", "/trunks", "/agents", "/nothing/x/tags", "/networks/x/y"]
-)
+@pytest.mark.parametrize("path", ["/bgp-speakers", "/vpnservices", "/nothing/x/tags", "/networks/x/y"])
 def test_what_is_not_offered_is_an_unknown_path(neutron: Neutron, path: str) -> None:
     neutron.refused(404, "HTTPNotFound", "GET", path, user="admin")
 
@@ -80,7 +78,7 @@ class TestQuotas:
             details = neutron.get(path)["quota"]
             assert {name: each["used"] for name, each in details.items()} == {
                 "network": 1, "subnet": 1, "port": 1, "router": 0, "floatingip": 0, "security_group": 1,
-                "security_group_rule": 4,
+                "security_group_rule": 4, "rbac_policy": 0,
             }  # fmt: skip
             assert details["port"] == {"limit": 500, "used": 1, "reserved": 0}
 

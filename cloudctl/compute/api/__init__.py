@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.compute.api.address_actions import AddressActions
+from cloudctl.compute.api.aggregates import Aggregates
+from cloudctl.compute.api.audit_log import AuditLog
+from cloudctl.compute.api.consoles import Consoles
+from cloudctl.compute.api.diagnostics import Diagnostics
 from cloudctl.compute.api.extensions import Extensions
+from cloudctl.compute.api.external_events import ExternalEvents
 from cloudctl.compute.api.flavors import Flavors
+from cloudctl.compute.api.hosts import Hosts
 from cloudctl.compute.api.hypervisors import Hypervisors
+from cloudctl.compute.api.image_metadata import ImageMetadata
 from cloudctl.compute.api.images import ImagesProxy
 from cloudctl.compute.api.instance_actions import InstanceActions
 from cloudctl.compute.api.interfaces import ServerInterfaces
 from cloudctl.compute.api.keypairs import Keypairs
 from cloudctl.compute.api.metadata import ServerMetadata
 from cloudctl.compute.api.migrations import Migrations
+from cloudctl.compute.api.proxied_networks import Networks
+from cloudctl.compute.api.proxied_volumes import Volumes
 from cloudctl.compute.api.quotas import Quotas
+from cloudctl.compute.api.removed import Removed
+from cloudctl.compute.api.security_groups import SecurityGroups
 from cloudctl.compute.api.server_actions import ServerActions
 from cloudctl.compute.api.server_changes import ServerChanges
 from cloudctl.compute.api.server_groups import ServerGroups
-from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags
+from cloudctl.compute.api.server_moves import ServerMoves
+from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags, ServerTopology
+from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
+from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
@@ -60,11 +75,18 @@ def build(
     resources: tuple[Any, ...] = (
         Servers(db, chosen, of_volumes),
         ServerActions(db, hypervisor),
-        ServerChanges(db, hypervisor),
+        ServerChanges(db, hypervisor, of_volumes),
+        ServerShelving(db, hypervisor, chosen),
+        ServerMoves(db, hypervisor),
+        Diagnostics(db, hypervisor),
+        Consoles(db),
+        AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),
         ServerTags(db),
         ServerPassword(db),
+        ServerTopology(db),
+        ServerSecurityGroups(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),
         VolumeAttachments(db, chosen),
@@ -75,10 +97,19 @@ def build(
         AvailabilityZones(db),
         Hypervisors(db, chosen),
         Services(db),
+        Aggregates(db),
+        Hosts(db),
+        ExternalEvents(db),
+        AuditLog(db),
         Quotas(db),
         Usages(db, chosen),
         ImagesProxy(db, chosen),
+        ImageMetadata(db),
+        SecurityGroups(db, chosen),
+        Networks(db, chosen),
+        Volumes(db, chosen, of_volumes),
         Extensions(),
+        Removed(),
     )
     pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]

@@ -15,7 +15,7 @@ from cloudctl.compute.api import gates, query
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import Invalid, NotFound, NotImplementedHere
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.hosts import Host
 from cloudctl.rest.call import Call
@@ -64,14 +64,23 @@ def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
         },
     }
     if call.version in gates.LEAN_HYPERVISOR:
-        # No driver tells for how long its host has been up.
-        shown["uptime"] = None
+        shown["uptime"] = uptime(call, row)
     else:
         shown |= amounts(row, found.running.get(row.name, 0))
         shown["cpu_info"] = row.cpu_info if call.version in gates.CPU_OBJECT else orjson.dumps(row.cpu_info).decode()
     if found.servers is not None:
         shown["servers"] = found.servers.get(row.name, [])
     return shown
+
+
+def uptime(call: Call, row: Host) -> str | None:
+    """As the program `uptime` begins its line; None while nobody can tell."""
+    if row.up_since is None or not hosts.is_alive(row):
+        return None
+    minutes = int((call.now - row.up_since).total_seconds()) // 60
+    days, hours = minutes // 1440, minutes // 60 % 24
+    told = f"{days} day{'' if days == 1 else 's'}, " if days else ""
+    return f" {call.now:%H:%M:%S} up {told}{hours:2}:{minutes % 60:02}"
 
 
 def amounts(row: Host, running: int) -> dict[str, int]:
@@ -155,9 +164,14 @@ class Hypervisors:
 
     @routes.get("/os-hypervisors/<hypervisor_id>/uptime", policy="compute:hypervisors:show", until=(2, 87))
     async def uptime(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
-        """Show one hypervisor without what it has."""
-        found = await self.db.scan(_one, call, hypervisor_id)
-        return {"hypervisor": {**brief(call, found.rows[0]), "uptime": None}}
+        """Show for how long one hypervisor has been up."""
+        row = (await self.db.scan(_one, call, hypervisor_id)).rows[0]
+        if not hosts.is_alive(row):
+            raise Invalid(f"Service is unavailable: the host {row.name} is down.")
+        told = uptime(call, row)
+        if told is None:
+            raise NotImplementedHere("The driver of this host cannot tell for how long it has been up.")
+        return {"hypervisor": {**brief(call, row), "uptime": told}}
 
     @routes.get("/os-hypervisors/<pattern>/search", policy="compute:hypervisors:list", until=(2, 52))
     async def search(self, call: Call, pattern: str) -> dict[str, Any]:

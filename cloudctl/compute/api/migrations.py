@@ -65,12 +65,17 @@ def view(call: Call, row: Migration) -> dict[str, Any]:
         "dest_compute": row.dest_host,
         "dest_node": row.dest_host,
         "dest_host": None,
-        "old_instance_type_id": row.old_flavor_id,
-        "new_instance_type_id": row.new_flavor_id,
+        "old_instance_type_id": _number(row.old_flavor_id),
+        "new_instance_type_id": _number(row.new_flavor_id),
         "created_at": micros(row.created_at),
         "updated_at": micros(row.updated_at),
     }
     return shown | LATER.of(call.version, row)
+
+
+def _number(flavor_id: str) -> int | None:
+    """Clients take a number; the id of a flavor is one, or else the flavor has none."""
+    return int(flavor_id) if flavor_id.isascii() and flavor_id.isdigit() and len(flavor_id) < 10 else None
 
 
 @frozen

@@ -33,6 +33,9 @@ from cloudctl.rest.views import Fields
 
 OTHERS = "compute:quotas:others"
 
+# The longest project id that limits can be kept for, and so the longest of what stands in its place.
+CLASS_KEY = 64
+
 Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
 
@@ -75,14 +78,14 @@ class Quotas:
 
     @routes.get("/os-quota-sets/<project_id>", policy="compute:quotas:show", query=("user_id",))
     async def show(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what a project may have."""
+        """Show what a project, or one user in it, may have."""
         query.only(call, ("user_id",))
         values = await self.db.read(_limits, call, project_id)
         return {"quota_set": {"id": project_id, **shown(call, values)}}
 
     @routes.get("/os-quota-sets/<project_id>/detail", policy="compute:quotas:show", query=("user_id",))
     async def detail(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what a project may have and what it has."""
+        """Show what a project, or one user in it, may have and has."""
         query.only(call, ("user_id",))
         values = await self.db.scan(_detail, call, project_id)
         return {"quota_set": {"id": project_id, **shown(call, values)}}
@@ -100,26 +103,27 @@ class Quotas:
         query=("user_id",),
     )
     async def update(self, call: Call, project_id: str, body: QuotaSet) -> dict[str, Any]:
-        """Set what a project may have."""
+        """Set what a project, or one user in it, may have."""
         query.only(call, ("user_id",))
-        if call.query.get("user_id"):
-            raise Invalid("Per-user quotas are not supported; set the project's quotas instead.")
         values = given(body)
         force = bool(values.pop("force", False))
-        found = await self.db.run(_update, project_id, values, force)
+        found = await self.db.run(_update, project_id, call.query.get("user_id"), values, force)
         return {"quota_set": shown(call, found)}
 
     @routes.delete("/os-quota-sets/<project_id>", policy="compute:quotas:update", status=202, query=("user_id",))
     async def delete(self, call: Call, project_id: str) -> None:
-        """Set a project back to the defaults."""
+        """Set a project back to the defaults, or one user in it to what the project may have."""
         query.only(call, ("user_id",))
-        await self.db.run(quota.reset_limits, QUOTAS, project_id)
+        user_id = call.query.get("user_id")
+        if user_id:
+            await self.db.run(quotas.reset_user_limits, project_id, user_id)
+        else:
+            await self.db.run(quota.reset_limits, QUOTAS, project_id)
 
     @routes.get("/os-quota-class-sets/<name>", policy="compute:quotas:classes")
     async def classes(self, call: Call, name: str) -> dict[str, Any]:
-        """Show the defaults."""
-        _check_class(name)
-        found = await self.db.read(quota.defaults, QUOTAS)
+        """Show the limits of a class; the class `default` is what projects without limits of their own may have."""
+        found = await self.db.read(_of_class, name)
         return {"quota_class_set": {"id": name, **_shown_of_class(call, found)}}
 
     @routes.put(
@@ -128,10 +132,8 @@ class Quotas:
         body=Body(QuotaClassSet, key="quota_class_set"),
     )
     async def update_class(self, call: Call, name: str, body: QuotaClassSet) -> dict[str, Any]:
-        """Set the defaults: what projects without limits of their own may have."""
-        _check_class(name)
-        values = given(body)
-        found = await self.db.run(_update_defaults, values)
+        """Set the limits of a class. Only the class `default` says what projects may have."""
+        found = await self.db.run(_update_class, name, given(body))
         return {"quota_class_set": _shown_of_class(call, found)}
 
     @routes.get("/limits", policy="compute:limits:show", query=("reserved", "tenant_id"))
@@ -177,12 +179,6 @@ def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[
     return found | GONE.of(call.version, allowed)
 
 
-def _check_class(name: str) -> None:
-    """Raises NotFound."""
-    if name != "default":
-        raise NotFound(f"Quota class {name[:64]} could not be found.")
-
-
 def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
     found = shown(call, values)
     if call.version not in gates.CLASS_SERVER_GROUPS:
@@ -190,9 +186,23 @@ def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _update_defaults(conn: Connection, values: dict[str, int]) -> dict[str, int]:
-    quota.set_limits(conn, QUOTAS, quota.EVERYBODY, values)
-    return quota.defaults(conn, QUOTAS)
+def _key(name: str) -> str:
+    """What the limits of a class are kept under, in place of a project. Raises Invalid."""
+    if name == "default":
+        return quota.EVERYBODY
+    key = f"class:{name}"
+    if len(key) > CLASS_KEY:
+        raise Invalid(f"The name of a quota class has at most {CLASS_KEY - len('class:')} characters.")
+    return key
+
+
+def _of_class(conn: Connection, name: str) -> dict[str, int]:
+    return quota.limits(conn, QUOTAS, _key(name))
+
+
+def _update_class(conn: Connection, name: str, values: dict[str, int]) -> dict[str, int]:
+    quota.set_limits(conn, QUOTAS, _key(name), values)
+    return _of_class(conn, name)
 
 
 def _seen(call: Call, project_id: str) -> None:
@@ -203,32 +213,43 @@ def _seen(call: Call, project_id: str) -> None:
 
 def _limits(conn: Connection, call: Call, project_id: str) -> dict[str, int]:
     _seen(call, project_id)
-    return quota.limits(conn, QUOTAS, project_id)
+    return _allowed(conn, project_id, call.query.get("user_id"))
+
+
+def _allowed(conn: Connection, project_id: str, user_id: str | None) -> dict[str, int]:
+    own = quotas.user_limits(conn, project_id, user_id) if user_id else {}
+    return quota.limits(conn, QUOTAS, project_id) | own
 
 
 def _detail(conn: Connection, call: Call, project_id: str) -> dict[str, Any]:
     _seen(call, project_id)
-    allowed, used = _both(conn, project_id)
+    allowed, used = _both(conn, project_id, call.query.get("user_id"))
     return {name: {"limit": limit, "in_use": used.get(name, 0), "reserved": 0} for name, limit in allowed.items()}
 
 
-def _both(conn: Connection, project_id: str) -> tuple[dict[str, int], dict[str, int]]:
-    """(limits, usage) of a project; the three that servers use are counted at once."""
-    groups = QUOTAS["server_groups"].used
-    assert groups is not None, "server groups are counted"
-    used = {**quotas.counted(conn, project_id), "server_groups": groups(conn, project_id)}
-    return quota.limits(conn, QUOTAS, project_id), used
+def _both(conn: Connection, project_id: str, user_id: str | None = None) -> tuple[dict[str, int], dict[str, int]]:
+    """(limits, usage) of a project, or of one user in it."""
+    return _allowed(conn, project_id, user_id), quotas.used(conn, project_id, user_id or None)
 
 
-def _update(conn: Connection, project_id: str, values: dict[str, int], force: bool) -> dict[str, int]:
+def _update(
+    conn: Connection, project_id: str, user_id: str | None, values: dict[str, int], force: bool
+) -> dict[str, int]:
     if not projects.exists(conn, project_id):
         raise Invalid(f"Project ID {project_id[:64]} is not a valid project.")
-    _, used = _both(conn, project_id)
+    of_project = quota.limits(conn, QUOTAS, project_id)
+    used = quotas.used(conn, project_id, user_id or None)
     for name, limit in values.items():
+        most = of_project[name] if user_id else UNLIMITED
+        if most != UNLIMITED and not 0 <= limit <= most:
+            raise Invalid(f"Quota limit {limit} for {name} must be less than or equal to {most}.")
         if not force and limit != UNLIMITED and limit < used.get(name, 0):
             raise Invalid(
                 f"Quota limit {limit} for {name} must be greater than or equal to already used and reserved "
                 f"{used[name]}."
             )
-    quota.set_limits(conn, QUOTAS, project_id, values)
-    return quota.limits(conn, QUOTAS, project_id)
+    if user_id:
+        quotas.set_user_limits(conn, project_id, user_id, values)
+    else:
+        quota.set_limits(conn, QUOTAS, project_id, values)
+    return _allowed(conn, project_id, user_id)

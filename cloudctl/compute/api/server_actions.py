@@ -15,9 +15,10 @@ from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, Unreachable
 from cloudctl.drivers.interfaces import IHypervisor, IPause, ISuspend
 from cloudctl.errors import Conflict, NotFound, NotImplementedHere, Unavailable
-from cloudctl.rest.body import MISSING, Body, Check, Length, Missing, Range, ValueProblem, shown
+from cloudctl.rest.body import MISSING, Body, Check, Length, Missing, Range, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.standing import shown
 
 PATH = "/servers/<server_id>/action"
 

@@ -25,13 +25,15 @@ from cloudctl.rest.body import (
     Uuid,
     ValueProblem,
     gated,
-    shown,
     wire,
 )
 from cloudctl.rest.body import uuid as canonical
-from cloudctl.rest.versions import Span, since
+from cloudctl.rest.standing import shown
+from cloudctl.rest.versions import Span, since, until
 
 USER_DATA_LENGTH = 65535
+# Of a file that is put into a guest: more than any quota allows, and less than a request may hold.
+CONTENTS_LENGTH = 1 << 20
 METADATA_KEY = re.compile(r"[A-Za-z0-9\-_:. ]{1,255}")
 
 
@@ -63,8 +65,9 @@ def _image_ref(value: str) -> str:
 
 
 def _base64(value: str) -> str:
+    """As it came; encoders like to break it into lines."""
     try:
-        base64.b64decode(value.encode("ascii"), validate=True)
+        base64.b64decode("".join(value.split()).encode("ascii"), validate=True)
     except (ValueError, binascii.Error):
         raise ValueProblem("it is not base64") from None
     return value
@@ -152,6 +155,7 @@ ServerName = Annotated[str, Length(1, 255, blank=False), Check(printable)]
 FlavorRef = Annotated[Any, Check(_flavor_ref)]
 ImageRef = Annotated[str, Length(0, 2048), Check(_image_ref)]
 Metadata = Annotated[dict[str, str], Items(0, 1000), Check(_metadata)]
+Contents = Annotated[str, Length(0, CONTENTS_LENGTH), Check(_base64)]
 UserData = Annotated[str, Length(0, USER_DATA_LENGTH), Check(_base64)]
 Tag = Annotated[str, Length(1, 60), Check(tag)]
 Tags = Annotated[list[Tag], Items(0, 50), Check(_tags)]
@@ -205,6 +209,29 @@ class BlockDevice:
 
 
 @frozen
+class LegacyDevice:
+    """An item of block_device_mapping: a volume that is there, or one that is made of a snapshot."""
+
+    device_name: DeviceName | Missing = MISSING
+    volume_id: Annotated[str, Length(0, 64)] | Missing | None = MISSING
+    snapshot_id: Annotated[str, Length(0, 64)] | Missing | None = MISSING
+    volume_size: Annotated[LooseInt, Range(0)] | Missing | Literal[""] | None = MISSING
+    delete_on_termination: LooseBool = False
+    no_device: Any = MISSING
+    virtual_name: Annotated[str, Length(0, 255)] | Missing = MISSING
+    connection_info: Annotated[str, Length(0, 65535)] | Missing = MISSING
+
+
+@frozen
+class InjectedFile:
+    path: Annotated[str, Length(1, 4096)]
+    contents: Contents
+
+
+Personality = Annotated[list[InjectedFile], Items(0, 1000)]
+
+
+@frozen
 class CreateServer:
     name: ServerName
     flavorRef: FlavorRef
@@ -220,10 +247,12 @@ class CreateServer:
     min_count: Count | Missing = MISSING
     max_count: Count | Missing = MISSING
     return_reservation_id: LooseBool | Missing = MISSING
+    block_device_mapping: Annotated[list[LegacyDevice], Items(0, 100)] | Missing = MISSING
     block_device_mapping_v2: Annotated[list[BlockDevice], Items(0, 100)] | Missing = MISSING
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
+    personality: Personality | Missing = gated(until(2, 56))
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
     tags: Tags | Missing = gated(since(2, 52))
     trusted_image_certificates: TrustedCerts | Missing | None = gated(since(2, 63))

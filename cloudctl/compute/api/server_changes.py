@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cloudctl.compute import rebuilding, rescue, resizing, snapshots
 from cloudctl.compute.api import gates, query, server_views
@@ -17,21 +17,24 @@ from cloudctl.compute.api.server_bodies import (
     Hostname,
     ImageRef,
     Metadata,
+    Personality,
     ServerName,
     TrustedCerts,
     UserData,
 )
-from cloudctl.compute.api.server_create import checked_hostname
+from cloudctl.compute.api.server_create import checked_hostname, files
 from cloudctl.compute.rebuilding import Rebuild
+from cloudctl.compute.snapshots import NewBackup
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor, IPassword, IRescue, ISnapshot
 from cloudctl.errors import Forbidden
-from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, gated, wire
+from cloudctl.rest.body import MISSING, Body, Length, LooseBool, LooseInt, Missing, Range, gated, wire
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import since
+from cloudctl.rest.versions import since, until
 from cloudctl.rest.views import Fields
+from cloudctl.volume.options import VolumeOptions
 
 TO_HOST = "compute:servers:migrate:host"
 Password = Annotated[str, Length(0, 255)]
@@ -40,6 +43,14 @@ Password = Annotated[str, Length(0, 255)]
 @frozen
 class CreateImage:
     name: Annotated[str, Length(1, 255, blank=False)]
+    metadata: Metadata | Missing = MISSING
+
+
+@frozen
+class CreateBackup:
+    name: Annotated[str, Length(1, 255, blank=False)]
+    backup_type: Annotated[str, Length(0, 255)]
+    rotation: Annotated[LooseInt, Range(0)]
     metadata: Metadata | Missing = MISSING
 
 
@@ -76,6 +87,7 @@ class RebuildServer:
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
     accessIPv6: Address6 | Missing = MISSING
+    personality: Personality | Missing = gated(until(2, 56))
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
     key_name: Annotated[str, Length(1, 255)] | Missing | None = gated(since(2, 54))
     user_data: UserData | Missing | None = gated(since(2, 57))
@@ -83,7 +95,13 @@ class RebuildServer:
     hostname: Hostname | Missing = gated(since(2, 90))
 
 
-REBUILT = Fields[[Server]]("a server that is rebuilt", {"user_data": (since(2, 57), lambda server: server.user_data)})
+REBUILT = Fields[[Server]](
+    "a server that is rebuilt",
+    {
+        "key_name": (since(2, 54), lambda server: server.key_name),
+        "user_data": (since(2, 57), lambda server: server.user_data),
+    },
+)
 
 # Field of a rebuild → column of the server.
 COLUMNS = {
@@ -112,6 +130,7 @@ def wanted(body: RebuildServer, call: Call) -> Rebuild:
         password=body.adminPass or None,
         key_name="" if body.key_name is MISSING else body.key_name or None,
         metadata=None if body.metadata is MISSING else body.metadata,
+        personality=files(body.personality),
         changes=given,
     )
 
@@ -122,15 +141,21 @@ class ServerChanges:
 
     db: Database
     hypervisor: IHypervisor
+    volume_options: VolumeOptions = field(factory=VolumeOptions)
 
     @routes.action(PATH, "createImage", policy="compute:servers:create_image", body=Body(CreateImage))
     async def create_image(self, call: Call, server_id: str, body: CreateImage) -> Reply:
-        """Make an image of a server's root disk."""
+        """Make an image of a server's root disk, or of its volumes if it boots from one."""
         make = able(self.hypervisor, ISnapshot, snapshots.create_image)
-        image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {})
-        if call.version in gates.IMAGE_ID:
-            return Reply({"image_id": image_id})
-        return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
+        image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {}, self.volume_options)
+        return _image(call, image_id)
+
+    @routes.action(PATH, "createBackup", policy="compute:servers:create_backup", body=Body(CreateBackup))
+    async def create_backup(self, call: Call, server_id: str, body: CreateBackup) -> Reply:
+        """Make an image of a server's root disk, and delete the oldest ones of its kind."""
+        wanted = NewBackup(body.name, body.backup_type, body.rotation, body.metadata or {})
+        make = able(self.hypervisor, ISnapshot, snapshots.create_backup)
+        return _image(call, await self.db.run(make, call.caller, server_id, wanted))
 
     @routes.action(PATH, "resize", policy="compute:servers:resize", body=Body(Resize))
     async def resize(self, call: Call, server_id: str, body: Resize) -> None:
@@ -168,7 +193,11 @@ class ServerChanges:
         asked = body or Rescue()
         run = able(self.hypervisor, IRescue, rescue.rescue)
         image_id = asked.rescue_image_ref or None
-        return {"adminPass": await self.db.run(run, call.caller, server_id, asked.adminPass or None, image_id)}
+        knows_volumes = call.version in gates.RESCUED_VOLUMES
+        password = await self.db.run(
+            run, call.caller, server_id, asked.adminPass or None, image_id, knows_volumes=knows_volumes
+        )
+        return {"adminPass": password}
 
     @routes.action(PATH, "unrescue", policy="compute:servers:rescue")
     async def unrescue(self, call: Call, server_id: str) -> None:
@@ -181,11 +210,14 @@ class ServerChanges:
         await self.db.run(able(self.hypervisor, IPassword, rescue.set_password), call.caller, server_id, body.adminPass)
 
 
+def _image(call: Call, image_id: str) -> Reply:
+    if call.version in gates.IMAGE_ID:
+        return Reply({"image_id": image_id})
+    return Reply(None, headers=(("Location", f"{call.host_url}/image/v2/images/{image_id}"),))
+
+
 def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> dict[str, Any]:
-    row, password = rebuilding.rebuild(conn, call.caller, server_id, asked)
-    shown = server_views.full(server_views.gather(conn, call, [row]), row)
-    shown["adminPass"] = password
-    shown |= REBUILT.of(call.version, row)
-    if call.version not in gates.EVERY_FIELD:
-        shown = {key: value for key, value in shown.items() if not key.startswith(("OS-EXT-", "OS-SRV-USG"))}
-    return shown
+    knows_volumes = call.version in gates.REBUILT_VOLUMES
+    row, password = rebuilding.rebuild(conn, call.caller, server_id, asked, knows_volumes=knows_volumes)
+    shown = server_views.updated(server_views.gather(conn, call, [row]), row)
+    return {**shown, "adminPass": password, **REBUILT.of(call.version, row)}

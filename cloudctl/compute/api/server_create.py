@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloudctl.compute.api import gates
-from cloudctl.compute.api.server_bodies import BlockDevice, CreateRequest, CreateServer, NetworkItem
-from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, VOLUME, NewDevice
+from cloudctl.compute.api.server_bodies import (
+    BlockDevice,
+    CreateRequest,
+    CreateServer,
+    InjectedFile,
+    LegacyDevice,
+    NetworkItem,
+)
+from cloudctl.compute.block_devices import BLANK, IMAGE, LOCAL, ROOT, SNAPSHOT, VOLUME, NewDevice
 from cloudctl.compute.creation import NewServer
+from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.errors import Invalid
@@ -20,8 +28,13 @@ from cloudctl.rest.versions import Version
 def wanted(request: CreateRequest, version: Version, options: ComputeOptions) -> NewServer:
     """Raises BodyError, Invalid."""
     body = request.server
-    devices = _devices(body)
     image_id = body.imageRef or ""
+    if body.block_device_mapping and body.block_device_mapping_v2:
+        raise Invalid("Using different block_device_mapping syntaxes is not allowed in the same request.")
+    devices = _legacy_devices(body.block_device_mapping or (), image_id) or _devices(body)
+    if any(device.boot_index == 0 and device.is_volume for device in devices) and body.block_device_mapping:
+        # The old form takes the volume for the root disk, whatever image is named beside it.
+        image_id = ""
     if not image_id and not devices:
         raise Invalid("Missing imageRef attribute")
     least, most = _counts(body)
@@ -43,6 +56,7 @@ def wanted(request: CreateRequest, version: Version, options: ComputeOptions) ->
         metadata=body.metadata or {},
         admin_password=body.adminPass or None,
         config_drive=bool(body.config_drive),
+        personality=files(body.personality),
         least=least,
         most=most,
         disk_config=body.disk_config or "MANUAL",
@@ -52,6 +66,10 @@ def wanted(request: CreateRequest, version: Version, options: ComputeOptions) ->
         trusted_certs=tuple(body.trusted_image_certificates or ()),
         hints=_hints(request),
     )
+
+
+def files(given: Sequence[InjectedFile] | Missing) -> tuple[NewFile, ...]:
+    return tuple(NewFile(each.path, "".join(each.contents.split())) for each in given or ())
 
 
 def _counts(body: CreateServer) -> tuple[int, int]:
@@ -122,6 +140,29 @@ def _network(item: NetworkItem) -> NewInterface:
 
 def _devices(body: CreateServer) -> tuple[NewDevice, ...]:
     return tuple(_device(item) for item in body.block_device_mapping_v2 or () if not item.no_device)
+
+
+def _legacy_devices(items: Sequence[LegacyDevice], image_id: str) -> tuple[NewDevice, ...]:
+    """Which one is the root disk is told by its name; without an image it is the first, if none has that name."""
+    wanted = [item for item in items if item.no_device is MISSING]
+    names = [device_name(item.device_name) for item in wanted]
+    root = names.index(ROOT) if ROOT in names else 0 if not image_id else None
+    return tuple(_legacy_device(item, names[at], at == root) for at, item in enumerate(wanted))
+
+
+def _legacy_device(item: LegacyDevice, name: str | None, is_root: bool) -> NewDevice:
+    source_id = item.snapshot_id or item.volume_id
+    if not source_id:
+        raise Invalid("Block Device Mapping is Invalid: a volume or a snapshot must be named.")
+    return NewDevice(
+        source_type=SNAPSHOT if item.snapshot_id else VOLUME,
+        destination_type=VOLUME,
+        source_id=_id(source_id),
+        boot_index=0 if is_root else None,
+        volume_size=item.volume_size or None,
+        delete_on_termination=item.delete_on_termination,
+        device_name=name,
+    )
 
 
 def _device(item: BlockDevice) -> NewDevice:

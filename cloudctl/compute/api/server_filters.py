@@ -180,6 +180,9 @@ def _alive(call: Call) -> Iterator[Condition]:
         yield Server.deleted_at.is_not(None)
     elif after is None and before is None:
         yield Server.deleted_at.is_(None)
+        # Those that can be restored are shown to who asks for them.
+        if "soft_deleted" not in words and not call.query.flag("soft_deleted"):
+            yield Server.vm_state != SOFT_DELETED
     if call.may(EVERY_FILTER) and call.query.flag("soft_deleted"):
         yield Server.vm_state == SOFT_DELETED
 

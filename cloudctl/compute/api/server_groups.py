@@ -15,9 +15,10 @@ from cloudctl.compute.tables import ServerGroup
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.placement.wishes import ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, gated, shown
+from cloudctl.rest.body import Body, BodyError, Items, LooseInt, Missing, Problem, Range, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+from cloudctl.rest.standing import shown
 from cloudctl.rest.versions import since, until
 from cloudctl.rest.views import Fields
 

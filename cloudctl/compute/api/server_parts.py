@@ -103,6 +103,20 @@ def _check(name: str) -> None:
 
 
 @frozen
+class ServerTopology:
+    routes = Routes("Server topology")
+
+    db: Database
+
+    @routes.get("/servers/<server_id>/topology", policy="compute:servers:show", since=(2, 78))
+    async def show(self, call: Call, server_id: str) -> dict[str, Any]:
+        """Show the NUMA nodes of a server: no hypervisor gives it any."""
+        query.only(call, ())
+        await self.db.read(servers.visible, call.caller, server_id)
+        return {"nodes": [], "pagesize_kb": None}
+
+
+@frozen
 class ServerPassword:
     routes = Routes("Server passwords")
 

@@ -236,7 +236,7 @@ def _for_admins(around: Surroundings, row: Server) -> View:
 
 
 def updated(around: Surroundings, row: Server) -> View:
-    """The answer of a PUT: below 2.75 without zone, key, volumes and states."""
+    """The answer of a PUT or a rebuild: below 2.75 without zone, key, volumes and states."""
     shown = full(around, row)
     if around.call.version in gates.EVERY_FIELD:
         return shown

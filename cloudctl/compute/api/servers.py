@@ -76,6 +76,11 @@ class Servers:
         }
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
+    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202, until=(2, 102))
+    async def create_from_volumes(self, call: Call, body: CreateRequest) -> Reply:
+        """Create servers; a path from the time before `block_device_mapping` was known at the other one."""
+        return await self.create(call, body)
+
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
         return creation.create(conn, call.caller, wish, self.options, self.volume_options)
 
@@ -97,7 +102,8 @@ class Servers:
     @routes.delete("/servers/<server_id>", policy="compute:servers:delete")
     async def delete(self, call: Call, server_id: str) -> None:
         """Delete a server."""
-        await self.db.run(deletion.delete, call.caller, server_id)
+        later = self.options.reclaim_instance_interval > 0
+        await self.db.run(deletion.delete, call.caller, server_id, later=later)
 
 
 def _links(call: Call, page: Page) -> dict[str, Any]:

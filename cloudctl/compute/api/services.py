@@ -1,4 +1,4 @@
-"""Services: whether the hosts take servers, as administrators see and say. Reference: compute.md, section 14."""
+"""Services, as administrators see and switch them. Reference: compute.md, section 14."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from uuid import UUID
 
 from attrs import frozen
 
+from cloudctl.compute import services
 from cloudctl.compute.api import gates, query
+from cloudctl.compute.services import COMPUTE, Service
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Invalid, NotFound
 from cloudctl.placement import hosts
-from cloudctl.placement.hosts import Host
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
-
-COMPUTE = "nova-compute"
 
 Reason = Annotated[str, Length(1, 255, blank=False)]
 
@@ -43,21 +42,25 @@ class Switch:
     forced_down: LooseBool | Missing = MISSING
 
 
-LATER = Fields[[Host]]("a service", {"forced_down": (since(2, 11), lambda host: host.forced_down)})
+LATER = Fields[[Service]](
+    "a service",
+    {"forced_down": (since(2, 11), lambda service: service.machine is not None and service.machine.forced_down)},
+)
 
 
-def view(call: Call, row: Host) -> dict[str, Any]:
+def view(call: Call, service: Service) -> dict[str, Any]:
+    host = service.machine
     shown = {
-        "id": row.service_id if call.version in gates.UUIDS else row.number,
-        "binary": COMPUTE,
-        "host": row.name,
-        "zone": row.zone,
-        "status": "enabled" if row.enabled else "disabled",
-        "state": "up" if hosts.is_alive(row) else "down",
-        "disabled_reason": row.disabled_reason,
-        "updated_at": micros(row.seen_at),
+        "id": service.id if call.version in gates.UUIDS else service.number,
+        "binary": service.binary,
+        "host": service.host,
+        "zone": service.zone,
+        "status": "enabled" if host is None or host.enabled else "disabled",
+        "state": "up" if service.up else "down",
+        "disabled_reason": None if host is None else host.disabled_reason,
+        "updated_at": micros(service.seen_at),
     }
-    return shown | LATER.of(call.version, row)
+    return shown | LATER.of(call.version, service)
 
 
 @frozen
@@ -68,13 +71,17 @@ class Services:
 
     @routes.get("/os-services", policy="compute:services:list", query=("host", "binary"))
     async def list(self, call: Call) -> dict[str, Any]:
-        """List the services of the hosts."""
+        """List the services of the hosts, and those that schedule and conduct."""
         query.only(call, ("host", "binary"))
-        rows = await self.db.scan(hosts.every)
         host, binary = call.query.get("host"), call.query.get("binary")
-        if binary not in (None, "", COMPUTE):
-            rows = []
-        return {"services": [view(call, row) for row in rows if host in (None, "", row.name)]}
+        found = await self.db.scan(services.every, call.now)
+        return {
+            "services": [
+                view(call, each)
+                for each in found
+                if host in (None, "", each.host) and binary in (None, "", each.binary)
+            ]
+        }
 
     @routes.put("/os-services/<service_id>", policy="compute:services:update", body=Body(Change), since=(2, 53))
     async def update(self, call: Call, service_id: str, body: Change) -> dict[str, Any]:
@@ -84,13 +91,13 @@ class Services:
     @routes.put("/os-services/enable", policy="compute:services:update", body=Body(Switch), until=(2, 52))
     async def enable(self, call: Call, body: Switch) -> dict[str, Any]:
         """Enable the service of a host."""
-        await self.db.run(_switch, body, {"enabled": True, "disabled_reason": None})
+        await self.db.run(_switch, call, body, {"enabled": True, "disabled_reason": None})
         return {"service": {"host": body.host, "binary": body.binary, "status": "enabled"}}
 
     @routes.put("/os-services/disable", policy="compute:services:update", body=Body(Switch), until=(2, 52))
     async def disable(self, call: Call, body: Switch) -> dict[str, Any]:
         """Disable the service of a host."""
-        await self.db.run(_switch, body, {"enabled": False, "disabled_reason": None})
+        await self.db.run(_switch, call, body, {"enabled": False, "disabled_reason": None})
         return {"service": {"host": body.host, "binary": body.binary, "status": "disabled"}}
 
     @routes.put("/os-services/disable-log-reason", policy="compute:services:update", body=Body(Switch), until=(2, 52))
@@ -98,7 +105,7 @@ class Services:
         """Disable the service of a host and say why."""
         if body.disabled_reason is MISSING:
             raise Invalid("Missing disabled reason field")
-        await self.db.run(_switch, body, {"enabled": False, "disabled_reason": body.disabled_reason})
+        await self.db.run(_switch, call, body, {"enabled": False, "disabled_reason": body.disabled_reason})
         return {
             "service": {
                 "host": body.host,
@@ -115,7 +122,7 @@ class Services:
         """Say that a host is down, whatever its driver says."""
         if body.forced_down is MISSING:
             raise Invalid("Missing forced_down field")
-        await self.db.run(_switch, body, {"forced_down": body.forced_down})
+        await self.db.run(_switch, call, body, {"forced_down": body.forced_down})
         return {"service": {"host": body.host, "binary": body.binary, "forced_down": body.forced_down}}
 
     @routes.delete("/os-services/<service_id>", policy="compute:services:delete")
@@ -124,21 +131,21 @@ class Services:
         await self.db.run(_delete, call, service_id)
 
 
-def _find(conn: Connection, call: Call, service_id: str) -> Host:
+def _find(conn: Connection, call: Call, service_id: str) -> Service:
     """Raises Invalid, NotFound."""
     if call.version in gates.UUIDS:
         try:
             UUID(service_id)
         except ValueError:
             raise Invalid(f"Invalid uuid {service_id[:64]}") from None
-    for row in hosts.every(conn):
-        if service_id == (row.service_id if call.version in gates.UUIDS else str(row.number)):
-            return row
+    for each in services.every(conn, call.now):
+        if service_id == (each.id if call.version in gates.UUIDS else str(each.number)):
+            return each
     raise NotFound(f"Service {service_id[:64]} could not be found.")
 
 
-def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Host:
-    row = _find(conn, call, service_id)
+def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Service:
+    host = services.machine(_find(conn, call, service_id))
     if body.disabled_reason is not MISSING and body.status != "disabled":
         raise Invalid("Specifying disabled_reason requires that status is disabled.")
     values: dict[str, Any] = {}
@@ -148,21 +155,12 @@ def _update(conn: Connection, call: Call, service_id: str, body: Change) -> Host
         values["forced_down"] = body.forced_down
     if not values:
         raise Invalid("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
-    return hosts.change(conn, row, values)
+    return services.of_host(hosts.change(conn, host, values))
 
 
-def _switch(conn: Connection, body: Switch, values: dict[str, Any]) -> None:
-    row = hosts.find(conn, body.host)
-    if row is None or body.binary != COMPUTE:
-        raise NotFound(f"Could not find binary {body.binary} on host {body.host}.")
-    hosts.change(conn, row, values)
+def _switch(conn: Connection, call: Call, body: Switch, values: dict[str, Any]) -> None:
+    hosts.change(conn, services.machine(services.at(conn, body.binary, body.host, call.now)), values)
 
 
 def _delete(conn: Connection, call: Call, service_id: str) -> None:
-    row = _find(conn, call, service_id)
-    if row.up and not row.forced_down:
-        raise Conflict(
-            f"Unable to delete compute service {service_id}: its host {row.name} is up and would register again."
-        )
-    if not hosts.remove(conn, row):
-        raise Conflict(f"Unable to delete compute service that is hosting instances: {row.name}")
+    services.remove(conn, _find(conn, call, service_id))

@@ -105,6 +105,7 @@ class VolumeAttachments:
             body.volumeId,
             self.options,
             knows_multiattach=call.version in gates.MULTIATTACH,
+            knows_shelved=call.version in gates.SHELVED_VOLUMES,
             device_name=body.device or None,
             tag=body.tag or None,
             delete_on_termination=bool(body.delete_on_termination),
@@ -124,7 +125,8 @@ class VolumeAttachments:
     @routes.delete(f"{PATH}/<volume_id>", policy="compute:attachments:delete", status=202)
     async def detach(self, call: Call, server_id: str, volume_id: str) -> None:
         """Detach a volume from a server."""
-        await self.db.run(attaching.detach_volume, call.caller, server_id, volume_id)
+        knows_shelved = call.version in gates.SHELVED_VOLUMES
+        await self.db.run(attaching.detach_volume, call.caller, server_id, volume_id, knows_shelved=knows_shelved)
 
 
 def _created(call: Call, row: BlockDevice) -> dict[str, Any]:

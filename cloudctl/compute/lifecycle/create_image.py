@@ -1,6 +1,8 @@
 """Create image: the root disk as it is at one moment becomes an image. Reference: compute-states.md, section 4.11.
 
-`args`: `image_id`. The copy is written straight to where the image's data belongs; the image service then reads it.
+`args`: `image_id`; of a backup `backup_type` and `rotation`, too.
+
+The copy is written straight to where the image's data belongs; the image service then reads it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from datetime import datetime
 
 from cloudctl.compute import kinds, servers, snapshots
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, NotFound
+from cloudctl.errors import CloudError
 from cloudctl.image import images
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.tasks import Context, Step, Wait, Workflow
@@ -51,8 +53,14 @@ async def keep(ctx: Context) -> Memo | Wait:
         return Wait()
     if state != DONE:
         raise CloudError(f"The image could not be kept: {await ctx.child_error(CHILD) or state}")
-    await ctx.commit(servers.try_move, ctx.resource_id, "image ended", ctx.now)
+    await ctx.commit(kept, ctx.task, ctx.now)
     return None
+
+
+def kept(conn: Connection, task: Task, now: datetime) -> None:
+    servers.try_move(conn, task.resource_id, "image ended", now)
+    if "rotation" in task.args:
+        snapshots.rotate(conn, task.resource_id, task.args["backup_type"], task.args["rotation"], task)
 
 
 async def let_go(ctx: Context) -> Wait | None:
@@ -62,26 +70,21 @@ async def let_go(ctx: Context) -> Wait | None:
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server goes on as it was."""
     servers.fail(conn, task.resource_id, "failed", error, now)
-    _drop_record(conn, task, now)
+    snapshots.discard_record(conn, task.args["image_id"], now, task)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     servers.try_move(conn, task.resource_id, "image ended", now)
-    _drop_record(conn, task, now)
+    # No step may have run, and so none was undone.
+    snapshots.discard_record(conn, task.args["image_id"], now, task)
 
 
-def _drop_record(conn: Connection, task: Task, now: datetime) -> None:
-    """Of an image for which no step has run, and so none was undone."""
-    try:
-        images.get(conn, task.args["image_id"])
-    except NotFound:
-        return
-    snapshots.discard(conn, task.args["image_id"], now, task)
-
-
-CREATE_IMAGE = Workflow(
-    kinds.CREATE_IMAGE,
-    (Step("capture", capture, discard), Step("keep", keep, let_go)),
-    on_failure=failed,
-    on_cancel=cancelled,
+CREATE_IMAGE, CREATE_BACKUP = (
+    Workflow(
+        kind,
+        (Step("capture", capture, discard), Step("keep", keep, let_go)),
+        on_failure=failed,
+        on_cancel=cancelled,
+    )
+    for kind in (kinds.CREATE_IMAGE, kinds.CREATE_BACKUP)
 )

@@ -58,8 +58,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     deletion.failed(conn, task.resource_id, error, now)
 
 
-DELETE = Workflow(
-    kinds.DELETE,
-    (Step("remove", remove, aliases=("guest", "release")),),
-    on_failure=failed,
+DELETE, FORCE_DELETE = (
+    Workflow(kind, (Step("remove", remove, aliases=("guest", "release")),), on_failure=failed)
+    for kind in (kinds.DELETE, kinds.FORCE_DELETE)
 )

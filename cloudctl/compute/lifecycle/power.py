@@ -1,4 +1,6 @@
-"""Start, stop, reboot, pause and suspend. Reference: compute-states.md, sections 3 and 4.5.
+"""Start, stop, reboot, pause and suspend, and deletes that can be taken back.
+
+Reference: compute-states.md, sections 3, 4.3 and 4.5.
 
 Each is one step that ensures an end; a failure leaves the server in the state that it had, with a fault.
 """
@@ -27,6 +29,9 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         _workflow(kinds.UNPAUSE, run, "unpaused"),
         _workflow(kinds.SUSPEND, suspend, "suspended"),
         _workflow(kinds.RESUME, run, "resumed"),
+        _workflow(kinds.SOFT_DELETE, stop, "soft-deleted"),
+        _workflow(kinds.RESTORE, run, "restored"),
+        Workflow(kinds.CRASH_DUMP, (Step("interrupt", crash),), on_failure=not_interrupted),
     )
 
 
@@ -40,6 +45,16 @@ def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: st
 
     step = kind.name.rpartition(".")[2]
     return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
+
+
+async def crash(ctx: Context) -> Memo:
+    # The task's id: a repeat after a crash of ours is the same interrupt.
+    await ctx.drivers.hypervisor.ensure_interrupted(ctx.resource_id, str(ctx.task.id))
+    return None
+
+
+def not_interrupted(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    servers.fail(conn, task.resource_id, "fault", error, now)
 
 
 async def run(ctx: Context) -> None:

@@ -1,16 +1,18 @@
 """Rebuild: the guest is removed with its disk, and made anew on the same host.
 
-Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off and so stays off.
+Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off and so stays off; `volume_id` and
+`image_id`, if the volume that it boots from is filled with an image.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from cloudctl.compute import kinds, placing, servers
-from cloudctl.compute.lifecycle import defining
+from cloudctl.compute import guests, kinds, placing, rebuilding, servers
+from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
+from cloudctl.drivers.interfaces import IVolumeData
+from cloudctl.errors import CloudError, Conflict
 from cloudctl.placement import claims
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.placement.filters import capable, passing, suits_image
@@ -34,6 +36,24 @@ def begin(conn: Connection, server_id: str, now: datetime) -> None:
         raise NoValidHost("No valid host was found. The server's host cannot run the image.")
     if not servers.try_move(conn, server_id, "make anew", now):
         raise Cancelled(f"server {server_id} is not being rebuilt any more")
+
+
+async def fill(ctx: Context) -> Memo:
+    """The volume that it boots from holds the image, which it cannot be given while a host uses it."""
+    if "volume_id" not in ctx.args:
+        return None
+    volume_id, image_id = ctx.args["volume_id"], ctx.args["image_id"]
+    if not IVolumeData.providedBy(ctx.drivers.volume):
+        raise CloudError("The volume backend cannot fill a volume anew.")
+    server = await ctx.read(servers.get, ctx.resource_id)
+    if server.host is None:
+        raise Cancelled("the server has no host")
+    await storage.leave(ctx, server.host)
+    image = await ctx.read(guests.image_source, image_id, ctx.drivers.image_path)
+    await ctx.drivers.volume.ensure_imported(volume_id, image)
+    await ctx.write(rebuilding.filled, volume_id, image_id, ctx.now)
+    await storage.join(ctx, server.host)
+    return None
 
 
 async def make(ctx: Context) -> Memo:
@@ -69,7 +89,7 @@ def cancelled(conn: Connection, task: Task, now: datetime) -> None:
 
 REBUILD = Workflow(
     kinds.REBUILD,
-    (Step("remove", remove), Step("make", make)),
+    (Step("remove", remove), Step("fill", fill), Step("make", make)),
     on_failure=failed,
     on_cancel=cancelled,
 )

@@ -173,7 +173,8 @@ def resized(conn: Connection, server_id: str, migration: Migration, bindings: de
     """Raises Conflict, Cancelled."""
     defining.plugged(conn, bindings, migration.new_host)
     migrations.try_move(conn, migration.id, "finished", now)
-    if not servers.try_move(conn, server_id, "resized, off" if migration.was_stopped else "resized", now):
+    name = "resized, off" if migration.was_stopped else "resized"
+    if not servers.try_move(conn, server_id, name, now, waiting_since=now):
         raise Cancelled(f"server {server_id} is not being resized any more")
 
 

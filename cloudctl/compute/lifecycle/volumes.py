@@ -49,8 +49,11 @@ def use(conn: Connection, server_id: str, device_id: str) -> Use | None:
 
 async def attach(ctx: Context) -> Memo:
     found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
-    if found is None or found.host is None:
+    if found is None:
         raise Cancelled("the volume is no longer the server's")
+    if found.host is None:
+        # A shelved server: it is kept for it, until it has a host.
+        return None
     device, host = found.device, found.host
     await ctx.write(attachments.connect, found.attachment_id, host, ctx.now, device.device_name)
     info = dict(await ctx.drivers.volume.connect(device.volume_id, host))

@@ -70,8 +70,7 @@ class Behaviour:
         self.calls[method] += 1
         seconds = self.delays.get(method, 0)
         if seconds:
-            slept: Deferred[None] = deferLater(self.clock, seconds)
-            await slept
+            await sleep(self.clock, seconds)
         self._raise(method, id, after=False)
 
     def after(self, method: str, id: str | None = None) -> None:
@@ -85,6 +84,14 @@ class Behaviour:
         yield
         self.after(method, id)
 
+    @asynccontextmanager
+    async def at_once(self, method: str, id: str | None = None) -> AsyncIterator[None]:
+        """As `around`, for a method that sees to its delay itself."""
+        self.calls[method] += 1
+        self._raise(method, id, after=False)
+        yield
+        self._raise(method, id, after=True)
+
     def _raise(self, method: str, id: str | None, after: bool) -> None:
         for fault in self.faults:
             if fault.method == method and fault.after is after and fault.id in (None, id):
@@ -93,6 +100,11 @@ class Behaviour:
                     if fault.times <= 0:
                         self.faults.remove(fault)
                 raise fault.error
+
+
+async def sleep(clock: IReactorTime, seconds: float) -> None:
+    slept: Deferred[None] = deferLater(clock, seconds)
+    await slept
 
 
 def check_delays(interfaces: tuple[type[Interface], ...], delays: Mapping[str, float]) -> None:

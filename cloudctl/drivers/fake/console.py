@@ -12,6 +12,7 @@ RESTART = "[ ok ] Stopped all services.\nreboot: Restarting system\n"
 RESET = "-- reset --\n"
 SUSPENDED = "PM: suspend entry (deep)\n"
 RESUMED = "PM: resume devices took 0.021 seconds\n"
+DUMPED = "Uhhuh. NMI received for unknown reason 20 on CPU 0.\nkdump: saving vmcore complete\n"
 PANIC = "Kernel panic - not syncing: Fatal exception\n"
 
 

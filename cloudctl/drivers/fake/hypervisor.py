@@ -9,11 +9,13 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import ge
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import HostDown, InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume
+from cloudctl.drivers.errors import Aborted, HostDown, InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume
 from cloudctl.drivers.fake import console
-from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
+from cloudctl.drivers.fake.behaviour import Behaviour, delays_of, sleep
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
 from cloudctl.drivers.interfaces import (
+    ICrashDump,
+    IDiagnostics,
     IGuestEvents,
     IHypervisor,
     ILiveMigrate,
@@ -25,18 +27,36 @@ from cloudctl.drivers.interfaces import (
     ISuspend,
 )
 from cloudctl.drivers.specs import (
+    DiskUse,
     DriverResources,
+    GuestDiagnostics,
     GuestSpec,
     GuestState,
     HostInventory,
     ImageSource,
+    MigrationProgress,
     PortSpec,
     Power,
+    Traffic,
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IPassword, IResizeAttached, IGuestEvents)
+INTERFACES = (
+    IHypervisor,
+    IPause,
+    ISuspend,
+    ISnapshot,
+    IRescue,
+    ILiveMigrate,
+    IPassword,
+    IDiagnostics,
+    ICrashDump,
+    IResizeAttached,
+    IGuestEvents,
+)
 OFF = (Power.STOPPED, Power.CRASHED)
+SLICE = 0.5  # seconds between two looks at a guest that moves
+KERNEL_MIB = 64  # what a guest uses that does nothing
 
 
 @frozen
@@ -60,7 +80,12 @@ class Guest:
     head: str = ""  # of its root disk
     log: str = ""
     reboot_token: str | None = None
+    interrupt_token: str | None = None
     rescued: bool = False
+    # On its way to another host: where to, since when, and whether it shall arrive soon.
+    moving_to: str | None = None
+    moving_since: float = 0.0
+    forced: bool = False
 
     @property
     def state(self) -> GuestState:
@@ -81,7 +106,15 @@ def create(config: Config, resources: DriverResources) -> FakeHypervisor:
     names = [f"fake-{number}" for number in range(1, config.hosts + 1)]
     return FakeHypervisor(
         machines={
-            name: HostInventory(name, "fake", config.vcpus, config.memory_mib, config.disk_gib, host_ip="127.0.0.1")
+            name: HostInventory(
+                name,
+                "fake",
+                config.vcpus,
+                config.memory_mib,
+                config.disk_gib,
+                host_ip="127.0.0.1",
+                up_since=resources.clock.seconds(),
+            )
             for name in names
         },
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
@@ -114,7 +147,7 @@ class FakeHypervisor:
 
     def recover_host(self, name: str) -> None:
         """The host is back after a reboot: the guests that are still its own are off."""
-        self.machines[name] = evolve(self.machines[name], up=True)
+        self.machines[name] = evolve(self.machines[name], up=True, up_since=self.behaviour.clock.seconds())
         for guest in self.guests.values():
             if guest.spec.host == name and guest.power not in OFF:
                 self._put(evolve(guest, power=Power.STOPPED, log=console.add(guest.log, console.POWER_LOST)))
@@ -258,11 +291,76 @@ class FakeHypervisor:
                 self._put(started(evolve(guest, rescued=False)))
 
     async def ensure_migrated(self, spec: GuestSpec) -> None:
-        async with self.behaviour.around("ensure_migrated", spec.id):
+        self._begin_moving(spec)
+        slowly = self.behaviour.delays.get("ensure_migrated", 0.0)
+        while (guest := self._find(spec.id)) is not None and self._is_on_its_way(guest, slowly):
+            await sleep(self.behaviour.clock, min(slowly, SLICE))
+        async with self.behaviour.at_once("ensure_migrated", spec.id):
             guest = self._guest(spec.id)
+            if spec.host not in (guest.moving_to, guest.spec.host):
+                raise Aborted(f"the migration of guest {spec.id} was aborted")
             self._host(spec.host)
             demand(guest, Power.RUNNING, Power.PAUSED)
-            self._put(evolve(guest, spec=spec))
+            self._put(evolve(guest, spec=spec, moving_to=None, moving_since=0.0, forced=False))
+
+    def _begin_moving(self, spec: GuestSpec) -> None:
+        guest = self._find(spec.id)
+        # One that is on its way, or there, was told so before.
+        if guest is not None and spec.host not in (guest.moving_to, guest.spec.host):
+            self._put(evolve(guest, moving_to=spec.host, moving_since=self.behaviour.clock.seconds(), forced=False))
+
+    def _is_on_its_way(self, guest: Guest, slowly: float) -> bool:
+        """Whether a guest that takes so many seconds for it has not arrived yet."""
+        left = guest.moving_since + slowly - self.behaviour.clock.seconds()
+        return guest.moving_to is not None and not guest.forced and left > 0
+
+    async def migration_progress(self, id: str) -> MigrationProgress | None:
+        async with self.behaviour.around("migration_progress", id):
+            guest = self._find(id)
+            if guest is None or guest.moving_to is None:
+                return None
+            slowly = self.behaviour.delays.get("ensure_migrated", 0.0)
+            passed = self.behaviour.clock.seconds() - guest.moving_since
+            left = max(0.0, 1 - passed / slowly) if slowly else 0.0
+            memory = guest.spec.memory_mib << 20
+            disk = (guest.spec.disk_gib + guest.spec.ephemeral_gib) << 30
+            return MigrationProgress(memory, int(memory * left), disk, int(disk * left))
+
+    async def ensure_migration_aborted(self, id: str) -> None:
+        async with self.behaviour.around("ensure_migration_aborted", id):
+            guest = self._find(id)
+            if guest is not None and guest.moving_to is not None:
+                self._put(evolve(guest, moving_to=None, moving_since=0.0, forced=False))
+
+    async def ensure_migration_forced(self, id: str) -> None:
+        async with self.behaviour.around("ensure_migration_forced", id):
+            guest = self._find(id)
+            if guest is not None and guest.moving_to is not None:
+                self._put(evolve(guest, forced=True))
+
+    async def diagnostics(self, id: str) -> GuestDiagnostics:
+        async with self.behaviour.around("diagnostics", id):
+            guest = self._guest(id)
+            is_on = guest.power not in OFF
+            # It idles: of its time it has used nothing, and of its memory what a kernel needs.
+            volumes = [each.device for each in guest.spec.volumes if each.device]
+            names = [*(["vda"] if guest.spec.image else []), *(name.rpartition("/")[2] for name in volumes)]
+            return GuestDiagnostics(
+                power=guest.power,
+                uptime=None,
+                cpu_times=(0,) * guest.spec.vcpus,
+                memory_mib=guest.spec.memory_mib,
+                memory_used_mib=min(guest.spec.memory_mib, KERNEL_MIB) if is_on else 0,
+                disks=tuple(DiskUse(name, 0, 0, 0, 0, 0) for name in names),
+                nics=tuple(Traffic(each.mac, 0, 0, 0, 0, 0, 0, 0, 0) for each in guest.spec.ports),
+            )
+
+    async def ensure_interrupted(self, id: str, token: str) -> None:
+        async with self.behaviour.around("ensure_interrupted", id):
+            guest = self._guest(id)
+            if guest.interrupt_token != token:
+                demand(guest, Power.RUNNING, Power.PAUSED)
+                self._put(evolve(guest, interrupt_token=token, log=console.add(guest.log, console.DUMPED)))
 
     async def ensure_password(self, id: str, password: str) -> None:
         async with self.behaviour.around("ensure_password", id):

@@ -17,6 +17,14 @@ def memory_mib(proc: Path = PROC) -> int:
     raise ValueError(f"{proc / 'meminfo'} has no MemTotal")
 
 
+def up_since(proc: Path = PROC) -> float:
+    """When it was started, in seconds since the epoch."""
+    for line in (proc / "stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return float(line.split()[1])
+    raise ValueError(f"{proc / 'stat'} has no btime")
+
+
 def disk_gib(directory: Path) -> int:
     """Of the file system that the directory is on."""
     found = os.statvfs(directory)

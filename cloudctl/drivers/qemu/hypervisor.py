@@ -128,6 +128,7 @@ class Qemu:
                 self._version,
                 "127.0.0.1",
                 host.cpu_info(),
+                up_since=host.up_since(),
             )
             for name in sorted(config.namespaces)
         )

@@ -110,6 +110,9 @@ class Data:
             return Reply(None, 204)
         path = await self.data.run(self.data.stores.path, image.id)
         if not await self.data.run(path.exists):
+            if size == 0:
+                # It consists of properties alone: a server's whose disks are volumes.
+                return Reply(None, 204)
             # Deleted since the record was read, or lost: in both cases it cannot be had.
             raise Unavailable(f"The data of the image {image.id} cannot be read now.")
         headers = [("Content-Type", DATA_TYPE), ("Accept-Ranges", "bytes")]

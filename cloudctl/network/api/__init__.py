@@ -7,8 +7,10 @@ from typing import Any
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.network.api import networks, routers
+from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
+from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.bandwidth_limits import BandwidthLimits
-from cloudctl.network.api.extensions import Extensions
+from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.ports import PORTS
@@ -16,11 +18,13 @@ from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
+from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import RouterRoutes
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.versions import Version, VersionList
@@ -41,14 +45,21 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     of_routers = Resource(db, routers.declared(options))
+    of_address_groups = Resource(db, ADDRESS_GROUPS)
     resources = (
         Version(has_routers),
-        Extensions(has_routers),
+        Extensions(offered(driver)),
         Resource(db, networks.declared(options)),
         Resource(db, SUBNETS),
         Resource(db, PORTS),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),
+        Resource(db, RBAC_POLICIES),
+        Resource(db, ADDRESS_SCOPES),
+        Resource(db, SUBNET_POOLS),
+        PoolPrefixes(db),
+        of_address_groups,
+        GroupAddresses(db, of_address_groups),
         Resource(db, QOS_POLICIES),
         BandwidthLimits(db),
         QosRuleTypes(driver_name),

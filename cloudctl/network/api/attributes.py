@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from cloudctl.errors import Invalid
 from cloudctl.network.tags import LENGTH, MOST
-from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, shown, uuid
+from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, uuid
+from cloudctl.rest.standing import shown
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import orjson
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy import Column, or_
 
 from cloudctl.db import Connection
@@ -15,6 +15,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest import listing
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Limits, Listing, Page, Paging
 
@@ -30,11 +31,15 @@ RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "
 
 @frozen
 class Collection:
-    """A listed resource: its key in bodies, how it is listed, and what an unknown marker raises."""
+    """A listed resource: its key in bodies, how it is listed, and what an unknown marker raises.
+
+    `of_caller`: filters that depend on who asks, beside those of `listing`.
+    """
 
     key: str
     listing: Listing
     not_found: Callable[[str], NotFound]
+    of_caller: Mapping[str, Callable[[Caller], Filter]] = field(factory=dict)
 
 
 def bad(message: str) -> Invalid:
@@ -47,12 +52,17 @@ def bad(message: str) -> Invalid:
 
 def truths(column: Column[bool]) -> Filter:
     """Any of the truth values given."""
+    return truths_of(column.name, lambda value: column.is_(value))
+
+
+def truths_of(name: str, holds: Callable[[bool], Condition]) -> Filter:
+    """As `truths`, of what is no column."""
 
     def test(values: Sequence[str]) -> Condition:
         found = [truth(value) for value in values]
         if None in found:
-            raise bad(f"Invalid input for {column.name}. Reason: a boolean is expected.")
-        return or_(*(column.is_(value) for value in found if value is not None))
+            raise bad(f"Invalid input for {name}. Reason: a boolean is expected.")
+        return or_(*(holds(value) for value in found if value is not None))
 
     return test
 
@@ -82,7 +92,8 @@ def _times(test: Callable[[datetime], Condition]) -> Filter:
 def asked(call: Call, collection: Collection) -> Paging:
     """The page that the query asks for. Raises Invalid."""
     described = collection.listing
-    unknown = [name for name in call.query if name not in described.filters and name not in RESERVED]
+    known = RESERVED | described.filters.keys() | collection.of_caller.keys()
+    unknown = [name for name in call.query if name not in known]
     if unknown:
         raise bad(f"{[name[:64] for name in unknown]} is invalid attribute for filtering")
     _check_owner(call)
@@ -100,6 +111,9 @@ def fetch(
     """
     wanted = paging or asked(call, collection)
     conditions = listing.conditions(collection.listing, call)
+    conditions += [
+        make(call.caller)(call.query.all(name)) for name, make in collection.of_caller.items() if name in call.query
+    ]
     gone = collection.not_found(wanted.marker or "")
     return listing.page(conn, collection.listing, wanted, *visible, *conditions, unknown_marker=gone)
 

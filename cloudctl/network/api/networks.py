@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from cloudctl.db import Connection
-from cloudctl.network import networks, qos_policies
-from cloudctl.network.api import lists
+from cloudctl.network import address_scopes, networks, qos_policies, shares
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.sharing import shared
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
@@ -19,7 +20,7 @@ from cloudctl.network.tables import Network
 from cloudctl.rest.body import MISSING, Length, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
-from cloudctl.rest.resource import Attribute, always, of_each
+from cloudctl.rest.resource import Attribute, View, always, of_each
 
 NetworkType = Annotated[str, Length(1, 16)]
 PhysicalName = Annotated[str, Length(1, 64)]
@@ -32,6 +33,16 @@ PROVIDER = "network:networks:show:provider"
 def subnets(conn: Connection, call: Call, records: Sequence[Network]) -> list[list[str]]:
     found = networks.subnets_of(conn, [network.id for network in records])
     return [found.get(network.id, []) for network in records]
+
+
+def scope_of_family(version: int) -> View:
+    """The address scope that a network's subnets of a family are in."""
+
+    def scopes(conn: Connection, call: Call, records: Sequence[Network]) -> list[str | None]:
+        found = address_scopes.of_networks(conn, [network.id for network in records], version)
+        return [found.get(network.id) for network in records]
+
+    return scopes
 
 
 # One for each cloud of a process that is set up otherwise.
@@ -65,7 +76,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("status", c.status, filter=any_of, sort=True),
             Attribute("admin_state_up", c.admin_state_up, Flag, post=True, put=True, filter=lists.truths, sort=True),
             Attribute("subnets", view=subnets),
-            Attribute("shared", c.shared, Flag, post=False, put=True, filter=lists.truths),
+            Attribute("shared", None, Flag, post=False, put=True, view=shared),
             Attribute("router:external", c.external, Flag, post=False, put=True, filter=lists.truths),
             Attribute("mtu", c.mtu, Mtu, post=0, put=True, filter=number, sort=True),
             Attribute("port_security_enabled", c.port_security_enabled, Flag, post=True, put=True, filter=lists.truths),
@@ -73,6 +84,8 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=zones),
             Attribute("l2_adjacency", view=always(True)),
+            Attribute("ipv4_address_scope", view=scope_of_family(4)),
+            Attribute("ipv6_address_scope", view=scope_of_family(6)),
             *standard(Network),
             Attribute(
                 "is_default",
@@ -98,6 +111,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
                 "provider:segmentation_id", c.segmentation_id, SegmentId | None, post=None, filter=number, rule=PROVIDER
             ),
         ),
+        of_caller=sharing.filters(c.id, shares.NETWORK),
         visible=networks.visible,
         visible_to=networks.visible_to,
         not_found=networks.not_found,

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudctl.db import Connection
-from cloudctl.network import bandwidth_limits, qos_policies
-from cloudctl.network.api import lists
+from cloudctl.network import bandwidth_limits, qos_policies, shares
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Json
 from cloudctl.network.api.bandwidth_limits import views_in_policy
 from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.sharing import shared
 from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import QosPolicy
@@ -48,11 +49,12 @@ QOS_POLICIES = Declared(
     attributes=(
         Attribute("id", QosPolicy.id, filter=any_of, sort=True),
         Attribute("name", QosPolicy.name, Name, post=REQUIRED, put=True, filter=any_of, sort=True),
-        Attribute("shared", QosPolicy.shared, Flag, post=False, put=True, filter=lists.truths, sort=True),
+        Attribute("shared", None, Flag, post=False, put=True, view=shared),
         Attribute("is_default", QosPolicy.is_default, Flag, post=False, put=True, filter=lists.truths, sort=True),
         Attribute("rules", view=rules),
         *standard(QosPolicy),
     ),
+    of_caller=sharing.filters(QosPolicy.id, shares.QOS_POLICY),
     visible=qos_policies.visible,
     visible_to=qos_policies.visible_to,
     not_found=qos_policies.not_found,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import field, frozen, make_class
 from sqlalchemy import select
 
 from cloudctl.db import Connection, Database
@@ -19,19 +19,20 @@ from cloudctl.rest.quota import QuotaLimit
 from cloudctl.rest.route import Routes
 
 Value = Annotated[int, Loose(), Range(-1)]
+OPTIONS = {"force": False, "check_limit": True}
 
 
-@frozen
-class UpdateQuota:
-    network: Value | Missing = MISSING
-    subnet: Value | Missing = MISSING
-    port: Value | Missing = MISSING
-    router: Value | Missing = MISSING
-    floatingip: Value | Missing = MISSING
-    security_group: Value | Missing = MISSING
-    security_group_rule: Value | Missing = MISSING
-    force: Flag = False
-    check_limit: Flag = True  # the limit is checked against the use unless `force` is set
+def _limit(default: Any = MISSING, type: Any = Value | Missing) -> Any:
+    return field(type=type, default=default)
+
+
+# `check_limit`: a limit is checked against the use anyway, unless `force` is set.
+UpdateQuota: Any = make_class(
+    "UpdateQuota",
+    {each.name: _limit() for each in QUOTAS.resources} | {name: _limit(d, Flag) for name, d in OPTIONS.items()},
+    frozen=True,
+    kw_only=True,
+)
 
 
 @frozen
@@ -85,7 +86,7 @@ class ProjectQuotas:
         return await self.details(call, project_id)
 
     @routes.put("/quotas/<project_id>", policy="network:quotas:update", body=Body(UpdateQuota, "quota"))
-    async def update(self, call: Call, project_id: str, body: UpdateQuota) -> Json:
+    async def update(self, call: Call, project_id: str, body: Any) -> Json:
         """Set limits of a project."""
         _check_length(project_id)
         return {"quota": await self.db.run(_update, project_id, body)}
@@ -112,7 +113,7 @@ def _details(conn: Connection, project_id: str) -> Json:
     return {name: {"limit": limit, "used": used.get(name, 0), "reserved": 0} for name, limit in limits.items()}
 
 
-def _update(conn: Connection, project_id: str, body: UpdateQuota) -> Json:
+def _update(conn: Connection, project_id: str, body: Any) -> Json:
     wanted = given(body, *(resource.name for resource in QUOTAS.resources))
     if not body.force and body.check_limit:
         used = quota.usage(conn, QUOTAS, project_id)

@@ -84,6 +84,7 @@ class Declared(Generic[R]):
     remove: Callable[[Connection, Call, R], None] | None = None
     before_list: Callable[[Database, Call], Awaitable[None]] | None = None
     filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
+    of_caller: Mapping[str, Callable[[Caller], Filter]] = field(factory=dict)  # that depend on who asks
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
     id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
@@ -104,14 +105,9 @@ class Declared(Generic[R]):
             columns=() if self.edition is None else (table.c.id, self.edition),
             sort_keys=resource.sort_keys(self.attributes),
             order=(("id", "asc"),),
-            filters={
-                **resource.filters(self.attributes),
-                "changed_since": lists.since(table.c.updated_at),
-                **tags.filters(table.c.id),
-                **self.filters,
-            },
+            filters={**resource.filters(self.attributes), **_standard_filters(self), **self.filters},
         )
-        return lists.Collection(self.plural, described, self.not_found)
+        return lists.Collection(self.plural, described, self.not_found, self.of_caller)
 
     @cached_property
     def by_ids(self) -> Select[R]:
@@ -141,6 +137,22 @@ class Declared(Generic[R]):
         return routes
 
 
+def _standard_filters(declared: Declared[Any]) -> dict[str, Filter]:
+    """What comes with the standard attributes that a resource shows."""
+    shown, c = {each.name for each in declared.attributes}, declared.record.table.c
+    found = {"changed_since": lists.since(c.updated_at)} if "updated_at" in shown else {}
+    return found | (tags.filters(c.id) if "tags" in shown else {})
+
+
+def owners(record: type[Standard]) -> tuple[Attribute, ...]:
+    """Whose a record is, by both names."""
+    c = record
+    return (
+        Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
+        Attribute("tenant_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True, named="tenant_id"),
+    )
+
+
 def standard(
     record: type[Standard], *, description: Any = Text, changeable: bool = True, tagged: bool = True
 ) -> tuple[Attribute, ...]:
@@ -150,8 +162,7 @@ def standard(
     """
     c = record
     return (
-        Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
-        Attribute("tenant_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True, named="tenant_id"),
+        *owners(record),
         Attribute("description", c.description, description, post="", put=changeable, filter=any_of, sort=True),
         Attribute(
             "created_at", c.created_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.created_at))

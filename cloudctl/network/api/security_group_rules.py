@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
-from cloudctl.network import rules, security_groups
+from cloudctl.network import address_groups, rules, security_groups
 from cloudctl.network.api.attributes import Id, Text
 from cloudctl.network.api.resource import Declared, Wanted, standard
 from cloudctl.network.rules import NewRule
@@ -18,7 +18,7 @@ from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
 from cloudctl.rest.body import Length, Loose
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
-from cloudctl.rest.resource import REQUIRED, Attribute, always, of_each
+from cloudctl.rest.resource import REQUIRED, Attribute, of_each
 
 Word = Annotated[str, Length(0, 255)]
 # A port number as it comes; the domain says what is wrong with it.
@@ -50,7 +50,7 @@ ATTRIBUTES = (
     Attribute("normalized_cidr", view=of_each(lambda rule: rules.normalized(rule.remote_ip_prefix))),
     # One that is no UUID is unknown, like any other.
     Attribute("remote_group_id", _rule.remote_group_id, Word | None, post=None, filter=any_of),
-    Attribute("remote_address_group_id", view=always(None)),
+    Attribute("remote_address_group_id", _rule.remote_address_group_id, Word | None, post=None, filter=any_of),
     Attribute("belongs_to_default_sg", view=of_default),
     *standard(_rule, description=Text | None, changeable=False, tagged=False),
 )
@@ -68,6 +68,8 @@ def create_all(conn: Connection, call: Call, wanted: Sequence[Wanted]) -> list[S
             owner_of_new(call.caller, each.owner)
         if each.values["remote_group_id"] is not None:
             security_groups.visible(conn, call.caller, each.values["remote_group_id"])
+        if each.values["remote_address_group_id"] is not None:
+            address_groups.RECORDS.usable(conn, call.caller, each.values["remote_address_group_id"])
     return security_groups.add_rules(conn, group, [_new(each.values) for each in wanted], call.now, call.caller)
 
 

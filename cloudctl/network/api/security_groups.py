@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudctl.db import Connection, Database
-from cloudctl.network import security_groups
-from cloudctl.network.api import lists
+from cloudctl.network import security_groups, shares
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Json, Text
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.api.security_group_rules import ATTRIBUTES as OF_RULES
+from cloudctl.network.api.sharing import shared
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import SecurityGroup
 from cloudctl.rest import resource
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
-from cloudctl.rest.resource import Attribute, always
+from cloudctl.rest.resource import Attribute
 
 
 def rules(conn: Connection, call: Call, groups: Sequence[SecurityGroup]) -> list[list[Json]]:
@@ -33,7 +34,7 @@ ATTRIBUTES = (
     Attribute("id", SecurityGroup.id, filter=any_of, sort=True),
     Attribute("name", SecurityGroup.name, Text, post="", put=True, filter=any_of, sort=True),
     Attribute("stateful", SecurityGroup.stateful, Flag, post=True, put=True, filter=lists.truths, sort=True),
-    Attribute("shared", view=always(False)),
+    Attribute("shared", view=shared),
     Attribute("security_group_rules", view=rules),
     *standard(SecurityGroup),
 )
@@ -65,6 +66,7 @@ SECURITY_GROUPS = Declared(
     id="group_id",
     record=SecurityGroup,
     attributes=ATTRIBUTES,
+    of_caller=sharing.filters(SecurityGroup.id, shares.SECURITY_GROUP),
     visible=security_groups.visible,
     visible_to=security_groups.visible_to,
     not_found=security_groups.not_found,

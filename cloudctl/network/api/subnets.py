@@ -11,14 +11,15 @@ from sqlalchemy.sql import and_
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
-from cloudctl.network import networks, subnets
-from cloudctl.network.api import lists
+from cloudctl.network import networks, shares, subnet_pools, subnets
+from cloudctl.network.addresses import parse_cidr
+from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.standard import batches, owner_of_new, refuse_foreign
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network, Subnet
-from cloudctl.rest.body import MISSING, Items
+from cloudctl.rest.body import MISSING, Items, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Filter, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute
@@ -49,6 +50,9 @@ class HostRoute:
     nexthop: IpText
 
 
+PREFIX_DELEGATION = "prefix_delegation"
+PoolId = Literal["prefix_delegation"] | Id
+PrefixLength = Annotated[int, Loose(), Range(0, 128)]
 Mode = Literal["slaac", "dhcpv6-stateful", "dhcpv6-stateless"]
 Pools = Annotated[list[Pool], Items(0, POOLS_MOST)]
 Servers = Annotated[list[IpText], SOME]
@@ -67,14 +71,50 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
     # An administrator's subnet on a project's network belongs to that project.
     project = owner_of_new(call.caller, owner) if owner else network.project_id
-    if "cidr" not in values:
-        message = "Bad subnets request: a subnetpool must be specified in the absence of a cidr."
-        raise Invalid(message, type="BadRequest")
-    if values["ip_version"] not in (4, 6):
+    if values.get("ip_version", 4) not in (4, 6):
         raise Invalid(f"Invalid input for ip_version. Reason: '{values['ip_version']}' is not in [4, 6].")
-    values = _paired(values)
+    values = _given_cidr(conn, call, network, project, _paired(values))
     new = NewSubnet(pools=values.pop("allocation_pools", None), **values)
     return subnets.create(conn, network, project, new, call.now, call.caller)
+
+
+def _given_cidr(conn: Connection, call: Call, network: Network, project: str, values: dict[str, Any]) -> dict[str, Any]:
+    """With the CIDR that a subnet pool gives, if the body asks for one. Raises Invalid, NotFound, Conflict."""
+    pool_id, length = values.pop("subnetpool_id", None), values.pop("prefixlen", None)
+    if values.pop("use_default_subnetpool", False):
+        if pool_id is not None:
+            raise _bad("subnetpool_id and use_default_subnetpool cannot both be specified")
+        default = subnet_pools.default_of(conn, values.get("ip_version", 4))
+        if default is None:
+            raise _bad(f"no default subnetpool found for IPv{values.get('ip_version', 4)}")
+        pool_id = default.id
+    if pool_id is None:
+        if "cidr" not in values:
+            raise _bad("a subnetpool must be specified in the absence of a cidr")
+        if length is not None:
+            raise _bad("prefixlen can only be specified with a subnetpool")
+        if "ip_version" not in values:
+            raise Invalid(
+                "Failed to parse request. Required attribute 'ip_version' not specified", type="HTTPBadRequest"
+            )
+        return values
+    if pool_id == PREFIX_DELEGATION:
+        raise _bad("prefix delegation is not supported")
+    if length is not None and "cidr" in values:
+        raise _bad("cidr and prefixlen cannot both be specified")
+    if "cidr" not in values and "allocation_pools" in values:
+        raise _bad("allocation_pools can only be specified with a cidr")
+    pool = subnet_pools.visible(conn, call.caller, pool_id, lock=True)
+    if values.setdefault("ip_version", pool.ip_version) != pool.ip_version:
+        raise _bad(f"ip_version {values['ip_version']} is not that of subnetpool {pool_id}")
+    if "cidr" in values:
+        parse_cidr(values["cidr"])
+    cidr = subnet_pools.allocate(conn, pool, project, values.get("cidr"), length)
+    return {**values, "cidr": str(cidr), "subnetpool_id": pool.id}
+
+
+def _bad(reason: str) -> Invalid:
+    return Invalid(f"Bad subnets request: {reason}.", type="BadRequest")
 
 
 def change(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]) -> Subnet:
@@ -103,7 +143,7 @@ SUBNETS = Declared(
         Attribute("id", _subnet.id, filter=any_of, sort=True),
         Attribute("name", _subnet.name, Text, post="", put=True, filter=any_of, sort=True),
         Attribute("network_id", _subnet.network_id, Id, post=REQUIRED, filter=any_of, sort=True),
-        Attribute("ip_version", _subnet.ip_version, Version, post=REQUIRED, filter=number, sort=True),
+        Attribute("ip_version", _subnet.ip_version, Version, post=MISSING, filter=number, sort=True),
         Attribute("cidr", _subnet.cidr, IpText, post=MISSING, filter=any_of, sort=True),
         Attribute("gateway_ip", _subnet.gateway_ip, IpText | None, post=MISSING, put=True, filter=any_of),
         Attribute("allocation_pools", _subnet.allocation_pools, Pools, post=MISSING, put=True),
@@ -112,10 +152,14 @@ SUBNETS = Declared(
         Attribute("host_routes", _subnet.host_routes, HostRoutes, post=MISSING, put=True),
         Attribute("ipv6_ra_mode", _subnet.ipv6_ra_mode, Mode | None, post=None, filter=any_of),
         Attribute("ipv6_address_mode", _subnet.ipv6_address_mode, Mode | None, post=None, filter=any_of),
+        Attribute("subnetpool_id", _subnet.subnetpool_id, PoolId | None, post=MISSING, filter=any_of),
+        Attribute("use_default_subnetpool", None, Flag, post=MISSING, view=None),
+        Attribute("prefixlen", None, PrefixLength, post=MISSING, view=None),
         Attribute("router:external", view=external),
         *standard(Subnet),
     ),
-    filters={"shared": _of_network(Network.shared), "router:external": _of_network(Network.external)},
+    filters={"router:external": _of_network(Network.external)},
+    of_caller=sharing.filters(_subnet.network_id, shares.NETWORK),
     visible=subnets.visible,
     visible_to=subnets.visible_to,
     not_found=subnets.not_found,

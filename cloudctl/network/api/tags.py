@@ -18,6 +18,7 @@ from cloudctl.network import (
     routers,
     security_groups,
     standard,
+    subnet_pools,
     subnets,
     tags,
 )
@@ -31,6 +32,7 @@ from cloudctl.network.tables import (
     SecurityGroup,
     SecurityGroupRule,
     Subnet,
+    SubnetPool,
 )
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
@@ -53,6 +55,7 @@ TAGGED = {
     "routers": Tagged(Router.table, routers.visible),
     "floatingips": Tagged(FloatingIp.table, floating_ips.visible),
     "policies": Tagged(QosPolicy.table, qos_policies.visible),
+    "subnetpools": Tagged(SubnetPool.table, subnet_pools.visible),
     "security-groups": Tagged(SecurityGroup.table, security_groups.visible),
     "security-group-rules": Tagged(SecurityGroupRule.table, security_groups.visible_rule),
 }

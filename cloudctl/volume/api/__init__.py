@@ -12,12 +12,16 @@ from cloudctl.volume.api.attaching import Attaching
 from cloudctl.volume.api.attachments import Attachments
 from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, Pools, ResourceFilters, Services, Zones
+from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.links import VERSION
-from cloudctl.volume.api.messages import Messages
+from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
+from cloudctl.volume.api.qos_specs import QOS_SPECS, QosSpecsOfTypes
 from cloudctl.volume.api.quotas import Limits, QuotaSets
+from cloudctl.volume.api.resource import Resource
 from cloudctl.volume.api.snapshots import Snapshots
-from cloudctl.volume.api.types import DefaultTypes, Types
+from cloudctl.volume.api.transfers import NEWER, TRANSFERS, Acceptance
+from cloudctl.volume.api.types import DefaultTypes, TypeSpecs, volume_types
 from cloudctl.volume.api.uploading import Uploading
 from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
@@ -40,11 +44,18 @@ def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOpti
         Metadata(db, SNAPSHOT),
         Backups(db, backend, options),
         Uploading(db, backend),
-        Types(db, options),
+        Resource(db, volume_types(options)),
+        TypeSpecs(db),
+        TypeEncryptions(db),
+        Resource(db, QOS_SPECS),
+        QosSpecsOfTypes(db),
+        Resource(db, TRANSFERS),
+        Resource(db, NEWER),
+        Acceptance(db, options),
         DefaultTypes(db),
         QuotaSets(db, options),
         Limits(db, options),
-        Messages(db),
+        Resource(db, MESSAGES),
         Services(db, options),
         Pools(backend, options),
         Zones(options),

@@ -17,7 +17,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import ALWAYS, since
 from cloudctl.rest.views import Fields
 from cloudctl.volume import connections, services
-from cloudctl.volume.api import attachments, backups, messages, snapshots, volumes
+from cloudctl.volume.api import attachments, backups, messages, snapshots, transfers, volumes
 from cloudctl.volume.api.fields import HostName
 from cloudctl.volume.options import VolumeOptions
 
@@ -188,8 +188,11 @@ EXTENSIONS = {
     "os-vol-mig-status-attr": ("VolumeMigStatusAttribute", "Whether a volume is being moved."),
     "os-vol-tenant-attr": ("VolumeTenantAttribute", "The project of a volume."),
     "os-volume-actions": ("VolumeActions", "Actions on volumes."),
+    "encryption": ("VolumeTypeEncryption", "How volumes of a type are to be encrypted."),
     "os-volume-encryption-metadata": ("VolumeEncryptionMetadata", "How a volume is encrypted."),
     "os-volume-type-access": ("VolumeTypeAccess", "Volume types of some projects only."),
+    "os-volume-transfer": ("VolumeTransfer", "Volumes that change their project."),
+    "qos-specs": ("Qos_specs_manage", "What volumes of a type may do."),
     "scheduler-stats": ("Scheduler_stats", "Pools and their capacity."),
 }
 
@@ -222,7 +225,8 @@ FILTERS = {
     "snapshot": snapshots.FILTERS,
     "backup": backups.FILTERS,
     "attachment": attachments.FILTERS,
-    "message": messages.FILTERS,
+    "transfer": transfers.TRANSFERS.collection.filters or {},
+    "message": messages.MESSAGES.collection.filters or {},
 }
 
 

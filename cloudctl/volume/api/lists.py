@@ -50,6 +50,14 @@ def text(column: Column[Any], **options: Any) -> By:
     return By(always(listing.equals(column)), like=always(listing.contains(column)), **options)
 
 
+def exact(column: Column[Any]) -> By:
+    return By(always(listing.equals(column)))
+
+
+def for_admins(column: Column[Any]) -> By:
+    return By(always(listing.equals(column)), admin=True)
+
+
 def moment(column: Column[Any], **options: Any) -> By:
     """A time; from 3.60 on comparisons, too."""
     return By(lambda call, values: search.moment(column, call.version in gates.TIMES)(values), **options)
@@ -141,15 +149,21 @@ def page(
 
 @frozen
 class Collection:
-    """How the records of a kind are listed: what an answer calls them, in which order, by which filters."""
+    """How the records of a kind are listed: what an answer calls them, in which order, by which filters.
+
+    `scope`: what the list of a caller holds; without it the project decides. `filters` None: the scope reads them.
+    """
 
     key: str
     listing: Listing
-    filters: Mapping[str, By]
+    filters: Mapping[str, By] | None
     not_found: Callable[[str], CloudError]
+    scope: Callable[[Call], list[Condition]] | None = None
+    links: str | None = None
 
     def where(self, call: Call) -> list[Condition]:
-        return [*scope(call, self.listing.table.c.project_id), *filters(call, self.filters)]
+        mine = self.scope(call) if self.scope else scope(call, self.listing.table.c.project_id)
+        return [*mine, *(() if self.filters is None else filters(call, self.filters))]
 
     def found(self, conn: Connection, call: Call) -> tuple[Page, int | None]:
         """As `page`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
@@ -10,33 +11,20 @@ from sqlalchemy import true
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.identity import projects
-from cloudctl.rest.body import MISSING, Body, Items, Length, LooseBool, Missing, Name, Text, given, truth, wire
+from cloudctl.rest.body import Body, Items, Length, LooseBool, Name, Text, truth
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Condition, Page
+from cloudctl.rest.listing import Condition
+from cloudctl.rest.resource import REQUIRED, Attribute
 from cloudctl.rest.route import Routes
 from cloudctl.volume import search, types
-from cloudctl.volume.api import gates, lists, views
+from cloudctl.volume.api import gates
 from cloudctl.volume.api.fields import Specs
+from cloudctl.volume.api.resource import Declared, created, updated
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import VolumeType
 from cloudctl.volume.types import NewType
 
 PUBLIC = "os-volume-type-access:is_public"
-
-
-@frozen
-class CreateType:
-    name: Name
-    description: Text | None = None
-    extra_specs: Specs | None = None
-    is_public: LooseBool = wire(PUBLIC, default=True)
-
-
-@frozen
-class UpdateType:
-    name: Name | Missing = MISSING
-    description: Text | Missing | None = MISSING
-    is_public: LooseBool | Missing = MISSING
 
 
 @frozen
@@ -53,47 +41,12 @@ OneSpec = Annotated[Specs, Items(1, 1)]
 
 
 @frozen
-class Types:
+class TypeSpecs:
+    """What a type has beside its attributes."""
+
     routes = Routes("Volume types")
 
     db: Database
-    options: VolumeOptions
-
-    @routes.get("/types", policy="volume:types:list")
-    async def list(self, call: Call) -> Any:
-        """List the types that the caller may use."""
-        found, total = await self.db.scan(_found, call)
-        items = [views.volume_type(call, row) for row in found.rows]
-        return lists.answer(call, "volume_types", items, found, total, "volume_type_links")
-
-    @routes.get("/types/<type_id>", policy="volume:types:show")
-    async def show(self, call: Call, type_id: str) -> Any:
-        """Show a type; `default` is the one of volumes whose creator names none."""
-        row = await self.db.read(_one, call, type_id, self.options)
-        return {"volume_type": views.volume_type(call, row)}
-
-    @routes.post("/types", policy="volume:types:write", body=Body(CreateType, key="volume_type"))
-    async def create(self, call: Call, body: CreateType) -> Any:
-        """Make a type."""
-        wanted = NewType(body.name.strip(), body.description, body.extra_specs or {}, body.is_public)
-        row = await self.db.run(types.create, wanted, call.now)
-        return {"volume_type": views.volume_type(call, row)}
-
-    @routes.put("/types/<type_id>", policy="volume:types:write", body=Body(UpdateType, key="volume_type"))
-    async def update(self, call: Call, type_id: str, body: UpdateType) -> Any:
-        """Change the name, the description, or who may use a type."""
-        values = given(body)
-        if not values:
-            raise Invalid("Specify volume type name, description, is_public or a combination thereof.")
-        if "name" in values:
-            values["name"] = values["name"].strip()
-        row = await self.db.run(_update, type_id, call, values, self.options)
-        return {"volume_type": views.volume_type(call, row)}
-
-    @routes.delete("/types/<type_id>", policy="volume:types:write", status=202)
-    async def delete(self, call: Call, type_id: str) -> None:
-        """Delete a type that no volume has."""
-        await self.db.run(types.remove, type_id, self.options.default_type)
 
     # -- extra specs
 
@@ -101,7 +54,7 @@ class Types:
     async def list_extra_specs(self, call: Call, type_id: str) -> Any:
         """Show the extra specs of a type."""
         row = await self.db.read(types.visible, call.caller, type_id)
-        return {"extra_specs": views.extra_specs(call, row)}
+        return {"extra_specs": _shown(call, row)}
 
     @routes.post("/types/<type_id>/extra_specs", policy="volume:types:write", body=Body(ExtraSpecs))
     async def merge_extra_specs(self, call: Call, type_id: str, body: ExtraSpecs) -> Any:
@@ -112,7 +65,7 @@ class Types:
     @routes.get("/types/<type_id>/extra_specs/<key>", policy="volume:types:show")
     async def show_extra_spec(self, call: Call, type_id: str, key: str) -> Any:
         """Show one extra spec."""
-        specs = views.extra_specs(call, await self.db.read(types.visible, call.caller, type_id))
+        specs = _shown(call, await self.db.read(types.visible, call.caller, type_id))
         if key not in specs:
             raise types.no_spec(type_id, key)
         return {key: specs[key]}
@@ -153,23 +106,11 @@ class Types:
         await self.db.run(types.revoke, type_id, body.project)
 
 
-def _one(conn: Connection, call: Call, type_id: str, options: VolumeOptions) -> VolumeType:
-    if type_id == "default":
-        return types.default(conn, call.project_id, options.default_type)
-    return types.visible(conn, call.caller, type_id)
+# -- the resource
 
 
-def _update(conn: Connection, type_id: str, call: Call, values: dict[str, Any], options: VolumeOptions) -> VolumeType:
-    type_, default = types.get(conn, type_id), options.default_type
-    if type_.name == default != values.get("name", default):
-        raise Invalid(f"Invalid volume_type: {default} is the default type and cannot be renamed.")
-    return types.change(conn, type_, values, call.now)
-
-
-def _found(conn: Connection, call: Call) -> tuple[Page, int | None]:
-    where = [*types.seen_by(call.caller), *_filters(call)]
-    unknown = types.not_found(call.query.get("marker") or "")
-    return lists.page(conn, call, types.LISTING, where, unknown)
+def _seen(call: Call) -> list[Condition]:
+    return [*types.seen_by(call.caller), *_filters(call)]
 
 
 def _filters(call: Call) -> list[Condition]:
@@ -192,6 +133,84 @@ def _with_specs(call: Call, text: str) -> Condition:
     if not call.may("volume:types:all") and not wanted.keys() <= types.OPEN_SPECS:
         raise Invalid("Invalid filters extra_specs are found in query options.")
     return search.holds(VolumeType.extra_specs)([text]) if wanted else true()
+
+
+def _specs(conn: Connection, call: Call, found: Sequence[VolumeType]) -> list[dict[str, Any]]:
+    return [_shown(call, each) for each in found]
+
+
+def _shown(call: Call, type_: VolumeType) -> dict[str, Any]:
+    """Others than administrators see no extra specs that tell how the cloud is built."""
+    if call.may("volume:types:all"):
+        return dict(type_.extra_specs)
+    return {key: value for key, value in type_.extra_specs.items() if key in types.OPEN_SPECS}
+
+
+ATTRIBUTES = (
+    Attribute("id", VolumeType.id, sort=True),
+    Attribute("name", VolumeType.name, Name, post=REQUIRED, put=True, sort=True),
+    Attribute("description", VolumeType.description, Text | None, post=None, put=True),
+    Attribute("is_public", VolumeType.is_public, LooseBool, put=True, sort=True),
+    Attribute(PUBLIC, VolumeType.is_public, LooseBool, post=True),
+    Attribute("extra_specs", VolumeType.extra_specs, Specs | None, post=None, view=_specs),
+    Attribute("qos_specs_id", VolumeType.qos_specs_id, rule="volume:types:all"),
+    created(VolumeType, shown=False),
+    updated(VolumeType, shown=False),
+)
+# What is said of a type when it is made or changed.
+OWN = tuple(each.name for each in ATTRIBUTES if each.name != "qos_specs_id")
+
+
+def volume_types(options: VolumeOptions) -> Declared[VolumeType]:
+    """Of a cloud whose default type and whose quotas the options name."""
+    default = options.default_type
+
+    def visible(conn: Connection, call: Call, type_id: str) -> VolumeType:
+        if type_id == "default":
+            return types.default(conn, call.project_id, default)
+        return types.visible(conn, call.caller, type_id)
+
+    def create(conn: Connection, call: Call, values: dict[str, Any]) -> VolumeType:
+        wanted = {**values, "name": values["name"].strip(), "extra_specs": values["extra_specs"] or {}}
+        return types.create(conn, NewType(**wanted), call.now)
+
+    def change(conn: Connection, call: Call, type_: VolumeType, changes: dict[str, Any]) -> VolumeType:
+        if not changes:
+            raise Invalid("Specify volume type name, description, is_public or a combination thereof.")
+        if "name" in changes:
+            changes["name"] = changes["name"].strip()
+        if type_.name == default != changes.get("name", default):
+            raise Invalid(f"Invalid volume_type: {default} is the default type and cannot be renamed.")
+        return types.change(conn, type_, changes, call.now)
+
+    def remove(conn: Connection, call: Call, type_: VolumeType) -> None:
+        types.remove(conn, type_, default)
+
+    return Declared(
+        name="volume_type",
+        record=VolumeType,
+        path="/types",
+        id="type_id",
+        ruled="types",
+        rules=dict.fromkeys(("create", "update", "delete"), "write"),
+        status={"create": 200},
+        links="volume_type_links",
+        title="Volume types",
+        attributes=ATTRIBUTES,
+        shows={"create": OWN, "update": OWN},
+        scope=_seen,
+        filters=None,
+        visible=visible,
+        not_found=types.not_found,
+        create=create,
+        change=change,
+        remove=remove,
+        says={
+            "list": "List the volume types that the caller may use.",
+            "show": "Show a volume type; `default` is the one of volumes whose creator names none.",
+            "delete": "Delete a volume type that no volume has.",
+        },
+    )
 
 
 # -- default types of projects

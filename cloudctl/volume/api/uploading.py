@@ -10,16 +10,18 @@ from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
 from cloudctl.errors import NotImplementedHere
 from cloudctl.image import images
+from cloudctl.rest import resource
 from cloudctl.rest.body import Body, Length, LooseBool, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
+from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 from cloudctl.volume import types, uploads
-from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
-from cloudctl.volume.tables import Volume, VolumeType
+from cloudctl.volume.api.types import ATTRIBUTES
+from cloudctl.volume.tables import Volume
 from cloudctl.volume.uploads import NewUpload
 
 LATER = Fields[[NewUpload]](
@@ -77,7 +79,7 @@ class Uploading:
             "status": row.status,
             "display_description": row.description,
             "size": row.size,
-            "volume_type": views.volume_type(call, type_),
+            "volume_type": type_,
             "image_id": image_id,
             "container_format": wanted.container_format,
             "disk_format": wanted.disk_format,
@@ -86,6 +88,7 @@ class Uploading:
         return {"os-volume_upload_image": answer | LATER.of(call.version, wanted)}
 
 
-def _start(conn: Connection, call: Call, volume_id: str, wanted: NewUpload) -> tuple[Volume, VolumeType, str]:
+def _start(conn: Connection, call: Call, volume_id: str, wanted: NewUpload) -> tuple[Volume, Json, str]:
+    """The volume, its type as it is shown, and the id of the image."""
     row, image_id = uploads.start(conn, call.caller, volume_id, wanted)
-    return row, types.get(conn, row.volume_type_id), image_id
+    return row, resource.views(conn, call, ATTRIBUTES, [types.get(conn, row.volume_type_id)])[0], image_id

@@ -12,9 +12,9 @@ from cloudctl.rest.formats import micros
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 from cloudctl.volume import attachments as domain
-from cloudctl.volume import types, volumes
+from cloudctl.volume import volumes
 from cloudctl.volume.api import links
-from cloudctl.volume.tables import Attachment, Backup, Message, Snapshot, Volume, VolumeType
+from cloudctl.volume.tables import Attachment, Backup, Snapshot, Volume
 
 Json = dict[str, Any]
 
@@ -211,40 +211,3 @@ def connection_data(connection: Mapping[str, Any], mode: str | None) -> Json:
     """What the backend said, with what is the same for every backend."""
     shared = {"qos_specs": None, "access_mode": mode or "rw", "encrypted": False, "cacheable": False}
     return {**shared, **connection["data"]}
-
-
-def volume_type(call: Call, row: VolumeType) -> Json:
-    """Others than administrators see no extra specs that tell how the cloud is built."""
-    admin = call.may("volume:types:all")
-    body: Json = {
-        "id": row.id,
-        "name": row.name,
-        "description": row.description,
-        "is_public": row.is_public,
-        "os-volume-type-access:is_public": row.is_public,
-        "extra_specs": extra_specs(call, row),
-    }
-    if admin:
-        body["qos_specs_id"] = None
-    return body
-
-
-def extra_specs(call: Call, row: VolumeType) -> Json:
-    if call.may("volume:types:all"):
-        return dict(row.extra_specs)
-    return {key: value for key, value in row.extra_specs.items() if key in types.OPEN_SPECS}
-
-
-def message(call: Call, row: Message) -> Json:
-    return {
-        "id": row.id,
-        "event_id": row.event_id,
-        "user_message": row.user_message,
-        "message_level": "ERROR",
-        "created_at": micros(row.created_at),
-        "guaranteed_until": micros(row.guaranteed_until),
-        "request_id": row.request_id,
-        "resource_type": row.resource_type,
-        "resource_uuid": row.resource_id,
-        "links": links.of(call, f"/messages/{row.id}"),
-    }

@@ -1,0 +1,247 @@
+"""Security groups as compute once showed them: for clients that ask for 2.35 or less.
+
+A rule says here what comes in; what goes out is the networking API's. Reference: compute.md, section 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from uuid import UUID
+
+from attrs import field, frozen
+from sqlalchemy import select, true
+
+from cloudctl.compute import servers
+from cloudctl.compute.api import query
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Connection, Database
+from cloudctl.errors import CloudError, Conflict, Invalid
+from cloudctl.network import rules, security_groups
+from cloudctl.network.rules import NewRule
+from cloudctl.network.security_groups import NewGroup
+from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
+from cloudctl.rest.body import MISSING, Body, Length, LooseInt, Missing, Name
+from cloudctl.rest.call import Call
+from cloudctl.rest.route import Routes
+
+LAST = (2, 35)
+QUERY = ("limit", "offset", "all_tenants")
+WITH_PORTS = ("tcp", "udp")
+ANYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+PARAMETERS = "Not enough parameters to build a valid rule."
+
+
+@frozen
+class WriteGroup:
+    name: Name
+    description: Annotated[str, Length(0, 255)] | Missing | None = MISSING
+
+
+@frozen
+class CreateRule:
+    parent_group_id: Annotated[str, Length(0, 255)] | int | Missing | None = MISSING
+    ip_protocol: Annotated[str, Length(0, 64)] | Missing | None = MISSING
+    from_port: LooseInt | Missing | None = MISSING
+    to_port: LooseInt | Missing | None = MISSING
+    cidr: Annotated[str, Length(0, 255)] | Missing | None = MISSING
+    group_id: Annotated[str, Length(0, 255)] | int | Missing | None = MISSING
+
+
+def ports(rule: SecurityGroupRule) -> tuple[int | None, int | None]:
+    """Every port of a protocol that has ports, every type of one that has types."""
+    if rule.protocol and rule.port_range_min is None and rule.port_range_max is None:
+        return (1, 65535) if rule.protocol in WITH_PORTS else (-1, -1)
+    return rule.port_range_min, rule.port_range_max
+
+
+def view_rule(rule: SecurityGroupRule, remote: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """`remote`: group's id → its name and project."""
+    least, most = ports(rule)
+    name, project_id = remote.get(rule.remote_group_id or "", ("", ""))
+    prefix = rules.normalized(rule.remote_ip_prefix) or ANYWHERE[rule.ethertype]
+    return {
+        "id": rule.id,
+        "parent_group_id": rule.security_group_id,
+        "ip_protocol": rule.protocol,
+        "from_port": least,
+        "to_port": most,
+        "group": {"name": name, "tenant_id": project_id} if rule.remote_group_id else {},
+        "ip_range": {} if rule.remote_group_id else {"cidr": prefix},
+    }
+
+
+def view(
+    group: SecurityGroup, of_group: Sequence[SecurityGroupRule], remote: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    return {
+        "id": group.id,
+        "name": group.name,
+        "description": group.description,
+        "tenant_id": group.project_id,
+        "rules": [view_rule(rule, remote) for rule in of_group if rule.direction == "ingress"],
+    }
+
+
+@frozen
+class SecurityGroups:
+    routes = Routes("Security groups (deprecated)")
+
+    db: Database
+    options: ComputeOptions = field(factory=ComputeOptions)
+
+    @routes.get("/os-security-groups", policy="compute:security_groups:list", until=LAST, query=QUERY)
+    async def list(self, call: Call) -> dict[str, Any]:
+        """List security groups; a project's `default` group is made when it is first looked for."""
+        if call.project_id and await self.db.read(security_groups.default_of, call.project_id) is None:
+            await self.db.run(security_groups.ensure_default, call.project_id, call.now)
+        limit, offset = query.offset_page(call, self.options)
+        return {"security_groups": await self.db.scan(_page, call, limit, offset)}
+
+    @routes.post(
+        "/os-security-groups",
+        policy="compute:security_groups:manage",
+        until=LAST,
+        body=Body(WriteGroup, key="security_group"),
+    )
+    async def create(self, call: Call, body: WriteGroup) -> dict[str, Any]:
+        """Make a security group."""
+        return {"security_group": await self.db.run(_create, call, NewGroup(body.name, body.description or ""))}
+
+    @routes.get("/os-security-groups/<group_id>", policy="compute:security_groups:list", until=LAST)
+    async def show(self, call: Call, group_id: str) -> dict[str, Any]:
+        """Show a security group with its rules."""
+        return {"security_group": await self.db.scan(_one, call, group_id)}
+
+    @routes.put(
+        "/os-security-groups/<group_id>",
+        policy="compute:security_groups:manage",
+        until=LAST,
+        body=Body(WriteGroup, key="security_group"),
+    )
+    async def update(self, call: Call, group_id: str, body: WriteGroup) -> dict[str, Any]:
+        """Rename a security group."""
+        changes = {"name": body.name, "description": body.description or ""}
+        return {"security_group": await self.db.run(_change, call, group_id, changes)}
+
+    @routes.delete("/os-security-groups/<group_id>", policy="compute:security_groups:manage", until=LAST, status=202)
+    async def delete(self, call: Call, group_id: str) -> None:
+        """Delete a security group that no port is in."""
+        await self.db.run(_remove, call, group_id)
+
+    @routes.post(
+        "/os-security-group-rules",
+        policy="compute:security_groups:manage",
+        until=LAST,
+        body=Body(CreateRule, key="security_group_rule"),
+    )
+    async def create_rule(self, call: Call, body: CreateRule) -> dict[str, Any]:
+        """Let something into the members of a security group."""
+        return {"security_group_rule": await self.db.run(_create_rule, call, body)}
+
+    @routes.delete(
+        "/os-security-group-rules/<rule_id>", policy="compute:security_groups:manage", until=LAST, status=202
+    )
+    async def delete_rule(self, call: Call, rule_id: str) -> None:
+        """Take a rule out of its group."""
+        await self.db.run(_remove_rule, call, rule_id)
+
+
+def checked(id: object, what: str = "Security group id") -> str:
+    """Raises Invalid for what is no UUID."""
+    try:
+        return str(UUID(str(id)))
+    except ValueError:
+        raise Invalid(f"{what} should be uuid") from None
+
+
+def bad(error: CloudError) -> Invalid:
+    """What the networking API calls a conflict, as compute calls it."""
+    return Invalid(error.message)
+
+
+def _shown(conn: Connection, groups: Sequence[SecurityGroup]) -> list[dict[str, Any]]:
+    of_groups = security_groups.rules_of(conn, [group.id for group in groups])
+    remote = _remote(conn, [rule for some in of_groups.values() for rule in some])
+    return [view(group, of_groups.get(group.id, ()), remote) for group in groups]
+
+
+def _remote(conn: Connection, shown: Sequence[SecurityGroupRule]) -> dict[str, tuple[str, str]]:
+    ids = {rule.remote_group_id for rule in shown if rule.remote_group_id is not None}
+    if not ids:
+        return {}
+    found = select(SecurityGroup.id, SecurityGroup.name, SecurityGroup.project_id).where(SecurityGroup.id.in_(ids))
+    return {id: (name, project_id) for id, name, project_id in conn.execute(found)}
+
+
+def _page(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[str, Any]]:
+    everyone = call.query.flag("all_tenants") and call.may(servers.ALL_PROJECTS)
+    mine = true() if everyone else SecurityGroup.project_id == call.project_id
+    found = select(SecurityGroup).where(mine).order_by(SecurityGroup.created_at, SecurityGroup.id)
+    return _shown(conn, conn.execute(found.limit(limit).offset(offset)).all())
+
+
+def _one(conn: Connection, call: Call, group_id: str) -> dict[str, Any]:
+    return _shown(conn, [security_groups.visible(conn, call.caller, checked(group_id))])[0]
+
+
+def _create(conn: Connection, call: Call, wanted: NewGroup) -> dict[str, Any]:
+    try:
+        return _shown(conn, [security_groups.create(conn, call.project_id, wanted, call.now)])[0]
+    except Conflict as error:
+        raise bad(error) from None
+
+
+def _change(conn: Connection, call: Call, group_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    try:
+        return _shown(conn, [security_groups.change(conn, group, changes, call.now, call.caller)])[0]
+    except Conflict as error:
+        raise bad(error) from None
+
+
+def _remove(conn: Connection, call: Call, group_id: str) -> None:
+    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    try:
+        security_groups.remove(conn, group, call.now, call.caller)
+    except Conflict as error:
+        raise bad(error) from None
+
+
+def _create_rule(conn: Connection, call: Call, body: CreateRule) -> dict[str, Any]:
+    group = security_groups.visible(conn, call.caller, checked(body.parent_group_id), lock=True)
+    remote = None
+    if body.group_id:
+        remote = security_groups.visible(conn, call.caller, checked(body.group_id)).id
+    try:
+        (made,) = security_groups.add_rules(conn, group, [wanted_rule(body, remote)], call.now, call.caller)
+    except Conflict as error:
+        raise bad(error) from None
+    return view_rule(made, _remote(conn, [made]))
+
+
+def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
+    """Raises Invalid for what says no rule, or a wrong one."""
+    protocol = (body.ip_protocol or "").lower() or None
+    least, most = body.from_port, body.to_port
+    if remote is None and (protocol is None or least in (MISSING, None) or most in (MISSING, None)):
+        raise Invalid(PARAMETERS)
+    if protocol not in (*WITH_PORTS, "icmp", None):
+        raise Invalid(f"Invalid IP protocol {protocol[:64]}.")
+    if protocol == "icmp":
+        least, most = (None if bound == -1 else bound for bound in (least, most))
+    prefix = None if remote is not None else body.cidr or ANYWHERE["IPv4"]
+    return NewRule(
+        "ingress",
+        "IPv6" if prefix is not None and ":" in prefix else "IPv4",
+        protocol,
+        None if least is MISSING else least,
+        None if most is MISSING else most,
+        prefix,
+        remote,
+    )
+
+
+def _remove_rule(conn: Connection, call: Call, rule_id: str) -> None:
+    rule = security_groups.visible_rule(conn, call.caller, checked(rule_id, "Security group rule id"), lock=True)
+    security_groups.remove_rule(conn, rule, call.now, call.caller)

@@ -1,0 +1,99 @@
+"""Evacuate: a server whose host has died is made anew on another one.
+
+schedule → storage → spawn, as in a boot, with the server's own ports and volumes. A local root disk is lost with the
+host, which drops its copy when it returns. `args`: `migration_id`; `forced`, whether its host is an order; `stopped`,
+whether it does not run afterwards. Reference: compute-states.md, section 4.8.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cloudctl.compute import kinds, migrations, networking, placing, servers
+from cloudctl.compute.lifecycle import defining, storage
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict
+from cloudctl.network import plugging
+from cloudctl.placement import claims
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+
+def workflow(options: ComputeOptions) -> Workflow:
+    async def schedule(ctx: Context) -> Memo:
+        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], ctx.args["forced"], options, ctx.now)
+        return None
+
+    steps = (Step("schedule", schedule), Step("storage", connect), Step("spawn", spawn))
+    return Workflow(kinds.EVACUATE, steps, on_failure=failed, on_cancel=cancelled)
+
+
+def place(
+    conn: Connection, server_id: str, migration_id: str, forced: bool, options: ComputeOptions, now: datetime
+) -> None:
+    """Claim the new place, to which the server and its ports point now. Raises NoValidHost, Cancelled."""
+    server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
+    wish = placing.moved(conn, server, migration.asked_host, forced=forced)
+    claims.hand_over(conn, server_id, migration_id)
+    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)
+    if not servers.try_move(conn, server_id, "make anew", now, host=host.name, zone=host.zone):
+        raise Cancelled(f"server {server_id} is not being evacuated any more")
+    networking.bind(conn, server, host.name, host.zone, now)
+
+
+async def connect(ctx: Context) -> Memo:
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    await storage.leave(ctx, migration.source_host)
+    await storage.join(ctx, migration.new_host)
+    return None
+
+
+async def spawn(ctx: Context) -> Memo:
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    server = await ctx.read(servers.get, ctx.resource_id)
+    plan = await ctx.read(defining.plan, server, ctx.drivers.image_path)
+    bindings = await defining.define(ctx, plan)
+    if not ctx.args["stopped"]:
+        await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+    for port_id in bindings:
+        await plugging.unplug(ctx, port_id, migration.source_host)
+    try:
+        await ctx.commit(made, ctx.task, plan.guest.host, bindings, ctx.now)
+    except Conflict:
+        await defining.look_again(ctx, bindings, plan.guest.host)
+        raise
+    return None
+
+
+def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, now: datetime) -> None:
+    """The guest has its password, so it is forgotten. Raises Conflict."""
+    defining.plugged(conn, bindings, host)
+    migration_id = task.args["migration_id"]
+    claims.release(conn, migration_id)
+    migrations.try_move(conn, migration_id, "evacuated", now)
+    name = "rebuilt, off" if task.args["stopped"] else "rebuilt"
+    servers.try_move(conn, task.resource_id, name, now, launched_at=now)
+
+
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    """Nothing of it is left that runs: it can be evacuated again, or rebuilt."""
+    _end(conn, task, now)
+    servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
+
+
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    """By a delete, whose task state stays, or by an operator."""
+    _end(conn, task, now)
+    servers.try_move(conn, task.resource_id, "rebuild cancelled", now)
+
+
+def _end(conn: Connection, task: Task, now: datetime) -> None:
+    """It holds the place where it points to, and only that."""
+    migration_id = task.args["migration_id"]
+    if claims.holding(conn, task.resource_id):
+        claims.release(conn, migration_id)
+    else:
+        claims.hand_over(conn, migration_id, task.resource_id)
+    migrations.try_move(conn, migration_id, "did not arrive", now)

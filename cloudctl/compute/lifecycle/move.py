@@ -1,0 +1,239 @@
+"""Live migration: the guest goes to another host and does not stop.
+
+schedule (claim the new place, the migration keeps the old one) → prepare (its volumes and ports are on both hosts) →
+move → leave (they are on the new one alone). Once the guest has moved there is no way back: undoing cleans up behind
+it. `args`: `migration_id`; `forced`, whether its host is an order. Reference: compute-states.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve, frozen
+
+from cloudctl.compute import block_devices, guests, kinds, migrations, networking, placing, servers
+from cloudctl.compute.lifecycle import defining
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import BlockDevice, Migration, Server
+from cloudctl.db import Connection
+from cloudctl.drivers.errors import Aborted, DriverError, UnknownGuest
+from cloudctl.network import plugging, ports
+from cloudctl.placement import claims, hosts
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Cancelled, Memo, Task
+from cloudctl.volume import attachments
+
+
+def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
+    async def schedule(ctx: Context) -> Memo:
+        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], ctx.args["forced"], options, ctx.now)
+        return None
+
+    steps = (
+        Step("schedule", schedule, unschedule),
+        Step("prepare", prepare, unprepare),
+        Step("move", move),
+        Step("leave", leave),
+    )
+    return (
+        Workflow(kinds.LIVE_MIGRATE, steps, on_failure=failed, on_cancel=cancelled),
+        Workflow(kinds.ABORT_MIGRATION, (Step("abort", abort),)),
+        Workflow(kinds.FORCE_MIGRATION, (Step("force", force),)),
+    )
+
+
+# -- schedule
+
+
+def place(
+    conn: Connection, server_id: str, migration_id: str, forced: bool, options: ComputeOptions, now: datetime
+) -> None:
+    """Claim the new place. Raises NoValidHost."""
+    server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
+    wish = placing.moved(conn, server, migration.asked_host, forced=forced)
+    claims.hand_over(conn, server_id, migration_id)
+    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    migrations.try_move(conn, migration_id, "prepare", now, dest_host=host.name)
+
+
+async def unschedule(ctx: Context) -> None:
+    await ctx.commit(give_back, ctx.resource_id, ctx.args["migration_id"])
+
+
+def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
+    """The server holds the place where it is, and only that. May be repeated."""
+    if not claims.holding(conn, migration_id):
+        return
+    server, migration = servers.find(conn, server_id), migrations.get(conn, migration_id)
+    if server is not None and server.host == migration.dest_host:
+        claims.release(conn, migration_id)
+        return
+    claims.release(conn, server_id)
+    claims.hand_over(conn, migration_id, server_id)
+
+
+# -- prepare
+
+
+@frozen
+class Trip:
+    """What a server on its way has, and between which hosts it is."""
+
+    server: Server
+    migration: Migration
+    devices: tuple[BlockDevice, ...]
+    port_ids: tuple[str, ...]
+
+
+def trip(conn: Connection, server_id: str, migration_id: str) -> Trip:
+    devices = [each for each in block_devices.of_server(conn, server_id) if each.attachment_id is not None]
+    server = servers.get(conn, server_id)
+    found = tuple(guests.plugged(conn, server_id))
+    return Trip(server, migrations.get(conn, migration_id), tuple(devices), found)
+
+
+async def prepare(ctx: Context) -> Memo:
+    """The host can use the server's volumes, and has its ports. The bindings and connections are remembered."""
+    going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
+    host = going.migration.new_host
+    connections = {}
+    for device in going.devices:
+        connections[device.id] = dict(await ctx.drivers.volume.connect(device.volume_id, host))
+    bindings = {}
+    for port_id in going.port_ids:
+        wiring = await ctx.read(plugging.wiring, port_id)
+        if wiring is not None:
+            bindings[port_id] = dict(await plugging.hold(ctx, wiring, host))
+    ctx.remember(connections=connections, bindings=bindings)
+    await ctx.commit(migrations.try_move, going.migration.id, "run", ctx.now)
+    return None
+
+
+async def unprepare(ctx: Context) -> None:
+    """The host that the server is not on has nothing of it."""
+    await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
+    going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
+    await clean(ctx, going, going.migration.new_host if going.server.host != going.migration.dest_host else None)
+
+
+async def clean(ctx: Context, going: Trip, host: str | None) -> None:
+    """`host` None: the one that it has left."""
+    host = host or going.migration.source_host
+    for port_id in going.port_ids:
+        await plugging.unplug(ctx, port_id, host)
+    for device in going.devices:
+        if not await ctx.read(attachments.host_is_used, device.volume_id, host, device.attachment_id or ""):
+            await ctx.drivers.volume.disconnect(device.volume_id, host)
+
+
+# -- move
+
+
+async def move(ctx: Context) -> Memo:
+    told = ctx.memo["prepare"]
+    plan = await ctx.read(planned, ctx.resource_id, ctx.args["migration_id"], told, ctx.drivers.image_path)
+    try:
+        await ctx.drivers.hypervisor.ensure_migrated(plan.guest)
+    except Aborted as error:
+        raise Cancelled(str(error)) from error
+    except DriverError as error:
+        if isinstance(error, Transient) or not await has_arrived(ctx, plan.guest.host):
+            raise
+    await ctx.commit(arrived, ctx.resource_id, ctx.args["migration_id"], told, ctx.now)
+    return None
+
+
+async def has_arrived(ctx: Context, host: str) -> bool:
+    """An answer may be lost, and what it would have told be so all the same."""
+    try:
+        return bool((await ctx.drivers.hypervisor.observe(ctx.resource_id)).host == host)
+    except UnknownGuest:
+        return False
+
+
+def planned(
+    conn: Connection, server_id: str, migration_id: str, told: Mapping[str, Any], image_path: Any
+) -> defining.Plan:
+    """The guest as it shall be on its new host."""
+    server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
+    plan = defining.plan(conn, server, image_path, is_made=True)
+    by_volume = {
+        device.volume_id: told["connections"][device.id]
+        for device in block_devices.of_server(conn, server_id)
+        if device.id in told["connections"]
+    }
+    volumes = tuple(
+        evolve(each, info=by_volume[each.volume_id]) for each in plan.guest.volumes if each.volume_id in by_volume
+    )
+    plugs = tuple(
+        evolve(each, binding=told["bindings"][each.id]) for each in plan.guest.ports if each.id in told["bindings"]
+    )
+    return evolve(plan, guest=evolve(plan.guest, host=migration.new_host, volumes=volumes, ports=plugs))
+
+
+def arrived(conn: Connection, server_id: str, migration_id: str, told: Mapping[str, Any], now: datetime) -> None:
+    """The server, its ports and its volumes are on the new host."""
+    server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
+    host = hosts.find(conn, migration.new_host)
+    zone = server.zone if host is None else host.zone
+    servers.change(conn, server, {"host": migration.new_host, "zone": zone}, now)
+    networking.bind(conn, server, migration.new_host, zone or "", now)
+    for port_id, binding in told["bindings"].items():
+        ports.plugged(conn, port_id, migration.new_host, binding)
+    for device in block_devices.of_server(conn, server_id):
+        if device.attachment_id is not None and device.id in told["connections"]:
+            info = told["connections"][device.id]
+            attachments.complete(conn, device.attachment_id, info, migration.new_host, now, device.device_name)
+
+
+async def leave(ctx: Context) -> Memo:
+    going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
+    await clean(ctx, going, None)
+    await ctx.commit(left, ctx.resource_id, going.migration.id, ctx.now)
+    return None
+
+
+def left(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
+    claims.release(conn, migration_id)
+    migrations.try_move(conn, migration_id, "completed", now)
+    servers.try_move(conn, server_id, "migrated", now)
+
+
+# -- ends
+
+
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    """The server goes on where it is."""
+    migrations.try_move(conn, task.args["migration_id"], "did not arrive", now)
+    servers.fail(conn, task.resource_id, "failed", error, now)
+
+
+def cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    """By its user, by a delete, whose task state stays, or by an operator."""
+    server, migration = servers.find(conn, task.resource_id), migrations.get(conn, task.args["migration_id"])
+    has_moved = server is not None and server.host == migration.dest_host
+    migrations.try_move(conn, migration.id, "completed" if has_moved else "cancelled", now)
+    servers.try_move(conn, task.resource_id, "migrated", now)
+
+
+# -- what is done to one on its way
+
+
+async def abort(ctx: Context) -> Memo:
+    if (server_id := await travelling(ctx)) is not None:
+        await ctx.drivers.hypervisor.ensure_migration_aborted(server_id)
+    return None
+
+
+async def force(ctx: Context) -> Memo:
+    if (server_id := await travelling(ctx)) is not None:
+        await ctx.drivers.hypervisor.ensure_migration_forced(server_id)
+    return None
+
+
+async def travelling(ctx: Context) -> str | None:
+    """The server of a migration; None if that has come to its end: the server may be on another one by now."""
+    migration = await ctx.read(migrations.get, ctx.resource_id)
+    return migration.server_id if migration.status in migrations.ON_ITS_WAY else None

@@ -1,0 +1,113 @@
+"""Images of servers that boot from volumes: snapshots of these, and a description of which disk each one was.
+
+Such an image has no data. A server that is made of it gets a volume of each snapshot. Reference: compute.md, section 7.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve
+
+from cloudctl import tasks
+from cloudctl.compute import block_devices, kinds
+from cloudctl.compute.block_devices import SNAPSHOT, VOLUME, NewDevice
+from cloudctl.compute.tables import BlockDevice, Server
+from cloudctl.db import Connection
+from cloudctl.errors import Invalid
+from cloudctl.image import images
+from cloudctl.image.images import SAVING, NewImage
+from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Origin
+from cloudctl.volume import snapshots, states, uploads, volumes
+from cloudctl.volume.kinds import DELETE_SNAPSHOT
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.snapshots import NewSnapshot
+
+MAPPING, IS_NEW_FORM = "block_device_mapping", "bdm_v2"
+TEXTS = ("device_name", "disk_bus", "device_type", "guest_format", "tag")
+DESCRIBED = (*TEXTS, "boot_index", "delete_on_termination")
+
+
+def create(conn: Connection, caller: Caller, server: Server, wanted: NewImage, options: VolumeOptions) -> str:
+    """The id of the image, which a task declares to be there once the snapshots are. Raises Conflict, OverQuota."""
+    described, root = [], {}
+    for device in block_devices.of_server(conn, server.id):
+        volume = volumes.get(conn, device.volume_id)
+        if device.boot_index == 0:
+            root = uploads.properties(volume.image_metadata)
+        new = NewSnapshot(volume.id, name=f"snapshot for {wanted.name}"[:255], force=True)
+        snapshot = snapshots.create(conn, caller, new, options)
+        described.append(_described(device, snapshot.id, volume.size))
+    told = {MAPPING: json.dumps(described), IS_NEW_FORM: "True", "root_device_name": server.root_device_name}
+    own = {name: value for name, value in wanted.properties.items() if name != "base_image_ref"}
+    new_image = evolve(wanted, properties={**root, **own, **told}, min_disk=0, container_format="bare")
+    image_id = images.create(conn, new_image, caller.now, status=SAVING)
+    args = {"image_id": image_id, "snapshot_ids": [each["snapshot_id"] for each in described]}
+    tasks.submit(conn, kinds.FREEZE_VOLUMES, server.id, caller, args=args)
+    return image_id
+
+
+def _described(device: BlockDevice, snapshot_id: str, size: int) -> dict[str, Any]:
+    return {
+        "source_type": SNAPSHOT,
+        "destination_type": VOLUME,
+        "snapshot_id": snapshot_id,
+        "volume_size": size,
+        "volume_type": None,
+        **{name: getattr(device, name) for name in DESCRIBED},
+    }
+
+
+def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
+    """What an image with these properties says that its servers have; nothing if it holds a disk itself.
+
+    Raises Invalid: whoever owns an image writes there what he likes.
+    """
+    if MAPPING not in properties:
+        return ()
+    try:
+        return tuple(_devices(json.loads(properties[MAPPING])))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Invalid("Block Device Mapping is Invalid: that of the image cannot be read.") from None
+
+
+def _devices(described: Any) -> Iterator[NewDevice]:
+    """Raises ValueError, TypeError, KeyError, AttributeError."""
+    if not isinstance(described, list):
+        raise TypeError("it is no list")
+    for each in described:
+        if each.get("source_type") != SNAPSHOT or each.get("destination_type") != VOLUME:
+            raise ValueError("only snapshots of volumes are known")
+        size, boot_index = each.get("volume_size"), each.get("boot_index")
+        yield NewDevice(
+            SNAPSHOT,
+            VOLUME,
+            source_id=str(each["snapshot_id"])[:64],
+            boot_index=None if boot_index is None or int(boot_index) < 0 else int(boot_index),
+            volume_size=None if size is None else int(size),
+            delete_on_termination=each.get("delete_on_termination") is True,
+            **{name: _text(each.get(name)) for name in TEXTS},
+        )
+
+
+def _text(value: Any) -> str | None:
+    return value[:60] if isinstance(value, str) and value else None
+
+
+def override(of_image: tuple[NewDevice, ...], asked: tuple[NewDevice, ...]) -> tuple[NewDevice, ...]:
+    """A device that was asked for stands in the place of the image's with its name or its turn to be booted from."""
+    names = {device.device_name for device in asked if device.device_name}
+    turns = {device.boot_index for device in asked if device.boot_index is not None}
+    kept = [each for each in of_image if each.device_name not in names and each.boot_index not in turns]
+    return (*kept, *asked)
+
+
+def drop(conn: Connection, snapshot_ids: Sequence[str], now: datetime, by: Origin) -> None:
+    """The snapshots of an image that does not come about. May be repeated."""
+    for snapshot_id in snapshot_ids:
+        if states.SNAPSHOT.try_move(conn, snapshot_id, "force delete", now):
+            tasks.supersede(conn, DELETE_SNAPSHOT, snapshot_id, by)

@@ -1,0 +1,89 @@
+"""Prefixes of subnet pools, and which parts of them are free: pure rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import collapse_addresses, ip_network
+from typing import Any
+
+from cloudctl.errors import Invalid
+from cloudctl.network.addresses import Cidr, Range, parse_cidr, written
+
+LEAST = {4: 8, 6: 64}  # prefix length of what a pool gives, where nothing is said
+BITS = {4: 32, 6: 128}
+QUOTA_LENGTH = {4: 32, 6: 64}  # prefix length of the unit that a pool's quota counts in
+
+
+def joined(cidrs: Iterable[Cidr]) -> list[Cidr]:
+    """Sorted, none within another, halves made one. All are of one family."""
+    found: Any = list(cidrs)
+    return [*collapse_addresses(found)]
+
+
+def parsed(texts: Sequence[str]) -> list[Cidr]:
+    """What a pool is given. Raises Invalid: none, no CIDR, or of both families."""
+    if not texts:
+        raise Invalid("Empty subnet pool prefix list.", type="EmptySubnetPoolPrefixList")
+    cidrs = [parse_cidr(text, "prefixes") for text in texts]
+    if len({cidr.version for cidr in cidrs}) > 1:
+        message = "Cannot mix IPv4 and IPv6 prefixes in a subnet pool."
+        raise Invalid(message, type="PrefixVersionMismatch")
+    return joined(cidrs)
+
+
+def of(texts: Iterable[str]) -> list[Cidr]:
+    """What a pool has."""
+    return [ip_network(text) for text in texts]
+
+
+def span(cidr: Cidr) -> Range:
+    return Range(int(cidr.network_address), int(cidr.broadcast_address))
+
+
+def within(cidr: Cidr, prefixes: Iterable[Cidr]) -> bool:
+    """Whether one of the prefixes holds all of it."""
+    inner = span(cidr)
+    return any(
+        cidr.version == each.version and inner.first in span(each) and inner.last in span(each) for each in prefixes
+    )
+
+
+def overlap(some: Iterable[Cidr], others: Sequence[Cidr]) -> Cidr | None:
+    """One of `some` that shares addresses with one of `others`."""
+    return next((each for each in some if any(each.overlaps(other) for other in others)), None)
+
+
+def without(prefixes: Iterable[Cidr], fewer: Sequence[Cidr]) -> list[Cidr]:
+    """What is left of prefixes."""
+    left = list(prefixes)
+    for unwanted in fewer:
+        rest: list[Any] = []
+        for each in left:
+            inner: Any = each
+            if within(each, [unwanted]):
+                continue
+            rest += inner.address_exclude(unwanted) if within(unwanted, [each]) else [each]
+        left = rest
+    return joined(left)
+
+
+def first_free(prefixes: Iterable[Cidr], taken: Iterable[Cidr], length: int) -> Cidr | None:
+    """The lowest network of this prefix length that is in the prefixes and overlaps nothing that is taken."""
+    used = sorted((span(each) for each in taken), key=lambda each: each.first)
+    for prefix in prefixes:
+        size = 1 << (prefix.max_prefixlen - length)
+        room = span(prefix)
+        at = room.first
+        for each in used:
+            if each.first > at + size - 1:
+                break
+            if each.last >= at:
+                at = (each.last // size + 1) * size
+        if prefix.prefixlen <= length and at + size - 1 <= room.last:
+            return ip_network(f"{written(at, prefix.version)}/{length}")
+    return None
+
+
+def units(cidr: Cidr) -> int:
+    """How much of a pool's quota a network takes."""
+    return max(1, 1 << max(0, QUOTA_LENGTH[cidr.version] - cidr.prefixlen))

@@ -1,0 +1,130 @@
+"""RBAC policies: the shares of records, as their owners make and withdraw them. Reference: network.md, section 11."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.network import (
+    address_groups,
+    address_scopes,
+    networks,
+    qos_policies,
+    quotas,
+    security_groups,
+    shares,
+    standard,
+    subnet_pools,
+)
+from cloudctl.network.owned import Owned
+from cloudctl.network.shares import EVERYBODY, EXTERNAL
+from cloudctl.network.tables import RbacPolicy, Standard
+from cloudctl.rest import quota
+from cloudctl.rest.caller import Caller
+
+RECORDS = Owned(RbacPolicy, "RBAC policy {} could not be found", "RbacPolicyNotFound")
+find, get, visible, visible_to, not_found = (
+    RECORDS.find,
+    RECORDS.get,
+    RECORDS.visible,
+    RECORDS.visible_to,
+    RECORDS.not_found,
+)
+# Type of object → what shows the caller one of them.
+OBJECTS: Mapping[str, Any] = {
+    shares.NETWORK: networks.visible,
+    shares.QOS_POLICY: qos_policies.visible,
+    shares.SECURITY_GROUP: security_groups.visible,
+    shares.ADDRESS_GROUP: address_groups.visible,
+    shares.ADDRESS_SCOPE: address_scopes.visible,
+    shares.SUBNET_POOL: subnet_pools.visible,
+}
+
+
+@frozen
+class NewRbacPolicy:
+    object_type: str
+    object_id: str
+    action: str
+    target: str
+
+
+def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPolicy) -> RbacPolicy:
+    """Share an object of the caller's. Raises NotFound (the object), Invalid, Forbidden, Conflict, OverQuota."""
+    if (wanted.object_type, wanted.action) not in shares.USERS:
+        raise Invalid(
+            f"Action '{wanted.action}' is not valid for object type '{wanted.object_type}'.", type="RbacPolicyInitError"
+        )
+    record: Standard = OBJECTS[wanted.object_type](conn, caller, wanted.object_id, lock=True)
+    if record.project_id != caller.project_id and not caller.may("network:rbac_policies:create:foreign"):
+        raise Invalid(
+            "Invalid input for operation: Only admins can manipulate policies on objects they do not own.",
+            type="InvalidInput",
+        )
+    _check_target(caller, wanted.action, wanted.target)
+    _check_new(conn, record, wanted.action, wanted.target)
+    quota.take(conn, quotas.QUOTAS, project_id, {"rbac_policy": 1})
+    made = shares.share(
+        conn, wanted.object_type, record, wanted.target, caller.now, action=wanted.action, project_id=project_id
+    )
+    more = {"external": True} if wanted.action == EXTERNAL else {}
+    standard.change(conn, type(record).table, record.id, caller.now, **more)
+    return made
+
+
+def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mapping[str, Any]) -> RbacPolicy:
+    """Set the target of a locked policy. Raises Forbidden, Conflict."""
+    target = changes["target"]
+    if target == policy.target:
+        return policy
+    _check_target(caller, policy.action, target)
+    record = _object(conn, policy)
+    _check_new(conn, record, policy.action, target)
+    changed = standard.changed(conn, policy, caller.now, target=target)
+    # Whoever uses it may be meant by the new target, too.
+    shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
+    standard.change(conn, type(record).table, record.id, caller.now)
+    return changed
+
+
+def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
+    """Withdraw a share. Raises Conflict while somebody uses the object by it."""
+    record = _object(conn, policy)
+    shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
+    RECORDS.delete(conn, policy)
+    standard.change(conn, type(record).table, record.id, now)
+
+
+def _object(conn: Connection, policy: RbacPolicy) -> Standard:
+    """What a policy shares, locked: it goes with its policies."""
+    return Owned(shares.TABLES[policy.object_type], "{}", "HTTPNotFound").get(conn, policy.object_id, lock=True)
+
+
+def _check_target(caller: Caller, action: str, target: str) -> None:
+    """Raises Forbidden for a share with everybody, and for any of an external network."""
+    if target == EVERYBODY:
+        caller.require("network:rbac_policies:everybody")
+    if action == EXTERNAL:
+        caller.require("network:rbac_policies:external")
+
+
+def _check_new(conn: Connection, record: Standard, action: str, target: str) -> None:
+    """Raises Conflict if the object is shared so already."""
+    if target in shares.with_whom(conn, record.id, action):
+        raise Conflict("An RBAC policy already exists with those values.", type="DuplicateRbacPolicy")
+
+
+def _in_use(policy: RbacPolicy) -> Any:
+    def refusal(user: str) -> Conflict:
+        message = (
+            f"RBAC policy on object {policy.object_id} cannot be removed because other objects depend on it. "
+            f"Details: project {user} uses it."
+        )
+        return Conflict(message, type="RbacPolicyInUse")
+
+    return refusal

@@ -1,0 +1,109 @@
+"""QoS specs: what volumes of some types may do. Reference: volume.md, section 8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from attrs import field, frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.volume.tables import QosSpecs, VolumeType
+
+CONSUMERS = ("back-end", "front-end", "both")
+
+
+def not_found(specs_id: str) -> NotFound:
+    return NotFound(f"No such QoS spec {specs_id[:64]}.")
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(QosSpecs).where(QosSpecs.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+
+
+def get(conn: Connection, specs_id: str, *, lock: bool = False) -> QosSpecs:
+    """Raises NotFound."""
+    found = conn.execute(_locked if lock else _by_id, {"wanted": specs_id}).first()
+    if found is None:
+        raise not_found(specs_id)
+    return found
+
+
+@frozen
+class NewQosSpecs:
+    name: str
+    consumer: str = CONSUMERS[0]
+    specs: Mapping[str, str] = field(factory=dict)
+
+
+def create(conn: Connection, new: NewQosSpecs, now: datetime) -> QosSpecs:
+    """Raises Conflict if the name is taken."""
+    values = {"id": new_id(), "name": new.name, "consumer": new.consumer, "specs": dict(new.specs), "created_at": now}
+    try:
+        with conn.begin_nested():
+            return conn.execute(insert(QosSpecs).values(**values).returning(QosSpecs)).one()
+    except IntegrityError:
+        raise Conflict(f"Qos specs {new.name} already exists.") from None
+
+
+def merge(conn: Connection, specs_id: str, wanted: Mapping[str, str], consumer: str | None, now: datetime) -> None:
+    """Raises NotFound."""
+    record = get(conn, specs_id, lock=True)
+    values = {"specs": {**record.specs, **wanted}, "consumer": consumer or record.consumer}
+    conn.execute(update(QosSpecs).where(QosSpecs.id == specs_id).values(updated_at=now, **values))
+
+
+def drop(conn: Connection, specs_id: str, keys: Sequence[str], now: datetime) -> None:
+    """Raises NotFound, for a key that is not there too."""
+    record = get(conn, specs_id, lock=True)
+    for key in keys:
+        if key not in record.specs:
+            raise NotFound(f"QoS spec {specs_id} has no spec with key {key[:255]}.")
+    kept = {key: value for key, value in record.specs.items() if key not in keys}
+    conn.execute(update(QosSpecs).where(QosSpecs.id == specs_id).values(specs=kept, updated_at=now))
+
+
+def remove(conn: Connection, specs_id: str, force: bool) -> None:
+    """`force`: even while types have it; they have none then. Raises NotFound, Conflict."""
+    get(conn, specs_id, lock=True)
+    if force:
+        disassociate_all(conn, specs_id)
+    elif types_with(conn, specs_id):
+        raise Conflict(f"Qos specs {specs_id} is still associated with entities.")
+    conn.execute(delete(QosSpecs).where(QosSpecs.id == specs_id))
+
+
+# -- types that have it
+
+
+def types_with(conn: Connection, specs_id: str) -> list[VolumeType]:
+    """In the order of their names."""
+    having = select(VolumeType).where(VolumeType.qos_specs_id == specs_id)
+    return list(conn.execute(having.order_by(VolumeType.name)).all())
+
+
+def associate(conn: Connection, specs_id: str, type_: VolumeType) -> None:
+    """Raises NotFound, Invalid if the type has others."""
+    get(conn, specs_id, lock=True)
+    free = VolumeType.qos_specs_id.is_(None) | (VolumeType.qos_specs_id == specs_id)
+    changed = update(VolumeType).where(VolumeType.id == type_.id, free).values(qos_specs_id=specs_id)
+    if conn.execute(changed).rowcount == 0:
+        raise Invalid(f"Invalid volume type: Type {type_.id} is already associated with another qos specs.")
+
+
+def disassociate(conn: Connection, specs_id: str, type_: VolumeType) -> None:
+    """One that does not have it stays as it is. Raises NotFound."""
+    get(conn, specs_id)
+    both = (VolumeType.id == type_.id, VolumeType.qos_specs_id == specs_id)
+    conn.execute(update(VolumeType).where(*both).values(qos_specs_id=None))
+
+
+def disassociate_all(conn: Connection, specs_id: str) -> None:
+    """Raises NotFound."""
+    get(conn, specs_id)
+    conn.execute(update(VolumeType).where(VolumeType.qos_specs_id == specs_id).values(qos_specs_id=None))

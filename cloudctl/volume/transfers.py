@@ -1,0 +1,105 @@
+"""Transfers: a volume changes its project, if the other side knows the key. Reference: volume.md, section 11."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from attrs import frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.caller import Caller
+from cloudctl.volume import quotas, snapshots, states, types, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Attachment, Snapshot, Transfer
+
+
+def not_found(transfer_id: str) -> NotFound:
+    return NotFound(f"Transfer {transfer_id[:64]} could not be found.")
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(Transfer).where(Transfer.id == bindparam("wanted"))
+
+
+def get(conn: Connection, transfer_id: str) -> Transfer:
+    """Raises NotFound."""
+    found = conn.execute(_by_id, {"wanted": transfer_id}).first()
+    if found is None:
+        raise not_found(transfer_id)
+    return found
+
+
+def visible(conn: Connection, caller: Caller, transfer_id: str) -> Transfer:
+    """As `get`, for the project that offers the volume, and for who sees all. Raises NotFound."""
+    found = get(conn, transfer_id)
+    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
+        raise not_found(transfer_id)
+    return found
+
+
+@frozen
+class NewTransfer:
+    volume_id: str
+    name: str | None = None
+    no_snapshots: bool = False  # they stay where they are
+
+
+def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer, str]:
+    """The transfer, and the key, which is kept nowhere; the volume awaits it. Raises NotFound, Conflict."""
+    volume = volumes.visible(conn, caller, new.volume_id, lock=True)
+    if volume.group_id is not None:
+        raise Conflict(f"Invalid volume: Volume {volume.id} is in group {volume.group_id}.")
+    if not new.no_snapshots:
+        for snapshot in snapshots.of_volume(conn, volume.id):
+            if snapshot.status != states.AVAILABLE:
+                raise Conflict(f"Invalid snapshot: Snapshot {snapshot.id} must be available to transfer it.")
+    states.move(conn, volume.id, "offer", caller.now, states.not_migrating)
+    # Of an offer that an administrator ended by setting another status.
+    conn.execute(delete(Transfer).where(Transfer.volume_id == volume.id))
+    key, salt = secrets.token_hex(8), secrets.token_hex(16)
+    made = insert(Transfer).values(
+        id=new_id(),
+        volume_id=volume.id,
+        project_id=volume.project_id,
+        name=new.name,
+        salt=salt,
+        digest=_digest(salt, key),
+        no_snapshots=new.no_snapshots,
+        created_at=caller.now,
+    )
+    return conn.execute(made.returning(Transfer)).one(), key
+
+
+def _digest(salt: str, key: str) -> str:
+    # The key is drawn at random from more than can be tried: it needs no slow hash.
+    return hmac.new(bytes.fromhex(salt), key.encode(), hashlib.sha256).hexdigest()
+
+
+def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options: VolumeOptions) -> Transfer:
+    """The volume is the caller's. Raises NotFound, Invalid for a wrong key, Conflict, OverQuota."""
+    transfer = get(conn, transfer_id)
+    if not hmac.compare_digest(transfer.digest, _digest(transfer.salt, key)):
+        raise Invalid(f"Invalid auth key: Attempt to transfer {transfer_id} with invalid auth key.")
+    volume = volumes.get(conn, transfer.volume_id, lock=True)
+    frozen = [] if transfer.no_snapshots else snapshots.of_volume(conn, volume.id)
+    type_ = types.get(conn, volume.volume_type_id)
+    gigabytes = volume.size + sum(each.size for each in frozen)
+    more = {"volumes": 1, "snapshots": len(frozen), "gigabytes": gigabytes}
+    quotas.take(conn, options, caller.project_id, type_.name, more, size=volume.size)
+    states.move(conn, volume.id, "accept", caller.now, project_id=caller.project_id, user_id=caller.user_id)
+    conn.execute(update(Attachment).where(Attachment.volume_id == volume.id).values(project_id=caller.project_id))
+    mine = {"project_id": caller.project_id, "user_id": caller.user_id, "updated_at": caller.now}
+    conn.execute(update(Snapshot).where(Snapshot.id.in_([each.id for each in frozen])).values(**mine))
+    conn.execute(delete(Transfer).where(Transfer.id == transfer_id))
+    return transfer
+
+
+def remove(conn: Connection, caller: Caller, transfer: Transfer) -> None:
+    """The volume stays where it is, and is `available`."""
+    conn.execute(delete(Transfer).where(Transfer.id == transfer.id))
+    states.try_move(conn, transfer.volume_id, "withdraw", caller.now)

@@ -1,0 +1,103 @@
+"""Deletes that can be taken back for a while. Reference: compute-states.md, section 4.3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.specs import Power
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import Asking, refusal
+from tests.there import there
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud({"compute": {"reclaim_instance_interval": 600}})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server_id(demo: Asking) -> str:
+    made = demo.boot()
+    assert demo.delete(f"/servers/{made}").status == 204
+    demo.cloud.settle()
+    return made
+
+
+def test_a_deleted_server_is_off_and_hidden(
+    demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:vm_state"], found["OS-EXT-STS:task_state"]) == (
+        "SOFT_DELETED",
+        "soft-delete",
+        None,
+    )
+    assert there(hypervisor.guests.get(server_id)).power is Power.STOPPED
+    assert (demo.names(), demo.names("?status=soft_deleted")) == ([], ["vm"])
+    assert admin.names("?all_tenants=1&soft_deleted=1") == ["vm"]
+    used = demo.get("/limits").json()["limits"]["absolute"]
+    assert (used["totalInstancesUsed"], used["totalCoresUsed"]) == (0, 0)
+
+
+def test_a_deleted_server_can_be_restored(demo: Asking, server_id: str) -> None:
+    assert demo.act(server_id, {"restore": None}).status == 202
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "restoring"
+    demo.cloud.settle()
+    assert (demo.status(server_id), demo.names()) == ("ACTIVE", ["vm"])
+    demo.cloud.advance(1000)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+
+
+def test_a_deleted_server_is_gone_after_a_while(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    demo.cloud.advance(500)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    demo.cloud.advance(200)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone" and not hypervisor.guests.values() and not demo.ports
+
+
+@pytest.mark.parametrize("again", ["forceDelete", "DELETE"])
+def test_a_deleted_server_can_be_deleted_for_good(demo: Asking, server_id: str, again: str) -> None:
+    answer = demo.delete(f"/servers/{server_id}") if again == "DELETE" else demo.act(server_id, {again: None})
+    assert answer.status in (202, 204)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
+def test_what_does_not_run_is_deleted_at_once(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.create().json()["server"]["id"]
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+    server_id = demo.boot()
+    demo.act(server_id, {"forceDelete": None})
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "deleting"
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
+def test_no_server_is_restored_over_the_quota(demo: Asking, admin: Asking, server_id: str) -> None:
+    project = demo.server(server_id)["tenant_id"]
+    admin.put(f"/os-quota-sets/{project}", {"quota_set": {"instances": 0, "force": True}})
+    assert refusal(demo.act(server_id, {"restore": None}))[:2] == (413, "entityTooLarge")
+    assert demo.status(server_id) == "SOFT_DELETED"
+
+
+def test_only_what_was_deleted_is_restored(demo: Asking) -> None:
+    server_id = demo.boot()
+    said = f"Cannot 'restore' instance {server_id} while it is in vm_state active"
+    assert refusal(demo.act(server_id, {"restore": None})) == (409, "conflictingRequest", said)
+
+
+def test_a_locked_server_is_not_deleted(demo: Asking) -> None:
+    server_id = demo.boot()
+    demo.act(server_id, {"lock": None})
+    assert demo.delete(f"/servers/{server_id}").status == 409
+    assert refusal(demo.act(server_id, {"forceDelete": None}))[0] == 409

@@ -1,0 +1,214 @@
+"""Shares of records: who sees and uses what, and when a share can go. Reference: network.md, section 11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.network.conftest import Neutron
+
+
+def share(neutron: Neutron, type: str, id: str, target: str, user: str = "demo", **fields: Any) -> Any:
+    body = {"object_type": type, "object_id": id, "action": "access_as_shared", "target_tenant": target, **fields}
+    return neutron.expect(201, "POST", "/rbac-policies", {"rbac_policy": body}, user)["rbac_policy"]
+
+
+def qos_policy(neutron: Neutron, **fields: Any) -> Any:
+    return neutron.expect(201, "POST", "/qos/policies", {"policy": {"name": "p", **fields}}, "admin")["policy"]
+
+
+class TestNetworks:
+    def test_the_target_sees_it_and_uses_it(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        neutron.expect(404, "GET", f"/networks/{network['id']}", user="other")
+        made = share(neutron, "network", network["id"], "other")
+        assert made == {
+            "id": made["id"], "object_type": "network", "object_id": network["id"], "action": "access_as_shared",
+            "target_tenant": "other", "project_id": "demo", "tenant_id": "demo",
+        }  # fmt: skip
+        assert neutron.get(f"/networks/{network['id']}", "other")["network"]["shared"] is True
+        assert neutron.get(f"/networks/{network['id']}")["network"]["shared"] is False
+        assert neutron.get(f"/subnets/{network['subnets'][0]}", "other")
+        for query, there in (("shared=true", True), ("shared=false", False), ("", True)):
+            listed = neutron.get(f"/networks?{query}", "other")["networks"]
+            assert (network["id"] in [each["id"] for each in listed]) is there
+        assert [each["id"] for each in neutron.get("/subnets?shared=true", "other")["subnets"]] == network["subnets"]
+        port = neutron.create("port", "other", network_id=network["id"])
+        neutron.expect(403, "PUT", f"/networks/{network['id']}", {"network": {"name": "mine"}}, "other")
+        assert neutron.get("/rbac-policies", "other") == {"rbac_policies": []}
+        neutron.expect(404, "GET", f"/rbac-policies/{made['id']}", user="other")
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{made['id']}")
+        neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="other")
+        neutron.expect(204, "DELETE", f"/rbac-policies/{made['id']}")
+        neutron.expect(404, "GET", f"/networks/{network['id']}", user="other")
+
+    def test_each_share_is_a_change_of_the_network(self, neutron: Neutron) -> None:
+        network = neutron.network(None)
+        made = share(neutron, "network", network["id"], "other")
+        assert neutron.get(f"/networks/{network['id']}")["network"]["revision_number"] > network["revision_number"]
+        neutron.expect(204, "DELETE", f"/rbac-policies/{made['id']}")
+
+    def test_shared_is_a_share_with_everybody(self, neutron: Neutron) -> None:
+        network = neutron.network(None, "admin", shared=True)
+        (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
+        assert (policy["target_tenant"], policy["action"]) == ("*", "access_as_shared")
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        assert neutron.get(f"/networks/{network['id']}", "admin")["network"]["shared"] is False
+        share(neutron, "network", network["id"], "*", "admin")
+        assert neutron.get(f"/networks/{network['id']}")["network"]["shared"] is True
+        neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"shared": False}}, "admin")
+        assert neutron.get("/rbac-policies", "admin") == {"rbac_policies": []}
+
+    def test_an_external_network_may_be_of_few(self, neutron: Neutron) -> None:
+        network = neutron.external()
+        (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
+        assert policy["action"] == "access_as_external"
+        body = {"rbac_policy": {"target_tenant": "demo"}}
+        neutron.expect(200, "PUT", f"/rbac-policies/{policy['id']}", body, "admin")
+        neutron.expect(404, "GET", f"/networks/{network['id']}", user="other")
+        floating = neutron.create("floatingip", floating_network_id=network["id"])
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        neutron.expect(204, "DELETE", f"/floatingips/{floating['id']}")
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        assert neutron.get(f"/networks/{network['id']}", "admin")["network"]["router:external"] is True
+
+    def test_a_share_as_external_makes_it_external(self, neutron: Neutron) -> None:
+        network = neutron.network(None, "admin")
+        share(neutron, "network", network["id"], "demo", "admin", action="access_as_external")
+        assert neutron.get(f"/networks/{network['id']}")["network"]["router:external"] is True
+        neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"router:external": False}}, "admin")
+        neutron.expect(404, "GET", f"/networks/{network['id']}")
+
+    def test_a_port_keeps_the_only_share_that_it_needs(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        one = share(neutron, "network", network["id"], "other")
+        everybody = share(neutron, "network", network["id"], "*", "admin")
+        neutron.create("port", "other", network_id=network["id"])
+        neutron.expect(204, "DELETE", f"/rbac-policies/{one['id']}")
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{everybody['id']}", user="admin")
+        neutron.refused(
+            409, "RbacPolicyInUse", "PUT", f"/rbac-policies/{everybody['id']}",
+            {"rbac_policy": {"target_tenant": "somebody"}}, "admin",
+        )  # fmt: skip
+        body = {"rbac_policy": {"target_tenant": "other"}}
+        changed = neutron.expect(200, "PUT", f"/rbac-policies/{everybody['id']}", body, "admin")
+        assert changed["rbac_policy"]["target_tenant"] == "other"
+
+
+class TestOthers:
+    def test_a_qos_policy_is_put_on_a_port_of_the_target(self, neutron: Neutron) -> None:
+        policy, network = qos_policy(neutron), neutron.network(user="other")
+        port = neutron.create("port", "other", network_id=network["id"])
+        body = {"port": {"qos_policy_id": policy["id"]}}
+        neutron.expect(404, "PUT", f"/ports/{port['id']}", body, "other")
+        made = share(neutron, "qos_policy", policy["id"], "other", "admin")
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", body, "other")
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{made['id']}", user="admin")
+
+    def test_a_security_group_is_used_and_not_changed_by_the_target(self, neutron: Neutron) -> None:
+        group, network = neutron.create("security_group", name="g"), neutron.network(user="other")
+        wanted = {"port": {"network_id": network["id"], "security_groups": [group["id"]]}}
+        neutron.refused(404, "SecurityGroupNotFound", "POST", "/ports", wanted, "other")
+        made = share(neutron, "security_group", group["id"], "other")
+        assert neutron.get(f"/security-groups/{group['id']}", "other")["security_group"]["shared"] is True
+        assert neutron.get("/security-groups?shared=true", "other")["security_groups"][0]["id"] == group["id"]
+        port = neutron.expect(201, "POST", "/ports", wanted, "other")["port"]
+        rule = {"security_group_rule": {"security_group_id": group["id"], "direction": "ingress"}}
+        neutron.expect(403, "POST", "/security-group-rules", rule, "other")
+        neutron.expect(403, "DELETE", f"/security-groups/{group['id']}", user="other")
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{made['id']}")
+        neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="other")
+        neutron.expect(204, "DELETE", f"/security-groups/{group['id']}")
+        assert neutron.get("/rbac-policies") == {"rbac_policies": []}
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("fields", "status", "type"),
+        [
+            ({"target_tenant": "*"}, 403, "PolicyNotAuthorized"),
+            ({"action": "access_as_external"}, 403, "PolicyNotAuthorized"),
+            ({"action": "access"}, 400, "HTTPBadRequest"),
+            ({"object_type": "port"}, 400, "HTTPBadRequest"),
+            ({"target_tenant": None}, 400, "HTTPBadRequest"),
+            ({"target_tenant": "1234" * 100}, 400, "HTTPBadRequest"),
+            ({"object_id": "2f32f072-4d17-4811-b619-3623d018bd40"}, 404, "NetworkNotFound"),
+        ],
+    )
+    def test_bodies(self, neutron: Neutron, fields: dict[str, Any], status: int, type: str) -> None:
+        network = neutron.network(None)
+        wanted = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared"}
+        body = {"rbac_policy": {**wanted, "target_tenant": "other", **fields}}
+        error = neutron.expect(status, "POST", "/rbac-policies", body)["NeutronError"]
+        assert status == 403 or error["type"] == type
+
+    def test_others_records_twice_and_too_many(self, neutron: Neutron) -> None:
+        network = neutron.network(None, "admin")
+        share(neutron, "network", network["id"], "demo", "admin")
+        body = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared"}
+        told = neutron.refused(
+            400, "InvalidInput", "POST", "/rbac-policies", {"rbac_policy": {**body, "target_tenant": "demo"}}
+        )
+        assert "Only admins can manipulate policies on objects they do not own" in told
+        twice = {"rbac_policy": {**body, "target_tenant": "demo"}}
+        neutron.refused(409, "DuplicateRbacPolicy", "POST", "/rbac-policies", twice, "admin")
+        own = neutron.network(None)
+        for number in range(10):
+            share(neutron, "network", own["id"], f"p{number}")
+        many = {"rbac_policy": {**body, "object_id": own["id"], "target_tenant": "p"}}
+        neutron.refused(409, "OverQuota", "POST", "/rbac-policies", many)
+
+    def test_an_action_of_another_type_of_object(self, neutron: Neutron) -> None:
+        group = neutron.create("security_group", "admin", name="g")
+        body = {"object_type": "security_group", "object_id": group["id"], "action": "access_as_external"}
+        sent = {"rbac_policy": {**body, "target_tenant": "demo"}}
+        neutron.refused(400, "RbacPolicyInitError", "POST", "/rbac-policies", sent, "admin")
+
+
+PROJECTS = ("demo", "other", "admin")
+KINDS = {
+    "network": "networks", "qos_policy": "qos/policies", "security_group": "security-groups",
+    "address_group": "address-groups", "address_scope": "address-scopes", "subnetpool": "subnetpools",
+}  # fmt: skip
+NEEDED: dict[str, dict[str, Any]] = {
+    "security_group": {"name": "g"},
+    "address_scope": {"ip_version": 4},
+    "subnetpool": {"name": "p", "prefixes": ["10.0.0.0/8"]},
+}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_nobody_sees_more_than_the_shares_say(neutron: Neutron, data: st.DataObject) -> None:
+    """Whatever is shared and withdrawn: each project sees what is its own or shared with it, by id and in lists."""
+    type = data.draw(st.sampled_from(sorted(KINDS)))
+    owner = data.draw(st.sampled_from(PROJECTS))
+    object = _object(neutron, type, owner)
+    path = f"/{KINDS[type]}"
+    shares: dict[str, str] = {}
+    for _ in range(data.draw(st.integers(1, 5))):
+        target = data.draw(st.sampled_from((*PROJECTS, "*")))
+        if target in shares:
+            neutron.expect(204, "DELETE", f"/rbac-policies/{shares.pop(target)}", user="admin")
+        else:
+            shares[target] = share(neutron, type, object, target, "admin")["id"]
+        for user in ("demo", "other", "reader"):
+            project = "demo" if user == "reader" else user
+            sees = project == owner or bool({project, "*"} & shares.keys())
+            assert neutron.ask("GET", f"{path}/{object}", user=user).status == (200 if sees else 404)
+            if type != "qos_policy":
+                listed = neutron.get(f"{path}?id={object}", user)[KINDS[type].replace("-", "_")]
+                assert [each["shared"] for each in listed] == ([bool({project, "*"} & shares.keys())] if sees else [])
+            changed = neutron.ask("DELETE", f"{path}/{object}", user=user).status if project != owner else 403
+            assert changed in ((403,) if sees else (403, 404))
+    neutron.expect(204, "DELETE", f"{path}/{object}", user="admin")
+    assert not neutron.get(f"/rbac-policies?object_id={object}", "admin")["rbac_policies"]
+
+
+def _object(neutron: Neutron, type: str, owner: str) -> str:
+    if type == "qos_policy":
+        return str(qos_policy(neutron, project_id=owner)["id"])
+    return str(neutron.create(type, "admin", project_id=owner, **NEEDED.get(type, {}))["id"])
