@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, schema
 from cloudctl.db.columns import new_id
 from cloudctl.image import data, definitions, images, namespaces
 from cloudctl.image.definitions import NewDefinitions
@@ -45,8 +45,8 @@ def _usual() -> dict[str, Any]:
     return tomllib.loads((files("cloudctl.image") / "usual_definitions.toml").read_text())
 
 
-def usual(owner: str) -> Iterator[NewNamespace]:
-    """The namespaces of `usual_definitions.toml`, public, of one project."""
+def usual(owner: str | None) -> Iterator[NewNamespace]:
+    """The namespaces of `usual_definitions.toml`, public, of one project or of none."""
     for each in _usual()["namespaces"]:
         properties = [{"name": name, "definition": definition} for name, definition in each["properties"].items()]
         yield NewNamespace(
@@ -60,7 +60,14 @@ def usual(owner: str) -> Iterator[NewNamespace]:
         )
 
 
-def define(conn: Connection, owner: str, now: datetime) -> None:
+def define_in_older(conn: Connection, now: datetime) -> None:
+    """Write the usual definitions into a cloud that is older than they are. What was deleted since stays so."""
+    schema.lock(conn)
+    if not definitions.resource_types(conn):
+        define(conn, None, now)
+
+
+def define(conn: Connection, owner: str | None, now: datetime) -> None:
     """Write the usual definitions; the resource types first, for some are of no namespace yet."""
     for name in _usual()["resource_types"]:
         definitions.know(conn, name, now)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.image import api, lifecycle
-from cloudctl.image.bootstrap import bootstrap, define
+from cloudctl.image.bootstrap import bootstrap, define, define_in_older
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
 from cloudctl.image.stores import configured
@@ -37,6 +38,7 @@ def compose(cloud: Surroundings) -> Part:
         uploads.sweep(math.inf if db.is_sqlite else cloud.clock.seconds() - ABANDONED_UPLOAD)
         # Not before the first rows are there: the files that another process writes for them are no leftovers.
         recover(db, stores)
+        db.transact(False, define_in_older, utc(cloud.clock.seconds()))
 
     return Part(
         lambda http: api.build(http, db, stores, threads, cloud.reactor, options, uploads),

@@ -16,13 +16,18 @@ from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
-from cloudctl.image import images, imports, members, properties, uploads
+from cloudctl.image import definitions, images, imports, members, namespaces, properties, uploads
 from cloudctl.image.api import listing
 from cloudctl.image.api.imports import listed
+from cloudctl.image.bootstrap import define
 from cloudctl.image.data import Measured
 from cloudctl.image.images import NewImage
+from cloudctl.image.imports import NewImport
+from cloudctl.image.namespaces import NewNamespace
 from cloudctl.image.options import ImageOptions
-from cloudctl.rest import policy
+from cloudctl.image.quotas import QUOTAS
+from cloudctl.image.tables import ObjectDefinition
+from cloudctl.rest import policy, quota
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
@@ -125,11 +130,52 @@ def test_an_upload_of_terabytes(run: Any) -> None:
 
 def test_imports(run: Any) -> None:
     image_id = made(run)
-    run(imports.start, caller(), image_id, {"method": {"name": "web-download", "uri": "http://x/"}}, OPTIONS)
+    run(imports.start, caller(), image_id, NewImport("web-download", "http://x/", {}), OPTIONS)
     (task,) = run(listed, call()).rows
     image = run(imports.processing, task.id, image_id, utc(START))
-    run(imports.finish, task.id, image, MEASURED, utc(START), 10.0)
+    run(imports.finish, task.id, image, MEASURED, ["default"], [], utc(START), 10.0)
     new = NewImage("p", disk_format="raw", container_format="bare")
     other = run(imports.start_task, caller(), new, {"import_from": "http://x/"}, "http://x/", OPTIONS)
     run(imports.fail, other.id, new.id, "no", utc(START), 10.0, caller())
     assert {row.status for row in run(listed, call()).rows} == {"success", "failure"}
+
+
+def test_copies_and_stores(run: Any) -> None:
+    admin = Caller(Identity(user_id="u", project_id="p", roles=frozenset({"admin"})), POLICY, utc(START), "req-1")
+    image_id = made(run)
+    run(uploads.begin, caller(), image_id, "one", 5, "saving")
+    assert run(images.activate, image_id, "saved", MEASURED, utc(START), stores=("a",))
+    run(imports.start, admin, image_id, NewImport("copy-image", None, {}, ["a", "b"]), OPTIONS)
+    image = run(images.get, image_id)
+    assert (image.stores, image.importing_to) == (["a"], "b")
+    (task,) = run(listed, call()).rows
+    assert run(imports.copying, task.id, image_id, utc(START)).status == "active"
+    run(imports.finish_copy, task.id, image_id, ["a", "b"], [], utc(START), 10.0)
+    image = run(images.get, image_id)
+    assert (image.stores, image.importing_to, image.failed_import) == (["a", "b"], "", "")
+    with pytest.raises(Conflict):  # nobody works on the tasks here
+        run(images.leave, image, "a", utc(START), caller())
+
+
+def test_definitions(run: Any) -> None:
+    run(define, "p", utc(START))
+    usual = run(namespaces.visible, caller("q"), "OS::Compute::LibvirtImage")
+    made = run(definitions.create, ObjectDefinition, usual, {"name": "o", "required": ["é"]}, utc(START))
+    changed = run(definitions.change, made, {"name": "new", "properties": {"a": {"type": "string"}}}, utc(START))
+    assert run(definitions.get, ObjectDefinition, usual, "new") == changed
+
+    def again(conn: Any) -> str:
+        with pytest.raises(Conflict):
+            namespaces.create(conn, NewNamespace(usual.namespace, "p"), utc(START))
+        with pytest.raises(Conflict):
+            definitions.create(conn, ObjectDefinition, usual, {"name": "new"}, utc(START))
+        return str(definitions.get(conn, ObjectDefinition, usual, "new").name)
+
+    assert run(again) == "new"
+    opened = run(namespaces.change, usual, {"protected": False}, utc(START))
+    run(namespaces.remove, opened)
+    assert run(definitions.of, ObjectDefinition, [usual.id]) == {usual.id: []}
+
+
+def test_limits(run: Any) -> None:
+    assert run(quota.limits, QUOTAS, "p")["image_count_total"] == -1

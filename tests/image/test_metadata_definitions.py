@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from cloudctl.image.definition_schemas import SCHEMAS
+from cloudctl.image.tables import Association, Namespace, PropertyDefinition, ResourceType
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import project_of
 
@@ -280,6 +282,28 @@ def test_a_new_cloud_defines_the_usual_keys(demo: Client) -> None:
     shown = demo.get(f"{NAMESPACES}/OS::Compute::VirtCPUTopology?resource_type=OS::Nova::Flavor").json()
     assert shown["properties"]["hw:cpu_sockets"]["type"] == "integer"
     assert shown["protected"] and shown["visibility"] == "public"
+
+
+def test_a_cloud_that_is_older_gets_them_at_a_start_once() -> None:
+    older = MemoryCloud()
+    demo, admin = older.client("demo"), older.client("admin")
+    before = listed(demo)
+
+    def start() -> None:
+        for part in older.cloud.parts:
+            part.recover()
+
+    for table in (ResourceType, Namespace, Association, PropertyDefinition):
+        older.transact(lambda conn, table=table: conn.execute(delete(table)))
+    assert listed(demo) == []
+    start()
+    assert sorted(listed(demo)) == sorted(before)
+    gone = f"{NAMESPACES}/OS::Compute::Quota"
+    assert admin.put(gone, {"namespace": "OS::Compute::Quota"}).status == 200
+    assert admin.delete(gone).status == 204
+    start()
+    assert "OS::Compute::Quota" not in listed(demo) and len(listed(demo)) == len(before) - 1
+    older.close()
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))

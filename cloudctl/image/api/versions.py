@@ -9,8 +9,9 @@ from attrs import frozen
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
-# The newest first. Each says that its features are here: 2.16 import tasks, 2.15 stores, 2.9 hidden images and so on.
-MINORS = (17, 16, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+# The newest first. Each says that its features are here: 2.17 locations, 2.15 details of stores, 2.12 tasks of images,
+# 2.11 copies, 2.10 hashes and so on. 2.14 and 2.16 are of caches.
+MINORS = (17, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 
 
 def versions(call: Call) -> dict[str, Any]:
