@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge, min_len
 
+from cloudctl.config import Config
 from cloudctl.options import DERIVED
 
 
@@ -60,6 +61,12 @@ class VolumeOptions:
     def service_of(self, name: str) -> str:
         """`host@backend`, the name of the service of a backend."""
         return f"{self.host}@{name}"
+
+
+def chosen(config: Config) -> VolumeOptions:
+    """The section, with the backends that [drivers] names."""
+    drivers, options = config.drivers.volume, config.section(VolumeOptions)
+    return options if isinstance(drivers, str) else evolve(options, backends=tuple(drivers))
 
 
 def backend_of(host: str) -> str:
