@@ -25,6 +25,7 @@ class VolumeOptions:
     volumes: int = 10
     snapshots: int = 10
     backups: int = 10
+    groups: int = 10
     gigabytes: int = 1000
     backup_gigabytes: int = 1000
     per_volume_gigabytes: int = -1

@@ -16,7 +16,7 @@ from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, QuotaLimit, Quotas
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Backup, Snapshot, Volume, VolumeType
+from cloudctl.volume.tables import Backup, Group, Snapshot, Volume, VolumeType
 
 SERVICE = "volume"
 # The counters that each type has as well, as `volumes_TYPE` and so on.
@@ -67,6 +67,7 @@ def _of_type(name: str) -> tuple[Limited, ...]:
 
 
 _volumes, _snapshots, _backups = _counted(Volume.table), _counted(Snapshot.table), _counted(Backup.table)
+_groups = _counted(Group.table)
 _all_gigabytes, _backup_gigabytes = _gigabytes(), _summed(Backup.table, Backup.size)
 
 
@@ -85,7 +86,7 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
             "VolumeBackupSizeExceedsAvailableQuota: Requested backup exceeds allowed Backup gigabytes quota. "
             f"Requested {asked}G, quota is {limit}G and {used}G has been consumed."
         )
-    if kind in ("snapshots", "backups"):
+    if kind in ("snapshots", "backups", "groups"):
         name = kind.removesuffix("s")
         return (
             f"{name.title()}LimitExceeded: Maximum number of {kind} allowed ({limit}) exceeded for quota '{resource}'."
@@ -104,7 +105,7 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
             Limited("backups", options.backups, _backups),
             Limited("backup_gigabytes", options.backup_gigabytes, _backup_gigabytes),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
-            Limited("groups", 10),
+            Limited("groups", options.groups, _groups),
             *(limited for name in types for limited in _of_type(name)),
         ),
         told,
@@ -133,6 +134,11 @@ def take_of_type(
     """As `take`, of the type alone: for a volume that the project has already. Raises OverQuota."""
     wanted = {f"{name}_{type_name}": amount for name, amount in more.items()}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
+
+
+def take_group(conn: Connection, options: VolumeOptions, project_id: str) -> None:
+    """Make sure that one more group fits. Raises OverQuota."""
+    _take(conn, quotas(options), project_id, {"groups": 1})
 
 
 def take_backup(conn: Connection, options: VolumeOptions, project_id: str, gigabytes: int) -> None:
