@@ -64,7 +64,8 @@ class Stage:
         self.demo = self.cloud.client("demo")
         self.admin = self.cloud.client("admin")
         drivers: Any = self.service.drivers
-        self.drivers = Fakes(drivers.hypervisor, *drivers.volume.at.values(), drivers.network)
+        first, second = drivers.volume.at.values()
+        self.drivers = Fakes(drivers.hypervisor, first, second, drivers.network)
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
         self.service.made(HostWatch).stopService()
         self.service.audit.stopService()

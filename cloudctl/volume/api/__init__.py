@@ -12,6 +12,7 @@ from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.volume.api.actions import VolumeActions
 from cloudctl.volume.api.attaching import Attaching
 from cloudctl.volume.api.attachments import Attachments
+from cloudctl.volume.api.backup_records import BackupRecords
 from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, ResourceFilters, Zones
 from cloudctl.volume.api.encryption import TypeEncryptions
@@ -56,6 +57,7 @@ def build(
         Snapshots(db, backend, options),
         Metadata(db, SNAPSHOT),
         Backups(db, backend, options),
+        BackupRecords(db, options),
         Uploading(db, backend),
         Resource(db, volume_types(options)),
         TypeSpecs(db),
