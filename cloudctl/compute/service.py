@@ -17,12 +17,12 @@ from cloudctl.compute.overdue import Overdue
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import chosen as volume_options
 
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
-    of_volumes = cloud.config.section(VolumeOptions)
+    of_volumes = volume_options(cloud.config)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:

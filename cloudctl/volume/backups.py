@@ -95,6 +95,27 @@ def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[
     return frozenset(parent for (parent,) in conn.execute(parents) if parent is not None)
 
 
+def archive_id(backup: Backup) -> str:
+    """Under which the archive has it."""
+    return backup.kept_as or backup.id
+
+
+def archived_as(conn: Connection, backup_id: str) -> str:
+    """`archive_id` of a backup. Raises NotFound."""
+    return archive_id(get(conn, backup_id))
+
+
+def is_alone(conn: Connection, backup_id: str) -> bool:
+    """Whether no other backup that stays is the same in the archive."""
+    mine = find(conn, backup_id)
+    if mine is None:
+        return True
+    kept = archive_id(mine)
+    same = (Backup.id == kept) | (Backup.kept_as == kept)
+    others = select(Backup.id).where(same, Backup.id != backup_id, Backup.status != states.DELETING)
+    return conn.execute(others.limit(1)).first() is None
+
+
 # -- actions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import insert
 
 from cloudctl import tasks
@@ -14,7 +14,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image.images import Image
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import backups, encryption, kinds, quotas, snapshots, states, types, volumes
+from cloudctl.volume import backups, encryption, groups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -37,7 +37,12 @@ class NewVolume:
     snapshot_id: str | None = None
     source_volid: str | None = None
     backup_id: str | None = None
+    group_id: str | None = None
     metadata: Mapping[str, str] = field(factory=dict)
+
+
+def in_group(wanted: NewVolume, group_id: str) -> NewVolume:
+    return evolve(wanted, group_id=group_id)
 
 
 @frozen
@@ -80,6 +85,8 @@ def create(
     size = _size(wanted, source)
     type_ = _type(conn, caller, wanted, source, options)
     encryption.demand_plain(conn, type_.id)
+    if wanted.group_id is not None:
+        groups.for_new(conn, caller, wanted.group_id, type_.id)
     types.demand_size(type_, size)
     zone = _zone(wanted, source, options)
     types.demand_zone(type_, zone)
@@ -102,6 +109,7 @@ def create(
             snapshot_id=wanted.snapshot_id,
             source_volid=wanted.source_volid,
             backup_id=wanted.backup_id,
+            group_id=wanted.group_id,
             image_id=source.image_id,
             image_format=source.image_format,
             bootable=source.bootable,

@@ -23,4 +23,5 @@ CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)
 DELETE_SNAPSHOT = Kind("volume.snapshot.delete", SNAPSHOT, SOON)
 
 CREATE_BACKUP = Kind("volume.backup.create", BACKUP, DAY)
+IMPORT_BACKUP = Kind("volume.backup.import", BACKUP, SOON)
 DELETE_BACKUP = Kind("volume.backup.delete", BACKUP, DAY)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge, min_len
 
+from cloudctl.config import Config
 from cloudctl.options import DERIVED
 
 
@@ -24,6 +25,7 @@ class VolumeOptions:
     volumes: int = 10
     snapshots: int = 10
     backups: int = 10
+    groups: int = 10
     gigabytes: int = 1000
     backup_gigabytes: int = 1000
     per_volume_gigabytes: int = -1
@@ -60,6 +62,12 @@ class VolumeOptions:
     def service_of(self, name: str) -> str:
         """`host@backend`, the name of the service of a backend."""
         return f"{self.host}@{name}"
+
+
+def chosen(config: Config) -> VolumeOptions:
+    """The section, with the backends that [drivers] names."""
+    drivers, options = config.drivers.volume, config.section(VolumeOptions)
+    return options if isinstance(drivers, str) else evolve(options, backends=tuple(drivers))
 
 
 def backend_of(host: str) -> str:

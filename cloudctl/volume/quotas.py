@@ -82,7 +82,7 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
             "VolumeBackupSizeExceedsAvailableQuota: Requested backup exceeds allowed Backup gigabytes quota. "
             f"Requested {asked}G, quota is {limit}G and {used}G has been consumed."
         )
-    if kind in ("snapshots", "backups"):
+    if kind in ("snapshots", "backups", "groups"):
         name = kind.removesuffix("s")
         return (
             f"{name.title()}LimitExceeded: Maximum number of {kind} allowed ({limit}) exceeded for quota '{resource}'."
@@ -101,7 +101,7 @@ def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
             Limited("backups", options.backups, total("backups")),
             Limited("backup_gigabytes", options.backup_gigabytes, total("backup_gigabytes")),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
-            Limited("groups", 10),
+            Limited("groups", options.groups, total("groups")),
             *(limited for name in types for limited in _of_type(name)),
         ),
         told,
@@ -130,6 +130,11 @@ def take_of_type(
     """As `take`, of the type alone: for a volume that the project has already. Raises OverQuota."""
     wanted = {f"{name}_{type_name}": amount for name, amount in more.items()}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
+
+
+def take_group(conn: Connection, options: VolumeOptions, project_id: str) -> None:
+    """Make sure that one more group fits. Raises OverQuota."""
+    _take(conn, quotas(options), project_id, {"groups": 1})
 
 
 def take_backup(conn: Connection, options: VolumeOptions, project_id: str, gigabytes: int) -> None:

@@ -123,9 +123,9 @@ def migration_status(values: Sequence[str]) -> Condition:
     return column.is_(None) if values[-1].lower() in ("", "none", "null") else column == values[-1]
 
 
-def absent(values: Sequence[str]) -> Condition:
-    """An attribute that no record has."""
-    return true() if values[-1].lower() in ("", "none", "null") else false()
+def nullable(column: Column[Any]) -> Filter:
+    """Equal to the value; a word for none finds those that have none."""
+    return lambda values: column.is_(None) if values[-1].lower() in ("", "none", "null") else column == values[-1]
 
 
 def of_type_named(values: Sequence[str]) -> Condition:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import evolve
-
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.backends import Backends
@@ -16,13 +14,11 @@ from cloudctl.volume import api, audit, lifecycle, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.bootstrap import bootstrap
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, chosen
 
 
 def compose(cloud: Surroundings) -> Part:
-    options = cloud.config.section(VolumeOptions)
-    if "" not in cloud.volumes:
-        options = evolve(options, backends=tuple(cloud.volumes))
+    options = chosen(cloud.config)
     pools = dict(zip(options.pools, cloud.volumes.values(), strict=True))
     backend = _as_one(pools, cloud.db)
     threads, supports = cloud.threads("backups", options.backup_threads)

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, states, types, volumes
@@ -115,7 +115,8 @@ def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volum
 
 def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
     """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
-    visible(conn, caller, snapshot_id)
+    if visible(conn, caller, snapshot_id).group_snapshot_id is not None:
+        raise Conflict(states.SNAPSHOT_MOVES["delete"].refusal or "")
     states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", caller.now)
     tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller)
 

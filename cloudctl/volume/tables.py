@@ -292,3 +292,4 @@ Total("gigabytes", Volume.project_id, func.coalesce(Volume.reserved_size, Volume
 Total("gigabytes", Snapshot.project_id, Snapshot.size)
 Total("backups", Backup.project_id)
 Total("backup_gigabytes", Backup.project_id, Backup.size)
+Total("groups", Group.project_id)

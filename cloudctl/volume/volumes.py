@@ -98,8 +98,12 @@ def begin_delete(
 ) -> None:
     """`deleting`, unless something forbids it. `force`: from any status. Raises Conflict, NotFound."""
     name = "force delete" if force else "delete"
-    get(conn, volume_id, lock=True)
-    if is_held(conn, volume_id) or (not with_snapshots and has_snapshots(conn, volume_id)):
+    volume = get(conn, volume_id, lock=True)
+    if (
+        volume.group_id is not None
+        or is_held(conn, volume_id)
+        or (not with_snapshots and has_snapshots(conn, volume_id))
+    ):
         raise states.refused(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
 

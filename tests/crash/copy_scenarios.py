@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
+
+import orjson
 
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError, InUse
@@ -14,6 +17,7 @@ from tests.crash.asks import V3, good, make
 from tests.crash.scenario import Scenario, broken
 from tests.crash.stage import Stage
 
+IMPORTED = "6f1d2c3b-0000-4000-8000-00000000000a"
 SECOND = "cloudctl@second#second"
 CONTENT = b"what a volume holds"
 Told = tuple[str, str]
@@ -143,6 +147,21 @@ def backup_is(expected: str, volume: str = "available") -> Check:
         assert not stage.drivers.volume.frozen.values()
 
     return check
+
+
+def imports(stage: Stage) -> Told:
+    volume_id, backup_id = has_backup(stage)
+    record = good(stage.admin.get(f"{V3}/backups/{backup_id}/export_record"))["backup-record"]
+    told = orjson.loads(base64.b64decode(record["backup_url"])) | {"id": IMPORTED}
+    record["backup_url"] = base64.b64encode(orjson.dumps(told)).decode()
+    good(stage.admin.post(f"{V3}/backups/import_record", {"backup-record": record}))
+    return volume_id, backup_id
+
+
+def is_imported(stage: Stage, told: Told) -> None:
+    found = good(stage.admin.get(f"{V3}/backups/{IMPORTED}"))["backup"]
+    assert found["status"] == "available"
+    assert kept(stage, told[1]) and not kept(stage, IMPORTED)
 
 
 # -- restores: (volume, backup)
@@ -308,6 +327,7 @@ SCENARIOS = (
         backup_is("gone", "in-use"),
         later=(0.25, forces_backup_away),
     ),
+    Scenario(f"{BACKUP}.import", "works", imports, is_imported),
     Scenario(f"{BACKUP}.delete", "works", deletes_backup, backup_is("gone")),
     Scenario(RESTORE_VOLUME.name, "works", restores_into_new, restored_is("available")),
     Scenario(RESTORE_VOLUME.name, "works over a volume", restores_into_given, restored_is("available")),

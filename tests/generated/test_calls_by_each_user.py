@@ -25,6 +25,7 @@ OWNED = {
     ("networking", "rbac_policy_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
+    ("volume", "group_id"), ("volume", "group_snapshot_id"),
     ("compute", "server_id"), ("compute", "group_id"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.

@@ -283,7 +283,16 @@ class World:
         self.cloud.settle()
         transfer = self._make(demo, f"{base}/volume-transfers", "transfer", {"volume_id": offered})
         specs = self._make(self.admin, f"{base}/qos-specs", "qos_specs", {"name": "specs"})
+        group_type = self._make(self.admin, f"{base}/group_types", "group_type", {"name": "together"})
+        wish = {"group_type": group_type, "volume_types": [type_]}
+        group = self._make(demo, f"{base}/groups", "group", wish)
+        self._make(demo, f"{base}/volumes", "volume", {"size": 1, "group_id": group, "volume_type": type_})
+        self.cloud.settle()
+        frozen = self._make(demo, f"{base}/group_snapshots", "group_snapshot", {"group_id": group})
+        self.cloud.settle()
         self.ids |= {
+            ("volume", "group_type_id"): group_type, ("volume", "group_id"): group,
+            ("volume", "group_snapshot_id"): frozen,
             ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,
             ("volume", "snapshot_id"): snapshot, ("volume", "backup_id"): backup,
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,

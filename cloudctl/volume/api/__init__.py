@@ -12,9 +12,12 @@ from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.volume.api.actions import VolumeActions
 from cloudctl.volume.api.attaching import Attaching
 from cloudctl.volume.api.attachments import Attachments
+from cloudctl.volume.api.backup_records import BackupRecords
 from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, ResourceFilters, Zones
 from cloudctl.volume.api.encryption import TypeEncryptions
+from cloudctl.volume.api.group_types import GROUP_TYPES, GroupTypeSpecs
+from cloudctl.volume.api.groups import GroupActions, GroupSnapshotActions, group_snapshots_of, volume_groups
 from cloudctl.volume.api.links import VERSION
 from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
@@ -54,12 +57,19 @@ def build(
         Snapshots(db, backend, options),
         Metadata(db, SNAPSHOT),
         Backups(db, backend, options),
+        BackupRecords(db, options),
         Uploading(db, backend),
         Resource(db, volume_types(options)),
         TypeSpecs(db),
         TypeEncryptions(db),
         Resource(db, QOS_SPECS),
         QosSpecsOfTypes(db),
+        Resource(db, GROUP_TYPES),
+        GroupTypeSpecs(db),
+        Resource(db, volume_groups(options)),
+        GroupActions(db, options),
+        Resource(db, group_snapshots_of(options)),
+        GroupSnapshotActions(db),
         Resource(db, TRANSFERS),
         Resource(db, NEWER),
         Acceptance(db, options),

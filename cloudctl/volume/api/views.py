@@ -24,7 +24,7 @@ Json = dict[str, Any]
 VOLUME = Fields[[Volume]](
     "a volume",
     {
-        "group_id": (since(3, 13), lambda volume: None),
+        "group_id": (since(3, 13), lambda volume: volume.group_id),
         "service_uuid": (since(3, 48), lambda volume: None),
         "shared_targets": (since(3, 48), lambda volume: False),
         "volume_type_id": (since(3, 63), lambda volume: volume.volume_type_id),
@@ -38,7 +38,7 @@ VOLUME_FOR_ADMINS = Fields[[]](
 SNAPSHOT = Fields[[Snapshot]](
     "a snapshot",
     {
-        "group_snapshot_id": (since(3, 14), lambda snapshot: None),
+        "group_snapshot_id": (since(3, 14), lambda snapshot: snapshot.group_snapshot_id),
         "user_id": (since(3, 41), lambda snapshot: snapshot.user_id),
         "consumes_quota": (since(3, 65), lambda snapshot: True),
     },

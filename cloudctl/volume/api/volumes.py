@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cloudctl import tasks
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import Invalid
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
@@ -40,7 +40,7 @@ FILTERS = {
     "bootable": By(_bootable),
     "migration_status": By(always(search.migration_status)),
     "availability_zone": lists.text(Volume.availability_zone),
-    "group_id": By(always(search.absent), span=since(3, 13)),
+    "group_id": By(always(search.nullable(Volume.group_id)), span=since(3, 13)),
     "size": By(always(number(Volume.size))),
     "created_at": lists.moment(Volume.created_at),
     "updated_at": lists.moment(Volume.updated_at),
@@ -85,7 +85,7 @@ class CreateVolume:
     multiattach: LooseBool = False
 
     def wanted(self, call: Call) -> NewVolume:
-        """Raises Invalid for two sources or a flag that types decide, NotFound for what cannot exist here."""
+        """Raises Invalid for two sources, a flag that types decide, or a group without a type."""
         backup_id = self.backup_id if call.version in gates.FROM_BACKUP else None
         group_id = self.consistencygroup_id or (self.group_id if call.version in gates.GROUPS else None)
         image_id = self.imageRef or self.image_id
@@ -99,9 +99,10 @@ class CreateVolume:
                 "multiattach parameter has been removed. The default behavior is to use multiattach enabled "
                 "volume types."
             )
-        if group_id:
-            raise NotFound(f"Group {group_id} could not be found.")
+        if group_id and not self.volume_type:
+            raise Invalid("Invalid input received: volume_type must be provided when creating a volume in a group.")
         return NewVolume(
+            group_id=group_id or None,
             size=self.size,
             name=self.name if self.name is not None else self.display_name,
             description=self.description if self.description is not None else self.display_description,

@@ -6,6 +6,7 @@ from cloudctl.tasks import Workflow
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.lifecycle.backup_create import creation
 from cloudctl.volume.lifecycle.backup_delete import deletion
+from cloudctl.volume.lifecycle.backup_import import importing
 from cloudctl.volume.lifecycle.create import CREATE
 from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
@@ -34,4 +35,5 @@ WORKFLOWS: tuple[Workflow, ...] = (
 
 def workflows(archive: ArchiveThreads) -> tuple[Workflow, ...]:
     """All of them."""
-    return (*WORKFLOWS, creation(archive), deletion(archive), restoration(archive), movement(archive))
+    made = (creation(archive), deletion(archive), importing(archive), restoration(archive), movement(archive))
+    return (*WORKFLOWS, *made)

@@ -46,7 +46,8 @@ def creation(archive: ArchiveThreads) -> Workflow:
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         source = archive.archive.work(backup.id)
-        made = await archive.work(ctx, Archive.store, backup.id, source, backup.parent_id)
+        parent = None if backup.parent_id is None else await ctx.read(backups.archived_as, backup.parent_id)
+        made = await archive.work(ctx, Archive.store, backup.id, source, parent)
         return {"pieces": made.stored}
 
     async def remove(ctx: Context) -> None:

@@ -19,7 +19,9 @@ def deletion(archive: ArchiveThreads) -> Workflow:
         if IVolumeSnapshots.providedBy(ctx.drivers.volume):
             await frozen_copy.ensure_absent(ctx, ctx.resource_id)
         await archive.run(Archive.discard, ctx.resource_id)
-        await archive.run(Archive.remove, ctx.resource_id)
+        backup = await ctx.read(backups.find, ctx.resource_id)
+        if await ctx.read(backups.is_alone, ctx.resource_id):
+            await archive.run(Archive.remove, ctx.resource_id if backup is None else backups.archive_id(backup))
         return None
 
     async def forget(ctx: Context) -> Memo:

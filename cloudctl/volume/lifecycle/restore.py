@@ -53,7 +53,8 @@ def restoration(archive: ArchiveThreads) -> Workflow:
 
     async def assemble(ctx: Context) -> Memo:
         target = archive.archive.work(work(ctx.resource_id))
-        await archive.work(ctx, Archive.assemble, ctx.args["backup_id"], target)
+        kept = await ctx.read(backups.archived_as, ctx.args["backup_id"])
+        await archive.work(ctx, Archive.assemble, kept, target)
         return None
 
     async def discard(ctx: Context) -> None:

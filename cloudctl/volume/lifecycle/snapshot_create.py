@@ -8,7 +8,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.specs import SnapshotSpec
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import kinds, messages, snapshots, states
+from cloudctl.volume import group_snapshots, kinds, messages, snapshots, states
 
 
 async def create(ctx: Context) -> Memo:
@@ -29,12 +29,16 @@ async def finish(ctx: Context) -> Memo:
 def made(conn: Connection, snapshot_id: str, now: datetime) -> None:
     """`available`. An administrator may have set another status meanwhile."""
     states.SNAPSHOT.try_move(conn, snapshot_id, "created", now, progress="100%")
+    row = snapshots.find(conn, snapshot_id)
+    if row is not None:
+        group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "create failed", now):
         messages.record(conn, messages.SNAPSHOT_FAILED, row.project_id, task.request_id, row.id, now)
+        group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 SNAPSHOT_CREATE = Workflow(

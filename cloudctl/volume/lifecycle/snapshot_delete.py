@@ -8,7 +8,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import kinds, messages, snapshots, states
+from cloudctl.volume import group_snapshots, kinds, messages, snapshots, states
 
 
 async def remove(ctx: Context) -> Memo:
@@ -17,8 +17,16 @@ async def remove(ctx: Context) -> Memo:
     except InUse:
         await ctx.commit(busy, ctx.task, ctx.now)
     else:
-        await ctx.commit(snapshots.forget, ctx.resource_id)
+        await ctx.commit(gone, ctx.resource_id, ctx.now)
     return None
+
+
+def gone(conn: Connection, snapshot_id: str, now: datetime) -> None:
+    """The record, and with the last one that of a snapshot of their group."""
+    row = snapshots.find(conn, snapshot_id)
+    snapshots.forget(conn, snapshot_id)
+    if row is not None:
+        group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 def busy(conn: Connection, task: Task, now: datetime) -> None:
@@ -32,6 +40,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "delete failed", now):
         messages.record(conn, messages.SNAPSHOT_DELETE_FAILED, row.project_id, task.request_id, row.id, now)
+        group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 SNAPSHOT_DELETE = Workflow(kinds.DELETE_SNAPSHOT, (Step("remove", remove),), on_failure=failed)

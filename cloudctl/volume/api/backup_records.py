@@ -1,0 +1,103 @@
+"""Records of backups on the wire. Reference: volume.md, section 6."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+from attrs import field, frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Invalid
+from cloudctl.rest.body import Body, Length, Range, Text, Uuid, given, structure
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import parse_time
+from cloudctl.rest.route import Routes
+from cloudctl.volume import backup_records, backups
+from cloudctl.volume.api import views
+from cloudctl.volume.api.fields import Metadata
+from cloudctl.volume.backup_records import NewRecord
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Backup
+
+Plain = dict[Annotated[str, Length(0, 255)], Annotated[str, Length(0, 65535)]]
+
+
+@frozen
+class ImportRecord:
+    backup_service: Annotated[str, Length(1, 255)]
+    backup_url: Annotated[str, Length(1, 1 << 20)]
+
+
+@frozen
+class Told:
+    """What a record says, as it comes from outside."""
+
+    id: Uuid
+    kept_as: Uuid
+    volume_id: Uuid
+    size: Annotated[int, Range(1)]
+    data_timestamp: Annotated[str, Length(1, 64)]
+    container: Text
+    availability_zone: Text
+    snapshot_id: Uuid | None = None
+    parent_id: Uuid | None = None
+    name: Text | None = None
+    description: Text | None = None
+    object_count: Annotated[int, Range(0)] = 0
+    bootable: bool = False
+    image_metadata: Plain = field(factory=dict)
+    metadata: Metadata = field(factory=dict)
+    volume_name: Text | None = None
+    volume_metadata: Metadata = field(factory=dict)
+
+    def wanted(self) -> NewRecord:
+        """Raises Invalid."""
+        return NewRecord(**{**given(self), "data_timestamp": _time(self.data_timestamp)})
+
+
+def _time(text: str) -> datetime:
+    try:
+        return parse_time(text)
+    except (ValueError, OverflowError):
+        raise Invalid(f"Invalid input received: {text[:64]!r} is no time.") from None
+
+
+@frozen
+class BackupRecords:
+    routes = Routes("Backups")
+
+    db: Database
+    options: VolumeOptions
+
+    @routes.get("/backups/<backup_id>/export_record", policy="volume:backups:export")
+    async def export(self, call: Call, backup_id: str) -> Any:
+        """Show what has to be kept of a backup to bring it back, should this database be lost."""
+        backup = await self.db.read(backups.visible, call.caller, backup_id)
+        url = base64.b64encode(orjson.dumps(backup_records.export(backup))).decode()
+        return {"backup-record": {"backup_service": backup_records.SERVICE, "backup_url": url}}
+
+    @routes.post(
+        "/backups/import_record",
+        policy="volume:backups:import",
+        status=201,
+        body=Body(ImportRecord, key="backup-record"),
+    )
+    async def create(self, call: Call, body: ImportRecord) -> Any:
+        """Bring a backup back whose record was kept; the archive must have it still."""
+        if body.backup_service != backup_records.SERVICE:
+            raise Invalid(f"Invalid input received: backups of {body.backup_service[:64]!r} cannot be read here.")
+        try:
+            found = orjson.loads(base64.b64decode(body.backup_url, validate=True))
+        except (binascii.Error, ValueError):
+            raise Invalid("Invalid input received: Can't decode backup record.") from None
+        told: Told = structure(found, Told, "$.backup-record.backup_url")
+        row = await self.db.run(_create, call, told.wanted(), self.options)
+        return {"backup": views.backup_summary(call, row)}
+
+
+def _create(conn: Connection, call: Call, wanted: NewRecord, options: VolumeOptions) -> Backup:
+    return backup_records.create(conn, call.caller, wanted, options)

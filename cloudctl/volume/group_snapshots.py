@@ -1,0 +1,167 @@
+"""Snapshots of groups: one of each of their volumes. Reference: OpenStack's block storage API, group snapshots."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.caller import Caller
+from cloudctl.volume import creation, groups, kinds, snapshots, states
+from cloudctl.volume.creation import NewVolume
+from cloudctl.volume.groups import NewGroup
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.snapshots import NewSnapshot
+from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot
+
+RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
+
+
+def not_found(id: str) -> NotFound:
+    return NotFound(f"GroupSnapshot {id[:64]} could not be found.")
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(GroupSnapshot).where(GroupSnapshot.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+_members = select(Snapshot).where(Snapshot.group_snapshot_id == bindparam("wanted"))
+
+
+def get(conn: Connection, id: str, *, lock: bool = False) -> GroupSnapshot:
+    """Raises NotFound."""
+    found = conn.execute(_locked if lock else _by_id, {"wanted": id}).first()
+    if found is None:
+        raise not_found(id)
+    return found
+
+
+def visible(conn: Connection, caller: Caller, id: str) -> GroupSnapshot:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    found = get(conn, id)
+    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
+        raise not_found(id)
+    return found
+
+
+def members(conn: Connection, id: str) -> list[Snapshot]:
+    """The oldest first."""
+    ordered = _members.order_by(Snapshot.created_at, Snapshot.id)
+    return list(conn.execute(ordered, {"wanted": id}).all())
+
+
+@frozen
+class NewGroupSnapshot:
+    group_id: str
+    name: str | None = None
+    description: str | None = None
+
+
+def create(conn: Connection, caller: Caller, new: NewGroupSnapshot, options: VolumeOptions) -> GroupSnapshot:
+    """`creating`: each volume of the group gets a snapshot, by a task.
+
+    Raises NotFound, Conflict, OverQuota; Invalid for an empty group.
+    """
+    group = groups.visible(conn, caller, new.group_id, lock=True)
+    present = groups.members(conn, group.id)
+    if not present:
+        raise Invalid(f"Invalid group: Group {group.id} is empty, so there is nothing to freeze.")
+    made = insert(GroupSnapshot).values(
+        id=new_id(),
+        project_id=group.project_id,
+        user_id=caller.user_id,
+        group_id=group.id,
+        group_type_id=group.group_type_id,
+        name=new.name,
+        description=new.description,
+        status=states.CREATING,
+        created_at=caller.now,
+    )
+    record = conn.execute(made.returning(GroupSnapshot)).one()
+    for volume in present:
+        wish = NewSnapshot(volume.id, name=f"snapshot-of-{volume.name or volume.id}"[:255], force=True)
+        frozen_one = snapshots.create(conn, caller, wish, options)
+        snapshots.change(conn, frozen_one, {"group_snapshot_id": record.id}, caller.now)
+    return record
+
+
+def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
+    """`deleting`, and all its snapshots with it; it goes with the last of them. Raises Conflict."""
+    record = get(conn, record.id, lock=True)
+    if record.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
+        raise Conflict(f"Invalid group snapshot: {record.id} is {record.status}; it must be available or in error.")
+    for each in members(conn, record.id):
+        states.SNAPSHOT.move(conn, each.id, "delete with its volume", caller.now)
+        tasks.supersede(conn, kinds.DELETE_SNAPSHOT, each.id, caller)
+    conn.execute(
+        update(GroupSnapshot).where(GroupSnapshot.id == record.id).values(status=states.DELETING, updated_at=caller.now)
+    )
+    follow(conn, record.id, caller.now)
+
+
+def follow(conn: Connection, id: str | None, now: datetime) -> None:
+    """Bring its status in line with its snapshots: one of them has come to an end, or has gone."""
+    if id is None:
+        return
+    record = get(conn, id, lock=True)
+    found = {each.status for each in members(conn, id)}
+    if record.status == states.DELETING and not found:
+        conn.execute(delete(GroupSnapshot).where(GroupSnapshot.id == id))
+        return
+    status = record.status
+    if record.status == states.DELETING and states.ERROR_DELETING in found:
+        status = states.ERROR_DELETING
+    elif record.status == states.CREATING and not found & {states.CREATING}:
+        status = states.AVAILABLE if found <= {states.AVAILABLE} else states.ERROR
+    if status != record.status:
+        conn.execute(update(GroupSnapshot).where(GroupSnapshot.id == id).values(status=status, updated_at=now))
+
+
+def reset(conn: Connection, caller: Caller, record: GroupSnapshot, status: str) -> None:
+    changed = update(GroupSnapshot).where(GroupSnapshot.id == record.id)
+    conn.execute(changed.values(status=status, updated_at=caller.now))
+
+
+# -- groups of what a group or its snapshot holds
+
+
+@frozen
+class Source:
+    """One of the two."""
+
+    group_snapshot_id: str | None = None
+    source_group_id: str | None = None
+
+
+def create_group(
+    conn: Connection, caller: Caller, source: Source, name: str | None, description: str | None, options: VolumeOptions
+) -> Group:
+    """A group with a copy of each volume. Raises NotFound, Invalid, Conflict, OverQuota."""
+    if (source.group_snapshot_id is None) is (source.source_group_id is None):
+        raise Invalid("Exactly one of 'group_snapshot_id' and 'source_group_id' is needed.")
+    if source.group_snapshot_id is not None:
+        record = visible(conn, caller, source.group_snapshot_id)
+        if record.status != states.AVAILABLE:
+            raise Conflict(f"Invalid group snapshot: {record.id} is {record.status}; it must be available.")
+        origin = groups.visible(conn, caller, record.group_id)
+        wishes = [NewVolume(snapshot_id=each.id, name=each.name) for each in members(conn, record.id)]
+    else:
+        origin = groups.visible(conn, caller, source.source_group_id or "")
+        wishes = [NewVolume(source_volid=each.id, name=each.name) for each in groups.members(conn, origin.id)]
+    new = NewGroup(
+        origin.group_type_id,
+        origin.volume_types,
+        name,
+        description,
+        origin.availability_zone,
+        source.group_snapshot_id,
+        source.source_group_id,
+    )
+    made = groups.create(conn, caller, new, options)
+    for wish in wishes:
+        creation.create(conn, caller, creation.in_group(wish, made.id), options)
+    return made

@@ -1,0 +1,104 @@
+"""Group types: what kind of group one gets. Reference: OpenStack's block storage API, group types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import asdict, field, frozen
+from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.rest.caller import Caller
+from cloudctl.volume.tables import Group, GroupType
+
+CONSISTENT = "consistent_group_snapshot_enabled"
+
+
+def not_found(type_id: str) -> NotFound:
+    return NotFound(f"Group type {type_id[:64]} could not be found.")
+
+
+def no_spec(type_id: str, key: str) -> NotFound:
+    return NotFound(f"Group Type {type_id[:64]} has no specs with key {key[:255]}.")
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(GroupType).where(GroupType.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+
+
+def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:
+    """Raises NotFound."""
+    found = conn.execute(_locked if lock else _by_id, {"wanted": type_id}).first()
+    if found is None:
+        raise not_found(type_id)
+    return found
+
+
+def seen_by(caller: Caller) -> list[ColumnElement[bool]]:
+    """What every query for group types of this caller holds."""
+    return [] if caller.may("volume:group_types:all") else [GroupType.is_public.is_(True)]
+
+
+def visible(conn: Connection, caller: Caller, type_id: str) -> GroupType:
+    """As `get`, if the type is public or the caller sees all. Raises NotFound."""
+    found = get(conn, type_id)
+    if not found.is_public and not caller.may("volume:group_types:all"):
+        raise not_found(type_id)
+    return found
+
+
+@frozen
+class NewGroupType:
+    name: str
+    description: str | None = None
+    is_public: bool = True
+    group_specs: Mapping[str, str | None] = field(factory=dict)
+
+
+def create(conn: Connection, new: NewGroupType, now: datetime) -> GroupType:
+    """Raises Conflict if the name is taken."""
+    try:
+        with conn.begin_nested():
+            made = insert(GroupType).values(id=new_id(), created_at=now, **asdict(new))
+            return conn.execute(made.returning(GroupType)).one()
+    except IntegrityError:
+        raise _taken(new.name) from None
+
+
+def change(conn: Connection, type_: GroupType, changes: Mapping[str, Any], now: datetime) -> GroupType:
+    """Raises Conflict if the name is another type's."""
+    try:
+        with conn.begin_nested():
+            conn.execute(update(GroupType).where(GroupType.id == type_.id).values(updated_at=now, **changes))
+    except IntegrityError:
+        raise _taken(changes["name"]) from None
+    return get(conn, type_.id)
+
+
+def remove(conn: Connection, type_: GroupType) -> None:
+    """Raises Conflict while groups have it."""
+    if conn.execute(select(Group.id).where(Group.group_type_id == type_.id).limit(1)).first() is not None:
+        raise Conflict(f"Group type {type_.id} is still in use.")
+    conn.execute(delete(GroupType).where(GroupType.id == type_.id))
+
+
+def change_specs(
+    conn: Connection, type_id: str, now: datetime, wanted: Mapping[str, str | None], gone: Sequence[str] = ()
+) -> None:
+    """Merge `wanted` into the specs and drop `gone`. Raises NotFound."""
+    specs = get(conn, type_id, lock=True).group_specs
+    for key in gone:
+        if key not in specs:
+            raise no_spec(type_id, key)
+    kept = {key: value for key, value in {**specs, **wanted}.items() if key not in gone}
+    conn.execute(update(GroupType).where(GroupType.id == type_id).values(group_specs=kept, updated_at=now))
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Group Type {name} already exists.")

@@ -1,0 +1,176 @@
+"""Groups: volumes that are frozen and copied together. Reference: OpenStack's block storage API, groups.
+
+A group is nothing on a backend: what is done with it is done with its volumes, each by its own task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.rest.caller import Caller
+from cloudctl.volume import group_types, kinds, quotas, states, types, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Group, GroupSnapshot, Volume
+
+# What an administrator may set.
+RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
+
+
+def not_found(group_id: str) -> NotFound:
+    return NotFound(f"Group {group_id[:64]} could not be found.")
+
+
+# Built once: building a statement costs more than running it.
+_by_id = select(Group).where(Group.id == bindparam("wanted"))
+_locked = _by_id.with_for_update()
+_members = select(Volume).where(Volume.group_id == bindparam("wanted")).order_by(Volume.created_at, Volume.id)
+
+
+def get(conn: Connection, group_id: str, *, lock: bool = False) -> Group:
+    """Raises NotFound."""
+    found = conn.execute(_locked if lock else _by_id, {"wanted": group_id}).first()
+    if found is None:
+        raise not_found(group_id)
+    return found
+
+
+def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = False) -> Group:
+    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
+    found = get(conn, group_id, lock=lock)
+    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
+        raise not_found(group_id)
+    return found
+
+
+def members(conn: Connection, group_id: str) -> list[Volume]:
+    """The oldest first."""
+    return list(conn.execute(_members, {"wanted": group_id}).all())
+
+
+@frozen
+class NewGroup:
+    group_type: str
+    volume_types: Sequence[str]  # names or ids
+    name: str | None = None
+    description: str | None = None
+    availability_zone: str | None = None
+    group_snapshot_id: str | None = None
+    source_group_id: str | None = None
+
+
+def create(conn: Connection, caller: Caller, new: NewGroup, options: VolumeOptions) -> Group:
+    """Raises NotFound, Invalid, OverQuota."""
+    type_ = group_types.visible(conn, caller, new.group_type)
+    if type_.group_specs.get(group_types.CONSISTENT) == "<is> True":
+        raise Invalid(f"Invalid group type: no backend freezes several volumes at one moment, as {type_.id} asks.")
+    zone = new.availability_zone or options.default_zone
+    if zone not in options.availability_zones:
+        raise Invalid(f"Availability zone '{zone}' is invalid.")
+    allowed = [types.by_name_or_id(conn, caller, each).id for each in new.volume_types]
+    quotas.take_group(conn, options, caller.project_id)
+    made = insert(Group).values(
+        id=new_id(),
+        project_id=caller.project_id,
+        user_id=caller.user_id,
+        name=new.name,
+        description=new.description,
+        status=states.AVAILABLE,
+        group_type_id=type_.id,
+        volume_types=list(dict.fromkeys(allowed)),
+        availability_zone=zone,
+        group_snapshot_id=new.group_snapshot_id,
+        source_group_id=new.source_group_id,
+        created_at=caller.now,
+    )
+    return conn.execute(made.returning(Group)).one()
+
+
+@frozen
+class Change:
+    """`values`: columns. `add` and `remove`: ids of volumes."""
+
+    values: Mapping[str, Any]
+    add: Sequence[str] = ()
+    remove: Sequence[str] = ()
+
+
+def change(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Group:
+    """Raises Invalid, Conflict."""
+    group = get(conn, group.id, lock=True)
+    _demand_available(group)
+    if has_snapshots(conn, group.id) and (wanted.add or wanted.remove):
+        raise Conflict(f"Invalid group: Group {group.id} has snapshots, so its volumes stay.")
+    for volume_id in wanted.remove:
+        if volumes.get(conn, volume_id, lock=True).group_id != group.id:
+            raise Invalid(f"Invalid volume: Cannot remove volume {volume_id}: it is not in the group.")
+        _join(conn, volume_id, None, caller.now)
+    for volume_id in wanted.add:
+        volume = volumes.visible(conn, caller, volume_id, lock=True)
+        if volume.group_id is not None or volume.project_id != group.project_id:
+            raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is in another group or project.")
+        demand_type(group, volume.volume_type_id)
+        if volume.status not in (states.AVAILABLE, states.IN_USE):
+            raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is {volume.status}.")
+        _join(conn, volume_id, group.id, caller.now)
+    conn.execute(update(Group).where(Group.id == group.id).values(updated_at=caller.now, **wanted.values))
+    return get(conn, group.id)
+
+
+def _join(conn: Connection, volume_id: str, group_id: str | None, now: datetime) -> None:
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(group_id=group_id, updated_at=now))
+
+
+def _demand_available(group: Group) -> None:
+    if group.status != states.AVAILABLE:
+        raise Conflict(f"Invalid group: Group {group.id} is {group.status}; it must be available.")
+
+
+def demand_type(group: Group, type_id: str) -> None:
+    """Raises Invalid unless volumes of the type may be in the group."""
+    if type_id not in group.volume_types:
+        raise Invalid(f"Invalid volume type: type {type_id} is not one of those of group {group.id}.")
+
+
+def for_new(conn: Connection, caller: Caller, group_id: str, type_id: str) -> Group:
+    """The group of a new volume, locked. Raises NotFound, Invalid, Conflict."""
+    group = visible(conn, caller, group_id, lock=True)
+    if group.project_id != caller.project_id:
+        raise not_found(group_id)
+    _demand_available(group)
+    demand_type(group, type_id)
+    return group
+
+
+def has_snapshots(conn: Connection, group_id: str) -> bool:
+    query = select(GroupSnapshot.id).where(GroupSnapshot.group_id == group_id)
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -> None:
+    """`with_volumes`: they are deleted, each by its task, and are in no group from now on. Raises Conflict."""
+    group = get(conn, group.id, lock=True)
+    if has_snapshots(conn, group.id):
+        raise Conflict(f"Invalid group: Group {group.id} has group snapshots.")
+    if group.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
+        raise Conflict(f"Invalid group: Group {group.id} is {group.status}; it must be available or in error.")
+    present = members(conn, group.id)
+    if present and not with_volumes:
+        raise Conflict(f"Invalid group: Group {group.id} has volumes; delete-volumes must be true to delete them.")
+    for volume in present:
+        _join(conn, volume.id, None, caller.now)
+        volumes.begin_delete(conn, volume.id, caller.now)
+        tasks.supersede(conn, kinds.DELETE_VOLUME, volume.id, caller)
+    conn.execute(delete(Group).where(Group.id == group.id))
+
+
+def reset(conn: Connection, caller: Caller, group: Group, status: str) -> None:
+    conn.execute(update(Group).where(Group.id == group.id).values(status=status, updated_at=caller.now))

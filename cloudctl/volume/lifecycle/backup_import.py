@@ -1,0 +1,33 @@
+"""Import: a backup whose record came back is available, if the archive has it whole."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cloudctl.db import Connection
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import backups, kinds, messages, states
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
+
+
+def importing(archive: ArchiveThreads) -> Workflow:
+    async def look(ctx: Context) -> Memo:
+        kept = await ctx.read(backups.archived_as, ctx.resource_id)
+        found = await archive.run(Archive.manifest, kept)
+        await ctx.commit(finished, ctx.resource_id, found.stored, ctx.now)
+        return None
+
+    return Workflow(kinds.IMPORT_BACKUP, (Step("look", look),), on_failure=failed)
+
+
+def finished(conn: Connection, backup_id: str, pieces: int, now: datetime) -> None:
+    """`available`. An administrator may have set another status meanwhile."""
+    states.BACKUP.try_move(conn, backup_id, "created", now, object_count=pieces)
+
+
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    backup = backups.find(conn, task.resource_id)
+    if backup is not None and states.BACKUP.try_move(conn, backup.id, "create failed", now, fail_reason=error[:255]):
+        messages.record(conn, messages.BACKUP_FAILED, backup.project_id, task.request_id, backup.id, now)

@@ -1,0 +1,1 @@
+Administrators export the records of backups and import them again, also under another id.
