@@ -110,9 +110,26 @@ def _subnets_of(conn: Connection, network_id: str) -> list[Subnet]:
 
 def _by_itself(rows: Sequence[Subnet], mac: str, owner: str) -> list[Choice]:
     """One IPv4 address, one managed IPv6 address, and one on each automatic subnet."""
-    managed = [row for row in rows if not _follows_mac(row, owner)]
+    served = _serving(rows, owner)
+    managed = [row for row in served if not _follows_mac(row, owner)]
     families = [tuple(row for row in managed if row.ip_version == version) for version in (4, 6)]
     return [*(Choice(family) for family in families if family), *_automatic(rows, mac, owner)]
+
+
+def _serving(rows: Sequence[Subnet], owner: str) -> list[Subnet]:
+    """Of each family: those that are meant for ports of this owner, or else those for ports of nobody in particular.
+
+    Raises Conflict if all are for others.
+    """
+    found: list[Subnet] = []
+    for version in (4, 6):
+        family = [row for row in rows if row.ip_version == version]
+        meant = [row for row in family if owner in row.service_types]
+        found += meant or [row for row in family if not row.service_types]
+    if rows and not found:
+        message = "No valid service subnet for the given device owner."
+        raise Conflict(message, type="IpAddressGenerationFailureNoMatchingSubnet")
+    return found
 
 
 def _automatic(rows: Iterable[Subnet], mac: str, owner: str) -> list[Choice]:

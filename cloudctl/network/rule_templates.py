@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import or_, select, true
+from sqlalchemy import false, or_, select, true
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -63,16 +63,12 @@ def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Ru
 def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:
     """Raises Invalid, and Conflict if one says the same for the same groups."""
     said = columns(new.rule)
-    used = (
-        (RuleTemplate.used_in_default_sg, new.used_in_default_sg),
-        (
-            RuleTemplate.used_in_non_default_sg,
-            new.used_in_non_default_sg,
-        ),
-    )
-    same = or_(*(column.is_(True) for column, wanted in used if wanted))
-    existing = conn.scalar(select(RuleTemplate.id).where(RuleTemplate.meaning == said["meaning"], same).limit(1))
-    if existing is not None and (new.used_in_default_sg or new.used_in_non_default_sg):
+    used = new.used_in_default_sg, new.used_in_non_default_sg
+    columns_used = RuleTemplate.used_in_default_sg, RuleTemplate.used_in_non_default_sg
+    same = [column.is_(True) for column, wanted in zip(columns_used, used, strict=True) if wanted]
+    alike = select(RuleTemplate.id).where(RuleTemplate.meaning == said["meaning"], or_(false(), *same)).limit(1)
+    existing = conn.scalar(alike)
+    if existing is not None:
         message = f"Default security group rule already exists. Rule id is {existing}."
         raise Conflict(message, type="DefaultSecurityGroupRuleExists")
     made = RuleTemplate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
@@ -23,6 +24,7 @@ from cloudctl.tasks import Origin
 
 NAMESERVERS_MOST = 5
 ROUTES_MOST = 20
+DEVICE_OWNERS = ("compute:", "network:", "baremetal:", "neutron:", "trunk:")
 
 Pools = tuple[tuple[str, str], ...]  # (start, end)
 Routes = tuple[tuple[str, str], ...]  # (destination, nexthop)
@@ -45,6 +47,7 @@ class NewSubnet:
     ipv6_ra_mode: str | None = None
     ipv6_address_mode: str | None = None
     subnetpool_id: str | None = None  # that the cidr is of
+    service_types: tuple[str, ...] = ()
 
 
 # Built once: building a statement costs more than running it.
@@ -126,6 +129,7 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
         ipv6_ra_mode=wanted.ipv6_ra_mode,
         ipv6_address_mode=wanted.ipv6_address_mode,
         subnetpool_id=wanted.subnetpool_id,
+        service_types=checked_types(wanted.service_types),
     )
     standard.insert(conn, row)
     ipam.lay_out_new(conn, row.id, pools)
@@ -156,6 +160,8 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
         changes["dns_nameservers"] = checked_nameservers(changes["dns_nameservers"], cidr)
     if "host_routes" in changes:
         changes["host_routes"] = checked_routes(changes["host_routes"], cidr)
+    if "service_types" in changes:
+        changes["service_types"] = checked_types(changes["service_types"])
     if "enable_dhcp" in changes:
         addresses.check_cidr(cidr, changes["enable_dhcp"])
         addresses.check_modes(row.ipv6_ra_mode, row.ipv6_address_mode, cidr, changes["enable_dhcp"])
@@ -238,6 +244,15 @@ def _gateway(wanted: str | Missing | None, cidr: Cidr) -> addresses.Address | No
 
 def shown_pools(pools: list[Range], version: int) -> list[dict[str, str]]:
     return [{"start": written(pool.first, version), "end": written(pool.last, version)} for pool in pools]
+
+
+def checked_types(types: Sequence[str]) -> list[str]:
+    """Owners of devices, each once. Raises Invalid for what owns none."""
+    for each in types:
+        if not each.startswith(DEVICE_OWNERS):
+            message = f"Subnet service type {each[:64]} does not correspond to a valid device owner."
+            raise Invalid(message, type="InvalidSubnetServiceType")
+    return list(dict.fromkeys(types))
 
 
 def checked_nameservers(servers: tuple[str, ...], cidr: Cidr) -> list[str]:

@@ -156,6 +156,7 @@ class Subnet(Standard, table="subnets"):
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
     subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), nullable=True, index=True)
+    service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)

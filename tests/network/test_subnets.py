@@ -36,6 +36,7 @@ def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
         "ipv6_ra_mode": None,
         "ipv6_address_mode": None,
         "subnetpool_id": None,
+        "service_types": [],
         "router:external": False,
         "tenant_id": "demo",
         "project_id": "demo",
@@ -231,3 +232,35 @@ class TestAutomaticAddresses:
         subnet = make(neutron, neutron.network(None), "2001:db8::/64", **self.SLAAC)
         neutron.refused(400, "InvalidInput", "PUT", f"/subnets/{subnet['id']}", {"subnet": {"enable_dhcp": False}})
         neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {"ipv6_ra_mode": None}})
+
+
+class TestServiceTypes:
+    def test_ports_have_addresses_of_what_is_meant_for_them(self, neutron: Neutron) -> None:
+        network = neutron.network("10.0.0.0/24")
+        fields = {"network_id": network["id"], "ip_version": 4, "service_types": ["compute:nova"]}
+        made = neutron.create("subnet", "admin", **fields, cidr="10.0.1.0/24")
+        assert made["service_types"] == ["compute:nova"]
+
+        def subnet_of(owner: str) -> str:
+            port = neutron.create("port", network_id=network["id"], device_owner=owner)
+            (fixed,) = port["fixed_ips"]
+            return str(fixed["subnet_id"])
+
+        assert (subnet_of("compute:nova"), subnet_of("")) == (made["id"], network["subnets"][0])
+        body = {"subnet": {"service_types": []}}
+        neutron.expect(200, "PUT", f"/subnets/{made['id']}", body, "admin")
+        assert subnet_of("compute:nova") == network["subnets"][0]
+
+    def test_without_any_there_is_no_port(self, neutron: Neutron) -> None:
+        network = neutron.network(None)
+        fields = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.1.0/24", "service_types": ["compute:"]}
+        neutron.create("subnet", "admin", **fields)
+        type = "IpAddressGenerationFailureNoMatchingSubnet"
+        neutron.refused(409, type, "POST", "/ports", {"port": {"network_id": network["id"]}})
+
+    def test_who_says_so_and_what(self, neutron: Neutron) -> None:
+        network = neutron.network(None)
+        fields = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.1.0/24"}
+        neutron.expect(403, "POST", "/subnets", {"subnet": {**fields, "service_types": ["compute:nova"]}})
+        body = {"subnet": {**fields, "service_types": ["nobody"]}}
+        neutron.refused(400, "InvalidSubnetServiceType", "POST", "/subnets", body, "admin")

@@ -134,6 +134,7 @@ KNOWN = {
     "subnet-external-network": Extension(
         "Subnet of an External Network", "Shows whether a subnet's network is external."
     ),
+    "subnet-service-types": Extension("Subnet Service Types", "Which ports have their addresses of a subnet."),
     "tag-creation": Extension("Tag Creation", "Tags in the request that creates a record."),
     "ext-gw-mode": Extension("External Gateway Mode", "A router's gateway with or without source NAT.", IRouters),
     "extraroute": Extension("Extra Routes", "Static routes of routers.", IRouters),

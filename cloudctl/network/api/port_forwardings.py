@@ -183,17 +183,15 @@ def _spans(sent: dict[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     counts = set()
     for side in ("internal", "external"):
-        port, range_ = sent.get(f"{side}_port"), sent.get(f"{side}_port_range")
-        if port is not None and range_ is not None:
+        port, several = sent.get(f"{side}_port"), sent.get(f"{side}_port_range")
+        if port is not None and several is not None:
             raise _bad(f"{side}_port and {side}_port_range cannot both be specified")
-        if range_ is not None:
-            first, last = _parsed(side, range_)
-        elif port is not None:
-            first = last = port
-        else:
-            continue
-        found[side] = first
-        counts.add(last - first + 1)
+        if port is not None:
+            found[side] = port
+            counts.add(1)
+        elif several is not None:
+            found[side], last = _parsed(side, several)
+            counts.add(last - found[side] + 1)
     if len(counts) > 1:
         raise _bad("the ranges of internal and external ports are not of the same length")
     return found | ({"count": counts.pop()} if counts else {})

@@ -19,7 +19,7 @@ from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.standard import batches, owner_of_new, refuse_foreign
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network, Subnet
-from cloudctl.rest.body import MISSING, Items, Loose, Range
+from cloudctl.rest.body import MISSING, Items, Length, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Filter, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute
@@ -50,6 +50,7 @@ class HostRoute:
     nexthop: IpText
 
 
+Types = Annotated[list[Annotated[str, Length(1, 255)]], Items(0, 20)]
 PREFIX_DELEGATION = "prefix_delegation"
 PoolId = Literal["prefix_delegation"] | Id
 PrefixLength = Annotated[int, Loose(), Range(0, 128)]
@@ -69,6 +70,8 @@ def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bo
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
     network = networks.visible(conn, call.caller, values["network_id"], lock=True)
     refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
+    if values.get("service_types"):
+        call.require("network:subnets:service_types")
     # An administrator's subnet on a project's network belongs to that project.
     project = owner_of_new(call.caller, owner) if owner else network.project_id
     if values.get("ip_version", 4) not in (4, 6):
@@ -118,6 +121,8 @@ def _bad(reason: str) -> Invalid:
 
 
 def change(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]) -> Subnet:
+    if "service_types" in changes:
+        call.require("network:subnets:service_types")
     return subnets.change(conn, subnet, _paired(changes), call.now, call.caller)
 
 
@@ -153,6 +158,7 @@ SUBNETS = Declared(
         Attribute("ipv6_ra_mode", _subnet.ipv6_ra_mode, Mode | None, post=None, filter=any_of),
         Attribute("ipv6_address_mode", _subnet.ipv6_address_mode, Mode | None, post=None, filter=any_of),
         Attribute("subnetpool_id", _subnet.subnetpool_id, PoolId | None, post=MISSING, filter=any_of),
+        Attribute("service_types", _subnet.service_types, Types, post=MISSING, put=True),
         Attribute("use_default_subnetpool", None, Flag, post=MISSING, view=None),
         Attribute("prefixlen", None, PrefixLength, post=MISSING, view=None),
         Attribute("router:external", view=external),

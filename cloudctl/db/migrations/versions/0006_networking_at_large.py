@@ -283,6 +283,14 @@ def upgrade() -> None:
 
     with op.batch_alter_table("subnets", schema=None) as batch_op:
         batch_op.add_column(sa.Column("subnetpool_id", sa.String(length=64), nullable=True))
+        batch_op.add_column(
+            sa.Column(
+                "service_types",
+                sa.JSON().with_variant(postgresql.JSONB(), "postgresql"),
+                server_default="[]",
+                nullable=False,
+            )
+        )
         batch_op.create_index(batch_op.f("ix_subnets_subnetpool_id"), ["subnetpool_id"], unique=False)
         batch_op.create_foreign_key(batch_op.f("fk_subnets_subnetpool_id"), "subnet_pools", ["subnetpool_id"], ["id"])
 
