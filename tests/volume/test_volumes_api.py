@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudctl.testing.cloud import Client
 from tests.volume.asking import LATEST, V3, at, volume
 
 BASE_FIELDS = {
@@ -300,3 +301,10 @@ def test_every_counter_is_kept(make: Any, demo: Any, admin: Any, counter: str) -
     refused = demo.post(f"{V3}/volumes", {"volume": {"size": 2}})
     assert refused.status == 413
     assert "exceed" in refused.json()["overLimit"]["message"]
+
+
+def test_nothing_is_behind_a_trailing_slash(demo: Client) -> None:
+    """A client that lost an id must not be shown, or delete, something else."""
+    for method in ("GET", "PUT", "DELETE"):
+        assert demo.request(method, f"{V3}/volumes/", {"volume": {}} if method == "PUT" else None).status == 404
+    assert demo.get(f"{V3}/").status == 200

@@ -87,4 +87,4 @@ def build(
     )
     pipeline = Pipeline(http, "volume", FAULTS, VERSIONS, legacy_request_id=True, types=TYPES)
     mounts = [("", VersionDocuments()), *((VERSION, resource) for resource in resources)]
-    return ApiApp(pipeline, mounts, project_in_path=True)
+    return ApiApp(pipeline, mounts, project_in_path=True, exact=True)
