@@ -20,7 +20,7 @@ from cloudctl.compute.tables import Server
 from cloudctl.db.columns import metadata
 from cloudctl.network.addresses import key, number
 from cloudctl.network.tables import FreeRange, IpAllocation, Port
-from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.placement.tables import Allocation, Inventory, Provider
 
 AT_ONCE = 2000  # copies between two looks at memory
 # Not the prefix that the cloud itself gives, so that no later port meets one of these.
@@ -142,12 +142,8 @@ def _take(conn: Connection, subnet: str, count: int) -> Iterator[str]:
 
 def _promise(conn: Connection, server: str, count: int) -> None:
     """What is summed up elsewhere than in the rows themselves: of the hosts, what is promised."""
-    held = conn.execute(select(HostAllocation).where(HostAllocation.consumer_id == server)).one()
-    more = {
-        Host.used_vcpus: Host.used_vcpus + count * held.vcpus,
-        Host.used_memory_mib: Host.used_memory_mib + count * held.memory_mib,
-        Host.used_disk_gib: Host.used_disk_gib + count * held.disk_gib,
-        Host.shares: Host.shares + count,
-    }
-    conn.execute(update(Host).where(Host.name == held.host).values({k.name: v for k, v in more.items()}))
-    assert conn.execute(select(Server.id).where(Server.host == held.host).limit(1)).one()
+    for held in conn.execute(select(Allocation.table).where(Allocation.consumer_id == server)).all():
+        mine = Inventory.provider_id == held.provider_id, Inventory.resource_class == held.resource_class
+        conn.execute(update(Inventory).where(*mine).values(used=Inventory.used + count * held.amount))
+    host = conn.execute(select(Server.host).where(Server.id == server)).scalar_one()
+    conn.execute(update(Provider).where(Provider.name == host).values(shares=Provider.shares + count))

@@ -28,6 +28,7 @@ import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
+import cloudctl.placement.service
 import cloudctl.volume.service
 from cloudctl import bootstrap, state_dir
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings, made, sections
@@ -38,6 +39,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy, quota
@@ -60,6 +62,7 @@ T = TypeVar("T")
 SERVICES: tuple[Service, ...] = (
     cloudctl.identity.service.SERVICE,
     cloudctl.image.service.SERVICE,
+    cloudctl.placement.service.SERVICE,
     cloudctl.network.service.SERVICE,
     cloudctl.volume.service.SERVICE,
     cloudctl.compute.service.SERVICE,
@@ -172,16 +175,26 @@ class Cloud(OrderedService):
         """Of all services, and the drivers that they share."""
         chosen = self.config.drivers
         hypervisor = loader.load("hypervisor", chosen.hypervisor, *self._driver("hypervisor", chosen.hypervisor))
-        volume = loader.load("volume", chosen.volume, *self._driver("volume", chosen.volume))
+        self._volumes = self._volume_backends()
         network = loader.load("network", chosen.network, *self._driver("network", chosen.network))
         surroundings = Surroundings(
-            self.config, self._reactor, self.clock, self.db, self._in_memory, hypervisor, volume, network
+            self.config, self._reactor, self.clock, self.db, self._in_memory, hypervisor, self._volumes, network
         )
         parts: tuple[Part, ...] = ()
         for service in self.offered:
             parts += (service.compose(evolve(surroundings, parts=parts)),)
         image_path = next((part.image_path for part in parts if part.image_path is not None), _no_images)
+        volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
         return parts, Drivers(hypervisor, volume, network, image_path)
+
+    def _volume_backends(self) -> dict[str, IVolumeBackend]:
+        chosen = self.config.drivers.volume
+        if isinstance(chosen, str):
+            return {"": loader.load("volume", chosen, *self._driver("volume", chosen))}
+        return {
+            name: loader.load("volume", driver, *self._driver("volume", name), options=name)
+            for name, driver in chosen.items()
+        }
 
     def _driver(self, kind: str, name: str) -> tuple[Mapping[str, Any], DriverResources]:
         table = self.config.driver.get(kind, {}).get(name, {})
@@ -264,8 +277,11 @@ class Cloud(OrderedService):
             self.db.transact(False, _create_tables)
         else:
             schema.prepare(self.db)
-        for kind in ("hypervisor", "volume", "network"):
-            loader.check(getattr(self.drivers, kind), f"driver.{kind}.{getattr(self.config.drivers, kind)}")
+        chosen = self.config.drivers
+        loader.check(self.drivers.hypervisor, f"driver.hypervisor.{chosen.hypervisor}")
+        for name, backend in self._volumes.items():
+            loader.check(backend, f"driver.volume.{name or chosen.volume}")
+        loader.check(self.drivers.network, f"driver.network.{chosen.network}")
         for part in self.parts:
             part.prepare()
         is_new = self._bootstrap(passwords or {})

@@ -59,7 +59,7 @@ class Surroundings:
     db: Database
     in_memory: bool  # no threads, no sockets, and no files but in a temporary directory
     hypervisor: IHypervisor
-    volume: IVolumeBackend
+    volumes: Mapping[str, IVolumeBackend]  # by the names that [drivers] gives them; the one of a single driver is ""
     network: INetworkBackend
     parts: tuple[Part, ...] = ()  # of the services before this one
 
@@ -106,6 +106,7 @@ class Part:
     # What a cloud needs from one of its services.
     authenticator: Authenticator | None = None
     image_path: Callable[[str], Path] | None = None  # for its drivers: image id → the file with its data
+    volume: IVolumeBackend | None = None  # for its drivers: all volume backends as one
     root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
     uploads: Uploads | None = None
 

@@ -136,12 +136,20 @@ class PolicyOptions:
     file: str = ""
 
 
+def filled(_options: Any, _option: Any, value: str | dict[str, str]) -> None:
+    """Raises ValueError for a table without a backend, or with a name that cannot be part of a host's."""
+    if isinstance(value, dict) and (not value or any(not name or set(name) & set("@#") for name in value)):
+        raise ValueError("must name at least one backend, and no name may hold @ or #")
+
+
 @frozen
 class DriversOptions:
     """[drivers]: which driver of each kind; `cloudctl drivers` lists what is installed."""
 
     hypervisor: str = "fake"
-    volume: str = "fake"
+    # One driver; or several backends, each with a name and its driver: { fast = "nbd", large = "qcow2" }. The options
+    # of a backend are in [driver.volume.NAME]. Types choose by `volume_backend_name`.
+    volume: str | dict[str, str] = field(default="fake", validator=filled)
     network: str = "fake"
 
 

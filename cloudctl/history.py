@@ -13,6 +13,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+import attrs
 from attrs import field, frozen
 
 from cloudctl.rest.app import ApiApp
@@ -108,11 +109,17 @@ def _of_body(call: str, version: Version, before: Body | None, body: Body) -> It
         if version != FIRST:
             yield Fact(Span(version), "a body", "of", call)
         return
-    new = [name for name in wire_names(body.type) if name not in wire_names(before.type)]
+    known = _keys(before)
+    new = [name for name in _keys(body) if name not in known]
     for name in new:
         yield Fact(Span(version), f"`{name}`", "in the body of", call)
     if not new:
         yield Fact(Span(version), "another body", "of", call)
+
+
+def _keys(body: Body) -> Iterable[str]:
+    """Of a body that is an object with fields of its own, and no list or map."""
+    return wire_names(body.type) if attrs.has(body.type) else ()
 
 
 def shown(operation: Operation, path: str) -> str:

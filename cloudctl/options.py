@@ -18,6 +18,9 @@ from cloudctl.errors import ConfigError
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
+# Metadata of a field that is no option: it follows from another section.
+DERIVED = {"derived": True}
+
 SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a string"),
     int: ((int,), "an integer"),
@@ -51,9 +54,9 @@ def _value(value: Any, kind: Any, path: str) -> Any:
             raise Wrong(f"{path}: {value!r} is not {name}")
         return kind(value)
     if origin in (Union, UnionType):
-        return (
-            None if value is None else _value(value, next(each for each in arguments if each is not type(None)), path)
-        )
+        kinds = [each for each in arguments if each is not type(None)]
+        tables = [each for each in kinds if isinstance(value, Mapping) and get_origin(each) is dict]
+        return None if value is None else _value(value, (tables or kinds)[0], path)
     if origin is Literal:
         if value not in arguments:
             raise Wrong(f"{path}: {value!r} is not one of {', '.join(map(repr, arguments))}")
@@ -86,7 +89,11 @@ def _all(parts: Any) -> list[Any]:
 
 
 def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
-    options = {each.alias or each.name: each for each in attrs.fields(attrs.resolve_types(cls)) if each.init}
+    options = {
+        each.alias or each.name: each
+        for each in attrs.fields(attrs.resolve_types(cls))
+        if each.init and not each.metadata.get("derived")
+    }
     problems = [
         f"{path}.{name}: unknown option; valid options: {', '.join(options) or 'none'}"
         for name in sorted(table.keys() - options.keys())

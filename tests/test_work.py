@@ -200,8 +200,9 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (first_validation, (4, 1, 0)),
     (servers_with_detail, (3, 1, 0)),
     (list_of_ports, (2, 1, 0)),
-    (boot, (61, 2, 4)),
-    (deletion, (34, 1, 4)),
+    # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
+    (boot, (68, 2, 4)),
+    (deletion, (38, 1, 4)),
     (network_cycle, (126, 4, 14)),
     (new_rule, (10, 0, 1)),
     (deleted_rule, (5, 0, 1)),
@@ -210,7 +211,7 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),
     # Every ten seconds the hosts, their zones and what schedules and conducts are written down.
-    (ten_idle_seconds, (27, 10, 1)),
+    (ten_idle_seconds, (29, 10, 1)),
 ]
 
 

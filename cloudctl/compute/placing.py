@@ -17,14 +17,18 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.image import properties
-from cloudctl.placement import hosts
+from cloudctl.placement import hosts, queries
 from cloudctl.placement.hosts import Promises
+from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
+from cloudctl.placement.queries import QueryError
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 from cloudctl.rest.caller import Caller
 
 FORCE = "compute:servers:create:forced_host"
 REQUEST = "compute:servers:create:requested_host"
+# A condition that no host meets.
+NEVER = ["or"]
 NO_ZONE = "The requested availability zone is not available"
 
 
@@ -110,7 +114,24 @@ def resources(flavor: Mapping[str, Any], has_local_root: bool) -> Resources:
         _amount(specs, "VCPU", flavor["vcpus"]),
         _amount(specs, "MEMORY_MB", flavor["ram"]),
         _amount(specs, "DISK_GB", disk),
+        {name: _amount(specs, name, 0) for name in _others(specs)},
     )
+
+
+def _others(extra_specs: Mapping[str, str]) -> list[str]:
+    """The resource classes that only some hosts have."""
+    named = (key.partition(":") for key in extra_specs)
+    usual = (VCPU, MEMORY_MB, DISK_GB)
+    return [name for scope, _, name in named if scope == "resources" and name and name not in usual]
+
+
+def traits(*said: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """(required, forbidden) ones of `trait:NAME` in extra specs and in properties of images."""
+    found = [
+        (key.removeprefix("trait:"), word) for each in said for key, word in each.items() if key.startswith("trait:")
+    ]
+    required = frozenset(name for name, word in found if word == "required")
+    return required, frozenset(name for name, word in found if word == "forbidden")
 
 
 def _amount(extra_specs: Mapping[str, str], name: str, otherwise: int) -> int:
@@ -123,6 +144,7 @@ def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
     hints = server.scheduling.get("hints", {})
     image = properties.of(conn, [server.image_id])[server.image_id] if server.image_id else {}
     same, different = _ids(hints.get("same_host")), _ids(hints.get("different_host"))
+    required, forbidden = traits(server.flavor["extra_specs"], image)
     return Wish(
         resources(server.flavor, bool(server.image_id)),
         zone=server.scheduling.get("zone"),
@@ -134,6 +156,11 @@ def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
         different_from=servers.hosts_of(conn, different) if different else frozenset(),
         extra_specs=server.flavor["extra_specs"],
         image_properties=image,
+        project_id=server.project_id,
+        required_traits=required,
+        forbidden_traits=forbidden,
+        near=_near(hints),
+        query=_query(hints.get("query")),
     )
 
 
@@ -141,6 +168,30 @@ def moved(conn: Connection, server: Server, host: str | None, *, forced: bool) -
     """For a server that shall be on another host than it is. Where it had to be at first does not bind it."""
     found = wish(conn, server, () if server.host is None else (server.host,))
     return evolve(found, forced=host if forced else None, requested=host)
+
+
+def _near(hints: Mapping[str, Any]) -> str | None:
+    """The network that `build_near_host_ip` is in, of the size that `cidr` says."""
+    address = _text(hints.get("build_near_host_ip"))
+    return f"{address}{_text(hints.get('cidr')) or '/24'}" if address else None
+
+
+def _query(hint: Any) -> list[Any] | None:
+    """The condition; one that says nothing is met by no host."""
+    text = _text(hint)
+    if not text:
+        return None
+    try:
+        return queries.parse(text)
+    except QueryError:
+        return NEVER
+
+
+def _text(hint: Any) -> str:
+    """A hint that may come as a list of one."""
+    if isinstance(hint, list) and len(hint) == 1:
+        hint = hint[0]
+    return hint if isinstance(hint, str) else ""
 
 
 def _ids(hint: Any) -> list[str]:

@@ -370,6 +370,34 @@ class ISecurityGroups(Interface):
         """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
 
 
+class ITrunks(Interface):
+    """A port carries others: `PortSpec.subports` is obeyed."""
+
+
+class IDhcpOptions(Interface):
+    """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
+
+
+class IMarking(Interface):
+    """What guests send is marked: `PortSpec.dscp_mark` is obeyed."""
+
+
+class IPacketLimits(Interface):
+    """Ports are held to a number of packets: `PortSpec.packet_limits` is obeyed."""
+
+
+class IGuaranteedRates(Interface):
+    """Ports have a part of the wire for themselves: `PortSpec.guarantees` is obeyed."""
+
+
+class IPortForwarding(Interface):
+    """Ports of floating addresses lead to ports of fixed ones: `RouterSpec.port_forwardings` is obeyed."""
+
+
+class IServiceHosts(Interface):
+    """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
+
+
 class IGuestMetadata(Interface):
     """Guests can ask for their metadata at 169.254.169.254."""
 
@@ -397,6 +425,18 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestEvents,
     ),
     "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
-    "network": (INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata),
+    "network": (
+        INetworkBackend,
+        IRouters,
+        ISecurityGroups,
+        ITrunks,
+        IDhcpOptions,
+        IMarking,
+        IPacketLimits,
+        IGuaranteedRates,
+        IPortForwarding,
+        IServiceHosts,
+        IGuestMetadata,
+    ),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

@@ -48,23 +48,37 @@ def failed_plugins() -> dict[str, str]:
 
 @overload
 def load(
-    kind: Literal["hypervisor"], name: str, table: Mapping[str, Any], resources: DriverResources
+    kind: Literal["hypervisor"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
 ) -> IHypervisor: ...
 @overload
 def load(
-    kind: Literal["volume"], name: str, table: Mapping[str, Any], resources: DriverResources
+    kind: Literal["volume"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
 ) -> IVolumeBackend: ...
 @overload
 def load(
-    kind: Literal["network"], name: str, table: Mapping[str, Any], resources: DriverResources
+    kind: Literal["network"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
 ) -> INetworkBackend: ...
-def load(kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources) -> Any:
-    """The driver, not yet checked. `table` is the TOML table `[driver.KIND.NAME]`.
+def load(
+    kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources, options: str | None = None
+) -> Any:
+    """The driver, not yet checked. `table` is the TOML table `[driver.KIND.OPTIONS]`, by default that of its name.
 
     Raises ConfigError: no such driver, a plugin or module that cannot be imported, wrong options (all of them), or a
     driver that lacks a method it declares.
     """
-    path = f"driver.{kind}.{name}"
+    path = f"driver.{kind}.{options or name}"
     maker = _find(kind, name, path)
     try:
         module = maker.load()

@@ -89,6 +89,40 @@ class BandwidthLimit:
 
 
 @frozen
+class PacketLimit:
+    """At most so many packets of one direction, as the guest sees it."""
+
+    direction: str  # egress, ingress
+    max_kpps: int  # 1000 packets/s
+    max_burst_kpps: int = 0  # 0: what fits to the rate
+
+
+@frozen
+class Guarantee:
+    """So much of one direction is kept free for a port."""
+
+    direction: str  # egress, ingress
+    min_kbps: int  # 1000 bit/s
+
+
+@frozen
+class SubPort:
+    """A port whose traffic goes through another one, which its guest sees by this VLAN id."""
+
+    port_id: str
+    vlan: int
+
+
+@frozen
+class DhcpOption:
+    """What a guest is told by DHCP beside its addresses."""
+
+    name: str
+    value: str
+    ip_version: int = 4
+
+
+@frozen
 class PortSpec:
     """A network interface. Without addresses it may use none, except what `address_pairs` allow."""
 
@@ -104,6 +138,11 @@ class PortSpec:
     binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
     tag: str | None = None  # by which the guest finds it in its metadata
     limits: tuple[BandwidthLimit, ...] = ()  # at most one a direction
+    packet_limits: tuple[PacketLimit, ...] = ()  # at most one a direction; obeyed by an IPacketLimits
+    guarantees: tuple[Guarantee, ...] = ()  # at most one a direction; obeyed by an IGuaranteedRates
+    dscp_mark: int | None = None  # of what the guest sends; obeyed by an IMarking
+    subports: tuple[SubPort, ...] = ()  # obeyed by an ITrunks
+    dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
 
 
 @frozen
@@ -314,6 +353,7 @@ class NetworkSpec:
     admin_state_up: bool = True
     external: bool = False
     subnets: tuple[SubnetSpec, ...] = ()
+    no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
 
 
 @frozen
@@ -340,6 +380,19 @@ class FloatingIp:
 
 
 @frozen
+class PortForwarding:
+    """`count` ports of a floating address, from `external` on, lead to those of a fixed one from `internal` on."""
+
+    id: str
+    protocol: str  # tcp, udp
+    floating_address: str
+    external: int
+    fixed_address: str
+    internal: int
+    count: int = 1
+
+
+@frozen
 class RouterSpec:
     """A router with everything that hangs on it."""
 
@@ -351,6 +404,8 @@ class RouterSpec:
     interfaces: tuple[RouterInterface, ...] = ()
     routes: tuple[Route, ...] = ()
     floating_ips: tuple[FloatingIp, ...] = ()
+    port_forwardings: tuple[PortForwarding, ...] = ()  # obeyed by an IPortForwarding
+    host: str = ""  # where it works ("": nowhere); obeyed by an IServiceHosts
 
 
 @frozen

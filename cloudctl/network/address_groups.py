@@ -14,7 +14,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import security_groups, shares, standard
 from cloudctl.network.owned import Owned
-from cloudctl.network.tables import AddressGroup, SecurityGroupRule
+from cloudctl.network.tables import AddressGroup, RuleTemplate, SecurityGroupRule
 from cloudctl.tasks import Origin
 
 UNKNOWN = "Address group {} could not be found"
@@ -28,7 +28,10 @@ find, get, visible, visible_to, not_found = (
 )
 
 # Built once: building a statement costs more than running it.
-_rule = select(SecurityGroupRule.id).where(SecurityGroupRule.remote_address_group_id == bindparam("group")).limit(1)
+_rules = tuple(
+    select(record.id).where(record.remote_address_group_id == bindparam("group")).limit(1)
+    for record in (SecurityGroupRule, RuleTemplate)
+)
 
 
 @frozen
@@ -70,7 +73,7 @@ def take_out(conn: Connection, group: AddressGroup, fewer: Sequence[str], now: d
 
 def remove(conn: Connection, group: AddressGroup) -> None:
     """Delete a locked group. Raises Conflict while a rule names it."""
-    if conn.scalar(_rule, {"group": group.id}) is not None:
+    if any(conn.scalar(query, {"group": group.id}) is not None for query in _rules):
         message = f"Address group {group.id} is in use on one or more security group rules."
         raise Conflict(message, type="AddressGroupInUse")
     RECORDS.delete(conn, group)
@@ -83,15 +86,15 @@ def _set(conn: Connection, group: AddressGroup, addresses: list[str], now: datet
 
 
 def parsed(texts: Sequence[str]) -> list[str]:
-    """CIDRs, an address alone being one. Raises Invalid, also for one that comes twice."""
+    """CIDRs. Raises Invalid, also for an address without a prefix length, and for one that comes twice."""
     found = []
     for text in texts:
         try:
-            if "%" in text or len(text) > 64:
+            if "%" in text or len(text) > 64 or "/" not in text:
                 raise ValueError
             found.append(str(ip_network(text, strict=False)))
         except ValueError:
-            message = f"Invalid input for addresses. Reason: {text[:64]!r} is not a valid IP address or CIDR."
+            message = f"Invalid input for addresses. Reason: {text[:64]!r} is not a valid IP subnet."
             raise Invalid(message, type="HTTPBadRequest") from None
     if len(set(found)) < len(found):
         raise Invalid("Invalid input for addresses. Reason: there are duplicates.", type="HTTPBadRequest")

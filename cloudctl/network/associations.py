@@ -17,7 +17,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import kinds, standard
 from cloudctl.network.addresses import parse_address
-from cloudctl.network.tables import FloatingIp, IpAllocation, Port, Router, RouterPort, Subnet
+from cloudctl.network.tables import FloatingIp, IpAllocation, Port, PortForwarding, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
 
 DOWN = "DOWN"
@@ -100,10 +100,17 @@ def way(row: FloatingIp) -> Way:
 def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
     """Whether a floating IP goes through the router into this subnet."""
     f, a = FloatingIp.table.c, IpAllocation.table.c
-    query = select(f.id).join_from(
+    here = f.router_id == router_id, a.subnet_id == subnet_id
+    whole = select(f.id).join_from(
         FloatingIp, IpAllocation, (a.port_id == f.port_id) & (a.ip_address == f.fixed_ip_address)
     )
-    return conn.execute(query.where(f.router_id == router_id, a.subnet_id == subnet_id).limit(1)).first() is not None
+    p = PortForwarding.table.c
+    in_part = (
+        select(f.id)
+        .join_from(FloatingIp, PortForwarding, p.floatingip_id == f.id)
+        .join(IpAllocation, (a.port_id == p.internal_port_id) & (a.ip_address == p.internal_ip_address))
+    )
+    return any(conn.execute(query.where(*here).limit(1)).first() is not None for query in (whole, in_part))
 
 
 # -- the way there

@@ -9,7 +9,7 @@ from attrs import evolve
 from sqlalchemy import select
 
 from cloudctl.db import Connection
-from cloudctl.network import networks, router_gateways, router_interfaces, routers, subnets
+from cloudctl.network import networks, router_gateways, router_interfaces, routers, rule_templates, subnets
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
@@ -30,7 +30,11 @@ def bootstrap(
     options: NetworkOptions,
     has_routers: bool = True,
 ) -> None:
-    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has any."""
+    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has any.
+
+    Before any project has a security group, write which rules they begin with.
+    """
+    rule_templates.write_shipped(conn, now)
     if not _has(conn, admin_project_id, PUBLIC):
         public = NewNetwork(name=PUBLIC, external=True, is_default=True, segment=_outside(options))
         # Nobody gives out addresses by DHCP on the operator's own wire.

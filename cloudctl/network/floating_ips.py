@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.network import associations, kinds, networks, ports, quotas, shown, standard
+from cloudctl.network import associations, kinds, networks, port_forwardings, ports, quotas, shown, standard
 from cloudctl.network.associations import DOWN, Target, bad
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.owned import Owned
@@ -119,8 +119,12 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
     Raises Conflict if another one leads there.
     """
     if to is not None:
+        port_forwardings.check_whole(conn, row)
         associations.check_free(conn, to, row.floating_network_id, but=row.id)
     leading = _leading(to)
+    if to is None and row.port_id is None:
+        # Its ports may lead somewhere.
+        leading["router_id"] = row.router_id
     moved = any(getattr(row, name) != value for name, value in leading.items())
     led = standard.changed(conn, row, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
@@ -136,7 +140,8 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
-    """Delete a locked floating IP; its address is free at once."""
+    """Delete a locked floating IP; its address is free at once. Raises Conflict while ports of it lead somewhere."""
+    port_forwardings.check_whole(conn, row)
     shown.port_changed(conn, row.port_id)
     RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)

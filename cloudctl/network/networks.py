@@ -14,9 +14,9 @@ from cloudctl.db import Connection
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
-    bandwidth_limits,
     kinds,
     qos_policies,
+    qos_rules,
     quotas,
     router_ports,
     security_groups,
@@ -29,7 +29,7 @@ from cloudctl.network import (
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.owned import Owned
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
+from cloudctl.network.tables import Agent, AgentAbsence, FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, queue
@@ -54,6 +54,7 @@ class NewNetwork:
     segment: Segment = field(factory=Segment)
     availability_zone_hints: Sequence[str] = ()
     qos_policy_id: str | None = None
+    dns_domain: str = ""
 
 
 # -- who sees what
@@ -79,6 +80,15 @@ _subnet_ids = (
 )
 
 
+_absences = (
+    select(Agent.host)
+    .join_from(AgentAbsence, Agent, Agent.id == AgentAbsence.agent_id)
+    .where(AgentAbsence.network_id == bindparam("network"))
+    .order_by(Agent.host)
+)
+_physical = select(Network.id, Network.physical_network).where(
+    Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
+)
 _ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
@@ -121,6 +131,15 @@ def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[s
     return found
 
 
+def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
+    """Network id → the physical network that it is on. Tunnels are missing."""
+    found: dict[str, str] = {}
+    for some in standard.batches(network_ids):
+        rows = conn.execute(_physical, {"networks": some})
+        found |= {id: physical for id, physical in rows if physical is not None}
+    return found
+
+
 # -- changes
 
 
@@ -150,6 +169,7 @@ def create(
         network_type=segment.network_type,
         physical_network=segment.physical_network,
         segmentation_id=segment.segmentation_id,
+        dns_domain=wanted.dns_domain,
         qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)
@@ -188,7 +208,7 @@ def change(
     if any(changes.get(name, getattr(row, name)) != getattr(row, name) for name in ("name", "qos_policy_id")):
         shown.network_changed(conn, row.id)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
-        bandwidth_limits.network_changed(conn, row.id, by)
+        qos_rules.network_changed(conn, row.id, by)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)
     return get(conn, row.id)
 
@@ -271,6 +291,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
         mtu=row.mtu,
         admin_state_up=row.admin_state_up,
         external=row.external,
+        no_dhcp_on=tuple(conn.scalars(_absences, {"network": network_id})),
         subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": network_id})),
     )
 

@@ -21,18 +21,21 @@ from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
-    bandwidth_limits,
+    dhcp_options,
     fixed_ips,
     ipam,
     kinds,
     macs,
     networks,
+    port_forwardings,
     port_security,
+    qos_rules,
     quotas,
     router_ports,
     security_groups,
     standard,
     tags,
+    trunk_ports,
 )
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, SecurityGroup
@@ -90,6 +93,8 @@ class NewPort:
     host: str = ""
     profile: Mapping[str, Any] = field(factory=dict)
     qos_policy_id: str | None = None
+    dhcp_options: Sequence[dict[str, Any]] = ()
+    kept: Mapping[str, Any] = field(factory=dict)  # other columns, which nothing here goes by
 
 
 # -- who sees what
@@ -222,6 +227,8 @@ def create(
         vif_type=UNBOUND,
         vif_details={},
         qos_policy_id=wanted.qos_policy_id,
+        dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
+        **wanted.kept,
     )
     _insert(conn, made)
     fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
@@ -282,6 +289,9 @@ def change(
         if wish is None and changes["mac_address"] != row.mac_address:
             wish = fixed_ips.present_wish(conn, row.id)
     mac = changes.get("mac_address", row.mac_address)
+    if "dhcp_options" in changes:
+        changes["dhcp_options"] = dhcp_options.merged(row.dhcp_options, changes["dhcp_options"])
+    _check_bound(row, changes)
     if pairs is not None:
         changes["allowed_address_pairs"] = port_security.address_pairs(pairs, mac)
     if groups is not None:
@@ -311,7 +321,21 @@ def change(
         tasks.submit_once(conn, kinds.ENSURE_PORT, row.id, by)
     if router_id is not None:
         router_ports.changed(conn, row, router_id, now, by)
+    if row.host and changes.get("host") == "":
+        trunk_ports.follow(conn, row.id, "")
+    if mac != row.mac_address:
+        trunk_ports.subport_changed(conn, row.id)
     return get(conn, row.id)
+
+
+def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:
+    """Raises Conflict for another kind of interface on a port that a host has."""
+    if row.host and changes.get("vnic_type", row.vnic_type) != row.vnic_type:
+        raise Conflict(
+            f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an attached "
+            f"device {row.device_id}.",
+            type="PortInUse",
+        )
 
 
 def _new_mac(conn: Connection, row: Port, wanted: str) -> str:
@@ -339,6 +363,7 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
         raise Conflict(message, type="ServicePortInUse")
     if not privileged:
         associations.check_deletable(conn, row.id, row.project_id)
+    trunk_ports.check_deletable(conn, row.id)
     delete(conn, row.id, now, by)
 
 
@@ -351,6 +376,8 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
     if row is None:
         return
     associations.forget_port(conn, port_id, now, by)
+    trunk_ports.forget(conn, port_id, by)
+    port_forwardings.forget_port(conn, port_id, now, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(_leave, {"port": port_id})
@@ -389,6 +416,7 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
         return
     free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}
     standard.change(conn, Port.table, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
+    trunk_ports.follow(conn, port_id, "")
     if row.host or row.realised:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
@@ -415,6 +443,7 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
     if found is None:
         return None
     row, mtu, network_policy_id = found
+    obeyed = qos_rules.of_port(conn, row, network_policy_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
     spec = PortSpec(
         id=row.id,
@@ -427,7 +456,12 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
         address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
-        limits=bandwidth_limits.of_port(conn, row, network_policy_id),
+        limits=obeyed.limits,
+        packet_limits=obeyed.packet_limits,
+        guarantees=obeyed.guarantees,
+        dscp_mark=obeyed.dscp_mark,
+        subports=trunk_ports.driver_specs(conn, row.id),
+        dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
     )
     return row, spec
 
@@ -435,7 +469,10 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:
     """A driver holds the port on this host. False if that is not (any more) the host that it is bound to."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
-    return conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 1
+    if conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 0:
+        return False
+    trunk_ports.follow(conn, port_id, host)
+    return True
 
 
 def leaving(conn: Connection, port_ids: Sequence[str]) -> None:

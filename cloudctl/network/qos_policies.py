@@ -1,6 +1,6 @@
 """QoS policies: who sees them, and who may put one on a network or a port. Reference: network.md, section 10.
 
-What a policy holds is in `bandwidth_limits`. A port's own policy goes before its network's.
+What a policy holds is in `qos_rules`. A port's own policy goes before its network's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden
 from cloudctl.network import shares, standard
 from cloudctl.network.owned import Owned
-from cloudctl.network.tables import BandwidthLimit, Network, Port, QosPolicy
+from cloudctl.network.tables import Network, Port, QosPolicy, QosRule
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import queue
 
@@ -111,7 +111,7 @@ def remove(conn: Connection, row: QosPolicy) -> None:
         user = conn.scalar(select(holders.c.id).where(holders.c.qos_policy_id == row.id).limit(1))
         if user is not None:
             raise Conflict(f"QoS Policy {row.id} is used by {kind} {user}.", type="QosPolicyInUse")
-    conn.execute(delete(BandwidthLimit).where(BandwidthLimit.policy_id == row.id))
+    conn.execute(delete(QosRule).where(QosRule.policy_id == row.id))
     RECORDS.delete(conn, row)
 
 

@@ -13,6 +13,7 @@ from cloudctl.network.tables import (
     SecurityGroupRule,
     Subnet,
     SubnetPool,
+    Trunk,
 )
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
@@ -32,6 +33,7 @@ QUOTAS = Quotas(
         Limited("security_group", 10, total(SecurityGroup.table.name)),
         Limited("security_group_rule", 100, total(SecurityGroupRule.table.name)),
         Limited("rbac_policy", 10, total(RbacPolicy.table.name)),
+        Limited("trunk", UNLIMITED, total(Trunk.table.name)),
         Limited("subnetpool", UNLIMITED, total(SubnetPool.table.name)),
     ),
     _told,

@@ -23,7 +23,7 @@ from cloudctl.network import (
 )
 from cloudctl.network.owned import Owned
 from cloudctl.network.shares import EVERYBODY, EXTERNAL
-from cloudctl.network.tables import RbacPolicy, Standard
+from cloudctl.network.tables import RbacPolicy, Standard, SubnetPool
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 
@@ -67,6 +67,7 @@ def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPol
             type="InvalidInput",
         )
     _check_target(caller, wanted.action, wanted.target)
+    _check_scope(conn, record, wanted.target)
     _check_new(conn, record, wanted.action, wanted.target)
     quota.take(conn, quotas.QUOTAS, project_id, {"rbac_policy": 1})
     made = shares.share(
@@ -111,6 +112,18 @@ def _check_target(caller: Caller, action: str, target: str) -> None:
         caller.require("network:rbac_policies:everybody")
     if action == EXTERNAL:
         caller.require("network:rbac_policies:external")
+
+
+def _check_scope(conn: Connection, record: Standard, target: str) -> None:
+    """Raises Invalid for a subnet pool in an address scope that the target may not use."""
+    if not isinstance(record, SubnetPool) or record.address_scope_id is None:
+        return
+    scope = address_scopes.get(conn, record.address_scope_id)
+    if scope.project_id != target and not {EVERYBODY, target} & shares.with_whom(conn, scope.id):
+        raise Invalid(
+            f"Invalid input for operation: subnetpool {record.id} is in address scope {scope.id}, which is not shared "
+            f"with {target}."
+        )
 
 
 def _check_new(conn: Connection, record: Standard, action: str, target: str) -> None:

@@ -22,8 +22,10 @@ from cloudctl.network import (
     associations,
     kinds,
     networks,
+    port_forwardings,
     quotas,
     router_gateways,
+    router_hosts,
     router_ports,
     standard,
 )
@@ -75,6 +77,7 @@ def create(
             status=ACTIVE,
             admin_state_up=wanted.admin_state_up,
             availability_zone_hints=list(wanted.availability_zone_hints),
+            host=router_hosts.choose(conn),
         )
     )
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, values["id"], by)
@@ -127,6 +130,8 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
         admin_state_up=row.admin_state_up,
         gateway=gateway,
         enable_snat=row.enable_snat,
+        port_forwardings=port_forwardings.driver_specs(conn, row.id),
+        host=row.host,
         interfaces=tuple(_interface(port, addresses) for port, is_gateway in up if not is_gateway),
         routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
         floating_ips=tuple(

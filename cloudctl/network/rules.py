@@ -32,10 +32,6 @@ class NewRule:
     description: str = ""
 
 
-DEFAULT_RULES = (NewRule("egress", "IPv4"), NewRule("egress", "IPv6"))
-"""Of a new group. The project's `default` group also lets its own members in."""
-
-
 def columns(rule: NewRule) -> dict[str, Any]:
     """The rule as `security_group_rules` holds it. Raises Invalid with the type that tells what is wrong."""
     ethertype = ETHERTYPES.get(rule.ethertype.lower())

@@ -14,9 +14,9 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
 from cloudctl.errors import Conflict
-from cloudctl.network import kinds, quotas, shares, shown, standard, tags
+from cloudctl.network import kinds, quotas, rule_templates, shares, shown, standard, tags
 from cloudctl.network.owned import Owned
-from cloudctl.network.rules import DEFAULT_RULES, NewRule, columns
+from cloudctl.network.rules import NewRule, columns
 from cloudctl.network.tables import AddressGroup, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.network.tables import SecurityGroupRule as SecurityGroupRuleRecord
 from cloudctl.rest import quota
@@ -167,8 +167,7 @@ def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
         assert found is not None
         return found
     own: str = values["id"]
-    within = (NewRule("ingress", ethertype, remote_group_id=own) for ethertype in ("IPv4", "IPv6"))
-    _insert_rules(conn, project_id, own, [columns(rule) for rule in (*DEFAULT_RULES, *within)], now)
+    _insert_rules(conn, project_id, own, rule_templates.rules_of_new(conn, own, True), now)
     return own
 
 
@@ -177,10 +176,11 @@ def create(conn: Connection, project_id: str, wanted: NewGroup, now: datetime) -
     ensure_default(conn, project_id, now)
     if wanted.name.lower() == DEFAULT:
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
-    quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(DEFAULT_RULES)})
     values = standard.new(project_id, now, wanted.description)
+    new_rules = rule_templates.rules_of_new(conn, values["id"], False)
+    quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(new_rules)})
     conn.execute(insert(SecurityGroup).values(**values, name=wanted.name, stateful=wanted.stateful))
-    _insert_rules(conn, project_id, values["id"], [columns(rule) for rule in DEFAULT_RULES], now)
+    _insert_rules(conn, project_id, values["id"], new_rules, now)
     return _get(conn, values["id"])
 
 
@@ -266,7 +266,8 @@ def _insert_rules(
         SecurityGroupRuleRecord(**{**standard.new(project_id, now), "security_group_id": group_id, **rule})
         for rule in found
     ]
-    conn.execute(_new_rule, [rule._asdict() for rule in rules])
+    if rules:
+        conn.execute(_new_rule, [rule._asdict() for rule in rules])
     return rules
 
 

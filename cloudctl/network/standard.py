@@ -63,10 +63,14 @@ def _change(table: Table) -> Update:
 
 
 def owner_of_new(caller: Caller, named: str | None) -> str:
-    """The project of a record that the caller creates. Raises Forbidden for another one than the caller's own."""
+    """The project of a record that the caller creates. Raises Invalid for another one than the caller's own."""
     owner = named or caller.project_id
-    if owner != caller.project_id:
-        caller.require("network:create_for_others")
+    if owner != caller.project_id and not caller.may("network:create_for_others"):
+        message = (
+            "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires admin "
+            "privileges"
+        )
+        raise Invalid(message, type="HTTPBadRequest")
     if not owner:
         raise Invalid("Running without keystone AuthN requires that tenant_id is specified", type="HTTPBadRequest")
     return owner

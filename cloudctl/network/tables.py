@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
+from sqlalchemy import Boolean, ForeignKey, Index, Integer, String, UniqueConstraint
 from sqlalchemy import text as sql
 
-from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.columns import Field, Json, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
 from cloudctl.db.totals import Total
 
@@ -59,17 +59,18 @@ Index(
 )
 
 
-class BandwidthLimit(Record, table="qos_bandwidth_limits"):
-    """One row a policy and direction."""
+class QosRule(Record, table="qos_rules"):
+    """One row a policy, type and direction."""
 
     id: Field[str] = identifier(primary_key=True)
     policy_id: Field[str] = column(String(64), ForeignKey("qos_policies.id"), nullable=False)
-    direction: Field[str] = text(8)  # as the guest sees it: ingress, egress
-    max_kbps: Field[int] = column(Integer, nullable=False)
-    max_burst_kbps: Field[int] = column(Integer, nullable=False)
+    type: Field[str] = text(32)
+    direction: Field[str] = text(8)  # as the guest sees it; "": of a type that has none
+    value: Field[int] = column(Integer, nullable=False)
+    burst: Field[int] = column(Integer, nullable=False, default=0)
 
 
-UniqueConstraint(BandwidthLimit.policy_id, BandwidthLimit.direction, name="uq_qos_bandwidth_limits_direction")
+UniqueConstraint(QosRule.policy_id, QosRule.type, QosRule.direction, name="uq_qos_rules_direction")
 
 
 class Network(Standard, table="networks"):
@@ -86,6 +87,7 @@ class Network(Standard, table="networks"):
     physical_network: Field[str | None] = optional_text(64)
     segmentation_id: Field[int | None] = column(Integer, nullable=True)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    dns_domain: Field[str] = text()
 
 
 Index("ix_networks_project", Network.project_id, Network.id)
@@ -192,12 +194,45 @@ class Port(Standard, table="ports"):
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    vnic_type: Field[str] = column(String(32), nullable=False, default="normal")
+    dhcp_options: Field[list[Any]] = json(list)  # [{"opt_name", "opt_value", "ip_version"}]
+    dns_name: Field[str] = text()
+    dns_domain: Field[str] = text()
+    # What is kept for others: nothing here goes by it.
+    data_plane_status: Field[str | None] = optional_text(16)
+    propagate_uplink_status: Field[bool] = flag(True)
+    numa_affinity_policy: Field[str | None] = optional_text(16)
+    hints: Field[dict[str, Any] | None] = column(Json, nullable=True)
+    device_profile: Field[str | None] = optional_text(255)
+    trusted: Field[bool | None] = column(Boolean, nullable=True)
 
 
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
 Index("ix_ports_project", Port.project_id, Port.id)
 Index("ix_ports_network_project", Port.network_project_id, Port.id)
 Index("ix_ports_device", Port.device_id, Port.created_at, Port.id)
+
+
+class Trunk(Standard, table="trunks"):
+    """A port, and those whose traffic goes through it."""
+
+    name: Field[str] = text()
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, unique=True)
+    status: Field[str] = text(16)
+    admin_state_up: Field[bool] = flag(True)
+
+
+Index("ix_trunks_project", Trunk.project_id, Trunk.id)
+
+
+class SubPort(Record, table="trunk_subports"):
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
+    trunk_id: Field[str] = column(String(64), ForeignKey("trunks.id"), nullable=False)
+    segmentation_type: Field[str] = text(16)
+    segmentation_id: Field[int] = column(Integer, nullable=False)
+
+
+UniqueConstraint(SubPort.trunk_id, SubPort.segmentation_id, name="uq_trunk_subports_segmentation")
 
 
 class IpAllocation(Record, table="ip_allocations"):
@@ -261,6 +296,24 @@ UniqueConstraint(SecurityGroupRule.security_group_id, SecurityGroupRule.meaning,
 Index("ix_security_group_rules_project", SecurityGroupRule.project_id, SecurityGroupRule.id)
 
 
+class RuleTemplate(Standard, table="default_security_group_rules"):
+    """A rule that new groups have; it is nobody's."""
+
+    direction: Field[str] = text(8)
+    ethertype: Field[str] = text(4)
+    protocol: Field[str | None] = optional_text(32)
+    port_range_min: Field[int | None] = column(Integer, nullable=True)
+    port_range_max: Field[int | None] = column(Integer, nullable=True)
+    remote_ip_prefix: Field[str | None] = optional_text(64)
+    remote_group_id: Field[str | None] = optional_text(64)  # "PARENT": of the group itself
+    remote_address_group_id: Field[str | None] = column(
+        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
+    )
+    meaning: Field[str] = text()
+    used_in_default_sg: Field[bool] = flag(False)
+    used_in_non_default_sg: Field[bool] = flag(True)
+
+
 class PortSecurityGroup(Record, table="port_security_groups"):
     port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True)
     security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"), primary_key=True)
@@ -276,9 +329,11 @@ class Router(Standard, table="routers"):
     enable_snat: Field[bool] = flag(True)
     availability_zone_hints: Field[list[Any]] = json(list)
     routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
+    host: Field[str] = text()  # "": on none
 
 
 Index("ix_routers_project", Router.project_id, Router.id)
+Index("ix_routers_host", Router.host)
 
 
 class RouterPort(Record, table="router_ports"):
@@ -292,6 +347,14 @@ class RouterPort(Record, table="router_ports"):
 
 Index("ix_router_ports_router", RouterPort.router_id, RouterPort.is_gateway)
 Index("ix_router_ports_network", RouterPort.network_id, RouterPort.is_gateway)
+
+
+class AutoTopology(Record, table="auto_topologies"):
+    """What was made for a project that asked for a network and had none."""
+
+    project_id: Field[str] = column(String(64), primary_key=True)
+    network_id: Field[str] = text(64)
+    router_id: Field[str] = text(64)
 
 
 class FloatingIp(Standard, table="floating_ips"):
@@ -313,6 +376,40 @@ Index("ix_floating_ips_project", FloatingIp.project_id, FloatingIp.id)
 Index("ix_floating_ips_address", FloatingIp.floating_ip_address)
 
 
+class PortForwarding(Record, table="port_forwardings"):
+    """`count` ports of a floating IP from `external` on lead to those of a fixed address from `internal` on."""
+
+    id: Field[str] = identifier(primary_key=True)
+    floatingip_id: Field[str] = column(String(64), ForeignKey("floating_ips.id"), nullable=False, index=True)
+    internal_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, index=True)
+    internal_ip_address: Field[str] = text(64)
+    protocol: Field[str] = text(8)
+    internal: Field[int] = column(Integer, nullable=False)
+    external: Field[int] = column(Integer, nullable=False)
+    count: Field[int] = column(Integer, nullable=False, default=1)
+    description: Field[str] = text()
+
+
+class Agent(Standard, table="network_agents"):
+    """A part of the driver on a host; it is nobody's."""
+
+    agent_type: Field[str] = text(64)
+    host: Field[str] = text()
+    admin_state_up: Field[bool] = flag(True)
+
+
+UniqueConstraint(Agent.agent_type, Agent.host, name="uq_network_agents_place")
+
+
+class AgentAbsence(Record, table="network_agent_absences"):
+    """A network whose addresses a part does not give out."""
+
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True)
+    agent_id: Field[str] = column(
+        String(64), ForeignKey("network_agents.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+
+
 class NetworkTag(Record, table="network_tags"):
     resource_id: Field[str] = column(String(64), primary_key=True)
     tag: Field[str] = column(String(255), primary_key=True)
@@ -322,5 +419,8 @@ Index("ix_network_tags_tag", NetworkTag.tag, NetworkTag.resource_id)
 
 
 # What projects have of these has limits.
-for limited in (Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, RbacPolicy, SubnetPool):
+LIMITED = (
+    Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, RbacPolicy, Trunk, SubnetPool,
+)  # fmt: skip
+for limited in LIMITED:
     Total(limited.table.name, limited.project_id)

@@ -19,7 +19,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement.tables import Aggregate as Aggregate  # the record, for those who import from here
-from cloudctl.placement.tables import Host, ProviderAggregate
+from cloudctl.placement.tables import Host, Provider, ProviderAggregate
 
 ZONE = "availability_zone"
 
@@ -133,7 +133,7 @@ def remove_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetim
     if host.id not in {member.id for member in _members(conn, aggregate)}:
         raise NotFound(f"Aggregate {aggregate.number} has no host {host.name}.")
     if aggregate.metadata.get(ZONE):
-        _check_unused(host, host.home_zone)
+        _check_unused(conn, host, host.home_zone)
     mine = ProviderAggregate.provider_id == host.id, ProviderAggregate.aggregate_id == aggregate.id
     conn.execute(delete(ProviderAggregate).where(*mine))
     _touch(conn, aggregate, now)
@@ -166,7 +166,7 @@ def _check_zone(conn: Connection, aggregate: Aggregate, zone: str | None, hosts:
                 f"Cannot use the zone {zone} for aggregate {aggregate.number}: "
                 f"host {host.name} is in zone {min(others)} by another aggregate."
             )
-        _check_unused(host, zone or next(iter(others), host.home_zone))
+        _check_unused(conn, host, zone or next(iter(others), host.home_zone))
 
 
 def _zones_of_others(conn: Connection, aggregate: Aggregate) -> Mapping[str, set[str]]:
@@ -178,9 +178,10 @@ def _zones_of_others(conn: Connection, aggregate: Aggregate) -> Mapping[str, set
     return found
 
 
-def _check_unused(host: Host, zone: str) -> None:
+def _check_unused(conn: Connection, host: Host, zone: str) -> None:
     """Servers stay in the zone in which they were made. Raises InUse."""
-    if host.shares and zone != host.zone:
+    shares = conn.scalars(select(Provider.shares).where(Provider.id == host.id)).first()
+    if zone != host.zone and shares:
         raise InUse(f"Cannot move host {host.name} from zone {host.zone} to {zone}: it has servers.")
 
 

@@ -1,24 +1,26 @@
 """Claims: a server takes its share of a host, or none of it.
 
-What is free is compared in the same statement that takes it, so two claims of the last place cannot both succeed,
+What is free is compared where it is taken (`allocations`), so two claims of the last place cannot both succeed,
 whatever the scheduler saw before. Reference: compute-scheduling.md, section 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import asdict
-from sqlalchemy import CompoundSelect, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import CompoundSelect, Select, bindparam, func, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
-from cloudctl.placement import hosts
+from cloudctl.placement import aggregates, allocations, hosts
+from cloudctl.placement.allocations import INSTANCE, MIGRATION, Owner
 from cloudctl.placement.filters import passing
-from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
+from cloudctl.placement.tables import Allocation, Consumer, Host, Inventory, ProviderTrait
 from cloudctl.placement.weighers import Weights, best_first
-from cloudctl.placement.wishes import HostState, Resources, Wish
+from cloudctl.placement.wishes import HostState, Wish
 
 NOT_ENOUGH = "No valid host was found. There are not enough hosts available."
 
@@ -27,114 +29,113 @@ class NoValidHost(CloudError):
     """No host can take the server now."""
 
 
-# Built once, and given its values as parameters: building it costs more than running it.
-_take = (
-    update(Host)
-    .where(
-        Host.name == bindparam("on_host"),
-        Host.used_vcpus + bindparam("more_vcpus") <= Host.most_vcpus,
-        Host.used_memory_mib + bindparam("more_memory") <= Host.most_memory_mib,
-        Host.used_disk_gib + bindparam("more_disk") <= Host.most_disk_gib,
-    )
-    .values(
-        used_vcpus=Host.used_vcpus + bindparam("more_vcpus"),
-        used_memory_mib=Host.used_memory_mib + bindparam("more_memory"),
-        used_disk_gib=Host.used_disk_gib + bindparam("more_disk"),
-        shares=Host.shares + 1,
-    )
-)
-_new = insert(HostAllocation)
-_held = select(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).order_by(HostAllocation.host)
-_let_go = delete(HostAllocation).where(HostAllocation.consumer_id == bindparam("by")).returning(HostAllocation)
-_give_back = (
-    update(Host)
-    .where(Host.name == bindparam("on_host"))
-    .values(
-        used_vcpus=Host.used_vcpus - bindparam("less_vcpus"),
-        used_memory_mib=Host.used_memory_mib - bindparam("less_memory"),
-        used_disk_gib=Host.used_disk_gib - bindparam("less_disk"),
-        shares=Host.shares - 1,
-    )
-)
+# Built once: building costs more than running it.
 _hosts = select(Host).order_by(Host.name)
+_inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
+_traits = select(ProviderTrait.provider_id, ProviderTrait.trait).join(Host.table, Host.id == ProviderTrait.provider_id)
+_holding = (
+    select(Host.name)
+    .where(Host.id == Allocation.provider_id, Allocation.consumer_id == bindparam("by"))
+    .distinct()
+    .order_by(Host.name)
+)
 
 
-def host_states(conn: Connection) -> list[HostState]:
+def host_states(conn: Connection, with_traits: bool = True) -> list[HostState]:
     """Every host as the filters and weighers see it."""
+    left: dict[str, dict[str, int]] = defaultdict(dict)
+    for each in conn.execute(_inventories):
+        left[each.provider_id][each.resource_class] = each.capacity - each.used
+    traits: dict[str, set[str]] = defaultdict(set)
+    if with_traits:
+        for provider_id, trait in conn.execute(_traits):
+            traits[provider_id].add(trait)
+    of_aggregates = aggregates.metadata_of_hosts(conn)
     return [
-        HostState(
-            name=host.name,
-            zone=host.zone,
-            vcpus=host.vcpus,
-            memory_mib=host.memory_mib,
-            disk_gib=host.disk_gib,
-            free_vcpus=host.most_vcpus - host.used_vcpus,
-            free_memory_mib=host.most_memory_mib - host.used_memory_mib,
-            free_disk_gib=host.most_disk_gib - host.used_disk_gib,
-            up=hosts.is_alive(host),
-            enabled=host.enabled,
-            failed_builds=host.failed_builds,
-            hypervisor_type=host.hypervisor_type,
-            hypervisor_version=host.hypervisor_version,
-            cpu_info=host.cpu_info,
-        )
+        _state(host, left[host.id], frozenset(traits[host.id]), of_aggregates.get(host.id, ()))
         for host in conn.execute(_hosts)
     ]
 
 
-def claim(conn: Connection, consumer_id: str, project_id: str, wish: Wish, weights: Weights) -> HostState:
+def _state(
+    host: Host, left: Mapping[str, int], traits: frozenset[str], of_aggregates: Sequence[Mapping[str, str]]
+) -> HostState:
+    return HostState(
+        name=host.name,
+        zone=host.zone,
+        vcpus=host.vcpus,
+        memory_mib=host.memory_mib,
+        disk_gib=host.disk_gib,
+        free_vcpus=left.get(VCPU, 0),
+        free_memory_mib=left.get(MEMORY_MB, 0),
+        free_disk_gib=left.get(DISK_GB, 0),
+        up=hosts.is_alive(host),
+        enabled=host.enabled,
+        failed_builds=host.failed_builds,
+        hypervisor_type=host.hypervisor_type,
+        hypervisor_version=host.hypervisor_version,
+        cpu_info=host.cpu_info,
+        id=host.id,
+        host_ip=host.host_ip,
+        left=left,
+        traits=traits,
+        aggregates=tuple(of_aggregates),
+    )
+
+
+def claim(
+    conn: Connection, consumer_id: str, project_id: str, wish: Wish, weights: Weights, user_id: str = ""
+) -> HostState:
     """The best host that takes the wish, its share taken. A consumer that holds a host keeps it.
 
     Raises NoValidHost.
     """
-    states = host_states(conn)
+    states = host_states(conn, bool(wish.required_traits or wish.forbidden_traits))
     held = holding(conn, consumer_id)
     if held:
-        return next(state for state in states if state.name == held[0].host)
+        return next(state for state in states if state.name == held[0])
+    owner, amounts = Owner(consumer_id, project_id, user_id), wish.resources.amounts()
     for state in best_first(passing(states, wish), wish, weights):
-        if _taken(conn, state.name, wish.resources):
-            share = {"consumer_id": consumer_id, "host": state.name, "project_id": project_id}
-            conn.execute(_new, {**share, **asdict(wish.resources)})
+        if allocations.take(conn, owner, state.id, amounts):
             return state
     raise NoValidHost(NOT_ENOUGH)
 
 
-def _taken(conn: Connection, host: str, more: Resources) -> bool:
-    return _change(conn, host, more.vcpus, more.memory_mib, more.disk_gib)
-
-
-def _change(conn: Connection, host: str, vcpus: int, memory_mib: int, disk_gib: int) -> bool:
-    values = {"on_host": host, "more_vcpus": vcpus, "more_memory": memory_mib, "more_disk": disk_gib}
-    return conn.execute(_take, values).rowcount > 0
-
-
-def holding(conn: Connection, consumer_id: str) -> Sequence[HostAllocation]:
-    """The allocations of a consumer: one, or two while it moves."""
-    return conn.execute(_held, {"by": consumer_id}).all()
+def holding(conn: Connection, consumer_id: str) -> Sequence[str]:
+    """The hosts that a consumer has a share of: one, or two while it moves."""
+    return conn.scalars(_holding, {"by": consumer_id}).all()
 
 
 def release(conn: Connection, consumer_id: str) -> None:
     """Give everything back that the consumer holds. A repeat does nothing."""
-    for share in conn.execute(_let_go, {"by": consumer_id}):
-        amounts = {"less_vcpus": share.vcpus, "less_memory": share.memory_mib, "less_disk": share.disk_gib}
-        conn.execute(_give_back, {"on_host": share.host, **amounts})
+    allocations.release(conn, consumer_id)
 
 
-def hand_over(conn: Connection, from_id: str, to_id: str) -> None:
+def hand_over(conn: Connection, from_id: str, to_id: str, type: str = INSTANCE) -> None:
     """What one consumer holds is the other's, who must hold nothing on that host. A repeat does nothing."""
-    conn.execute(update(HostAllocation).where(HostAllocation.consumer_id == from_id).values(consumer_id=to_id))
+    allocations.hand_over(conn, from_id, to_id, type)
 
 
 def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[Any]) -> list[tuple[str, str]]:
-    """(consumer, host) of the allocations whose consumers are not among these."""
-    others = select(HostAllocation.consumer_id, HostAllocation.host).where(
-        HostAllocation.consumer_id.not_in(consumer_ids)
+    """(consumer, host) of what servers and migrations hold that are not among these."""
+    others = (
+        select(Consumer.id, Host.name)
+        .where(
+            Allocation.consumer_id == Consumer.id,
+            Host.id == Allocation.provider_id,
+            Consumer.type.in_((INSTANCE, MIGRATION)),
+            Consumer.id.not_in(consumer_ids),
+        )
+        .distinct()
     )
     return list(conn.execute(others))
 
 
 def counted(conn: Connection, consumer_ids: Select[Any]) -> dict[str, int]:
     """Host → how many of these consumers hold a share of it; without hosts of which none does."""
-    mine = HostAllocation.consumer_id.in_(consumer_ids)
-    found = select(HostAllocation.host, func.count()).where(mine).group_by(HostAllocation.host)
+    found = (
+        select(Host.name, func.count(Allocation.consumer_id.distinct()))
+        .where(Host.id == Allocation.provider_id, Allocation.consumer_id.in_(consumer_ids))
+        .group_by(Host.name)
+    )
     return dict(conn.execute(found).all())

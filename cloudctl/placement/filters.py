@@ -8,10 +8,15 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address, ip_network
 
+from cloudctl.placement.queries import holds
 from cloudctl.placement.wishes import AFFINITY, ANTI_AFFINITY, HostState, Wish
 
 Filter = Callable[[HostState, Wish], bool]
+
+# The scope of extra specs, and the beginning of keys, that speak of aggregates.
+OF_AGGREGATES, OF_PROJECTS = "aggregate_instance_extra_specs", "filter_tenant_id"
 
 
 def fits(host: HostState, wish: Wish) -> bool:
@@ -21,6 +26,7 @@ def fits(host: HostState, wish: Wish) -> bool:
         wanted.vcpus <= min(host.free_vcpus, host.vcpus)
         and wanted.memory_mib <= min(host.free_memory_mib, host.memory_mib)
         and wanted.disk_gib <= min(host.free_disk_gib, host.disk_gib)
+        and all(amount <= host.left.get(name, 0) for name, amount in wanted.others.items() if amount)
     )
 
 
@@ -91,6 +97,63 @@ def different_host(host: HostState, wish: Wish) -> bool:
     return host.name not in wish.different_from
 
 
+def has_traits(host: HostState, wish: Wish) -> bool:
+    return wish.required_traits <= host.traits and not wish.forbidden_traits & host.traits
+
+
+def suits_aggregates(host: HostState, wish: Wish) -> bool:
+    """Every extra spec `aggregate_instance_extra_specs:<name>` matches what an aggregate of the host says."""
+    for key, wanted in wish.extra_specs.items():
+        scope, _, name = key.partition(":")
+        if scope == OF_AGGREGATES and not any(matches(wanted, each) for each in _said(host, name)):
+            return False
+    return True
+
+
+def open_to_project(host: HostState, wish: Wish) -> bool:
+    """Aggregates that name projects take the servers of these alone."""
+    named = {
+        project_id
+        for metadata in host.aggregates
+        for key, value in metadata.items()
+        if key.startswith(OF_PROJECTS)
+        for project_id in _listed(value)
+    }
+    return not named or wish.project_id in named
+
+
+def open_to_image(host: HostState, wish: Wish) -> bool:
+    """What an aggregate says of a property that the image has is what the image says."""
+    return all(
+        value in _listed(metadata[name])
+        for metadata in host.aggregates
+        for name, value in wish.image_properties.items()
+        if name in metadata
+    )
+
+
+def _said(host: HostState, name: str) -> list[str]:
+    return [value for metadata in host.aggregates if name in metadata for value in _listed(metadata[name])]
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")]
+
+
+def near(host: HostState, wish: Wish) -> bool:
+    """The host's address is in the network that was named."""
+    if wish.near is None:
+        return True
+    try:
+        return host.host_ip is not None and ip_address(host.host_ip) in ip_network(wish.near, strict=False)
+    except ValueError:
+        return False
+
+
+def answers(host: HostState, wish: Wish) -> bool:
+    return wish.query is None or holds(wish.query, host)
+
+
 FILTERS: tuple[Filter, ...] = (
     not_excluded,
     requested,
@@ -103,6 +166,12 @@ FILTERS: tuple[Filter, ...] = (
     with_group,
     different_host,
     same_host,
+    has_traits,
+    suits_aggregates,
+    open_to_project,
+    open_to_image,
+    near,
+    answers,
 )
 
 

@@ -10,19 +10,21 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Insert, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import aggregates
+from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
 from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
-from cloudctl.placement.tables import HostAllocation, ProviderAggregate
+from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, ProviderTrait
 
 # Built once: building costs more than running it.
 _all = select(Host).order_by(Host.number)
 _by_name = select(Host).where(Host.name == bindparam("of_host"))
+_inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
@@ -42,13 +44,34 @@ class Promises:
     def zone_of(self, name: str) -> str:
         return next((zone for zone, names in self.zones.items() if name in names), self.default_zone)
 
-    def most(self, host: HostInventory) -> dict[str, int]:
-        """(total - reserved) x ratio of each resource, at least 0."""
-        return {
-            "most_vcpus": max(0, int((host.vcpus - self.reserved_vcpus) * self.cpu_ratio)),
-            "most_memory_mib": max(0, int((host.memory_mib - self.reserved_memory_mib) * self.ram_ratio)),
-            "most_disk_gib": max(0, int((host.disk_gib - self.reserved_disk_gib) * self.disk_ratio)),
+    def inventories(self, host: HostInventory) -> dict[str, dict[str, Any]]:
+        """Resource class → what a provider of it says, of the classes that the host has."""
+        found = {
+            VCPU: (host.vcpus, self.reserved_vcpus, self.cpu_ratio),
+            MEMORY_MB: (host.memory_mib, self.reserved_memory_mib, self.ram_ratio),
+            DISK_GB: (host.disk_gib, self.reserved_disk_gib, self.disk_ratio),
         }
+        return {
+            name: {
+                "total": total,
+                # More than there is cannot be kept back.
+                "reserved": min(reserved, total),
+                "max_unit": total,
+                "allocation_ratio": ratio,
+            }
+            for name, (total, reserved, ratio) in found.items()
+            if total
+        }
+
+
+@frozen
+class Load:
+    """What is taken of a host. `shares`: by how many servers, or migrations that still hold it."""
+
+    shares: int = 0
+    vcpus: int = 0
+    memory_mib: int = 0
+    disk_gib: int = 0
 
 
 def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
@@ -66,7 +89,6 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             "disk_gib": host.disk_gib,
             "up": host.up,
             "up_since": None if host.up_since is None else utc(host.up_since),
-            **promises.most(host),
         }
         # A host that does not answer was last seen when it still did.
         seen = {"seen_at": now} if host.up or host.name not in known else {}
@@ -91,7 +113,61 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
     gone = known - {host.name for host in found}
     if gone:
         conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
-    aggregates.rezone(conn, every(conn))
+    rows = every(conn)
+    _provide(conn, rows, {host.name: promises.inventories(host) for host in found}, now)
+    aggregates.rezone(conn, rows)
+
+
+def _provide(
+    conn: Connection, rows: Sequence[Host], wanted: Mapping[str, Mapping[str, dict[str, Any]]], now: datetime
+) -> None:
+    """Write down what these hosts provide, where it is not written yet."""
+    known = set(conn.scalars(select(Provider.id).join(Host.table, Host.id == Provider.id)))
+    has = {(each.provider_id, each.resource_class): each for each in conn.execute(_inventories)}
+    for host in rows:
+        changed = False
+        if host.id not in known:
+            _new_provider(conn, host, now)
+        for name, values in wanted.get(host.name, {}).items():
+            row = has.get((host.id, name))
+            if row is None:
+                new = insert(Inventory).values(provider_id=host.id, resource_class=name, **values)
+                changed = _unless_there(conn, new) or changed
+            elif row != row._replace(**values):
+                mine = Inventory.provider_id == host.id, Inventory.resource_class == name
+                conn.execute(update(Inventory).where(*mine).values(values))
+                changed = True
+        if changed:
+            moved = {"generation": Provider.generation + 1, "updated_at": now}
+            conn.execute(update(Provider).where(Provider.id == host.id).values(moved))
+
+
+def _new_provider(conn: Connection, host: Host, now: datetime) -> None:
+    times = {"created_at": now, "updated_at": now}
+    _unless_there(conn, insert(Provider).values(id=host.id, name=host.name, root_id=host.id, **times))
+    _unless_there(conn, insert(ProviderTrait).values(provider_id=host.id, trait=NODE))
+
+
+def _unless_there(conn: Connection, row: Insert) -> bool:
+    """Whether it was this process that wrote it, and no other one that started at the same time."""
+    try:
+        with conn.begin_nested():
+            conn.execute(row)
+    except IntegrityError:
+        return False
+    return True
+
+
+def loads(conn: Connection) -> dict[str, Load]:
+    """Host's id → what is taken of it."""
+    taken: dict[str, dict[str, int]] = {}
+    for each in conn.execute(_inventories):
+        taken.setdefault(each.provider_id, {})[each.resource_class] = each.used
+    shares = select(Provider.id, Provider.shares).join(Host.table, Host.id == Provider.id)
+    return {
+        id: Load(count, *(taken.get(id, {}).get(name, 0) for name in (VCPU, MEMORY_MB, DISK_GB)))
+        for id, count in conn.execute(shares)
+    }
 
 
 def every(conn: Connection) -> Sequence[Host]:
@@ -126,15 +202,23 @@ def status(host: Host) -> str:
 def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
     """`enabled`, `disabled_reason`, `forced_down`: what administrators say of a host."""
     conn.execute(update(Host).where(Host.number == host.number).values(changes))
+    if changes.get("enabled", host.enabled) != host.enabled:
+        mark = ProviderTrait.provider_id == host.id, ProviderTrait.trait == DISABLED
+        conn.execute(delete(ProviderTrait).where(*mark))
+        if not changes["enabled"]:
+            conn.execute(insert(ProviderTrait).values(provider_id=host.id, trait=DISABLED))
     return host._replace(**changes)
 
 
 def remove(conn: Connection, host: Host) -> bool:
     """Forget a host that holds no allocation; False if it holds some."""
-    held = select(HostAllocation.host).where(HostAllocation.host == Host.name).exists()
-    if not conn.execute(delete(Host).where(Host.number == host.number, ~held)).rowcount:
+    # Nobody takes a share of it between the two.
+    gone = delete(Provider).where(Provider.id == host.id, Provider.shares == 0)
+    if not conn.execute(gone).rowcount:
         return False
-    conn.execute(delete(ProviderAggregate).where(ProviderAggregate.provider_id == host.id))
+    for table in (Inventory, ProviderTrait, ProviderAggregate):
+        conn.execute(delete(table).where(table.table.c.provider_id == host.id))
+    conn.execute(delete(Host).where(Host.number == host.number))
     return True
 
 

@@ -1,11 +1,11 @@
-"""Hosts with what is promised of them, and who holds it."""
+"""Hosts, aggregates of them, providers of resources with what they have, and who takes it."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index, Integer, String
+from sqlalchemy import BigInteger, Float, Index, Integer, String
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
@@ -28,15 +28,6 @@ class Host(Record, table="hosts"):
     vcpus: Field[int] = column(Integer, nullable=False)
     memory_mib: Field[int] = column(Integer, nullable=False)
     disk_gib: Field[int] = column(Integer, nullable=False)
-    # What may be promised of it: (total - reserved) x ratio.
-    most_vcpus: Field[int] = column(Integer, nullable=False)
-    most_memory_mib: Field[int] = column(Integer, nullable=False)
-    most_disk_gib: Field[int] = column(Integer, nullable=False)
-    # What is promised: the sums of the allocations, kept by `claims`.
-    used_vcpus: Field[int] = column(Integer, nullable=False, default=0)
-    used_memory_mib: Field[int] = column(Integer, nullable=False, default=0)
-    used_disk_gib: Field[int] = column(Integer, nullable=False, default=0)
-    shares: Field[int] = column(Integer, nullable=False, default=0)  # how many allocations that are
     up: Field[bool] = flag(True)  # the driver reaches it
     forced_down: Field[bool] = flag(False)
     enabled: Field[bool] = flag(True)
@@ -47,17 +38,83 @@ class Host(Record, table="hosts"):
     up_since: Field[datetime | None] = time()  # when the machine was started, if its driver can tell
 
 
-class HostAllocation(Record, table="allocations"):
-    # A server, or a migration while a server holds two hosts.
+class Provider(Record, table="resource_providers"):
+    """Whatever has something that consumers take a share of: a host, a part of one, a pool that hosts share."""
+
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
+    id: Field[str] = identifier(nullable=False, unique=True)  # of a host: the host's
+    name: Field[str] = column(String(200), nullable=False, unique=True)
+    # Raised with every change of what it has, what is taken of it, and what is said of it.
+    generation: Field[int] = column(Integer, nullable=False, default=0)
+    parent_id: Field[str | None] = optional_text(64)
+    root_id: Field[str] = identifier(nullable=False)
+    shares: Field[int] = column(Integer, nullable=False, default=0)  # how many consumers have a share of it
+    created_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_resource_providers_root", Provider.root_id)
+
+
+class Inventory(Record, table="inventories"):
+    provider_id: Field[str] = identifier(primary_key=True)
+    resource_class: Field[str] = column(String(255), primary_key=True)
+    total: Field[int] = column(Integer, nullable=False)
+    reserved: Field[int] = column(Integer, nullable=False, default=0)
+    min_unit: Field[int] = column(Integer, nullable=False, default=1)
+    max_unit: Field[int] = column(Integer, nullable=False)
+    step_size: Field[int] = column(Integer, nullable=False, default=1)
+    allocation_ratio: Field[float] = column(Float, nullable=False, default=1.0)
+    # What is taken: the sum of the allocations, kept by `allocations`.
+    used: Field[int] = column(BigInteger, nullable=False, default=0)
+
+    @property
+    def capacity(self) -> int:
+        """What may be taken of it altogether."""
+        return max(0, int((self.total - self.reserved) * self.allocation_ratio))
+
+
+class Consumer(Record, table="consumers"):
+    """Who takes shares: a server, a migration while a server holds two hosts, or whatever a client says."""
+
+    id: Field[str] = identifier(primary_key=True)
+    project_id: Field[str] = text()
+    user_id: Field[str] = text()
+    type: Field[str] = text()
+    generation: Field[int] = column(Integer, nullable=False, default=0)
+
+
+Index("ix_consumers_project", Consumer.project_id, Consumer.user_id)
+
+
+class Allocation(Record, table="allocations"):
     consumer_id: Field[str] = identifier(primary_key=True)
-    host: Field[str] = column(String(255), primary_key=True)
-    project_id: Field[str] = identifier(nullable=False)
-    vcpus: Field[int] = column(Integer, nullable=False)
-    memory_mib: Field[int] = column(Integer, nullable=False)
-    disk_gib: Field[int] = column(Integer, nullable=False)
+    provider_id: Field[str] = identifier(primary_key=True)
+    resource_class: Field[str] = column(String(255), primary_key=True)
+    amount: Field[int] = column(Integer, nullable=False)
 
 
-Index("ix_allocations_host", HostAllocation.host)
+Index("ix_allocations_provider", Allocation.provider_id)
+
+
+class ResourceClass(Record, table="resource_classes"):
+    """One that a client has made; the standard ones are in `names`."""
+
+    name: Field[str] = column(String(255), primary_key=True)
+
+
+class Trait(Record, table="traits"):
+    """One that a client has made; the standard ones are in `names`."""
+
+    name: Field[str] = column(String(255), primary_key=True)
+
+
+class ProviderTrait(Record, table="provider_traits"):
+    provider_id: Field[str] = identifier(primary_key=True)
+    trait: Field[str] = column(String(255), primary_key=True)
+
+
+Index("ix_provider_traits_trait", ProviderTrait.trait)
 
 
 class Aggregate(Record, table="aggregates"):

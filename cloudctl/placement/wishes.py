@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import field, frozen
+
+from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
 
 AFFINITY, ANTI_AFFINITY = "affinity", "anti-affinity"
 SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
@@ -16,6 +19,13 @@ class Resources:
     vcpus: int
     memory_mib: int
     disk_gib: int
+    # Resource class → amount, of those that only some hosts have.
+    others: Mapping[str, int] = field(factory=dict)
+
+    def amounts(self) -> dict[str, int]:
+        """Resource class → amount, of those that are needed at all."""
+        found = {VCPU: self.vcpus, MEMORY_MB: self.memory_mib, DISK_GB: self.disk_gib, **self.others}
+        return {name: amount for name, amount in found.items() if amount}
 
 
 @frozen
@@ -46,6 +56,11 @@ class Wish:
     different_from: frozenset[str] = frozenset()
     extra_specs: Mapping[str, str] = field(factory=dict)
     image_properties: Mapping[str, str] = field(factory=dict)
+    project_id: str = ""
+    required_traits: frozenset[str] = frozenset()
+    forbidden_traits: frozenset[str] = frozenset()
+    near: str | None = None  # a network: only hosts whose address is in it
+    query: Sequence[Any] | None = None  # a condition, see `queries`
 
 
 @frozen
@@ -66,3 +81,8 @@ class HostState:
     hypervisor_type: str = ""
     hypervisor_version: int = 1
     cpu_info: Mapping[str, object] = field(factory=dict)
+    id: str = ""
+    host_ip: str | None = None
+    left: Mapping[str, int] = field(factory=dict)  # resource class → what is free
+    traits: frozenset[str] = frozenset()
+    aggregates: Sequence[Mapping[str, str]] = ()  # the metadata of each that it is in

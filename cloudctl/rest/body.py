@@ -465,7 +465,9 @@ def read(body: Body, value: Any, version: Version | None = None) -> Any:
     if not isinstance(value, dict):
         raise BodyError([Problem("$", f"{shown(value)} is not of type 'object'", "type")])
     if body.bulk is not None and body.bulk in value and body.key not in value:
-        return structure(value[body.bulk], types.GenericAlias(list, (body.type,)), f"$.{body.bulk}", version)
+        if isinstance(some := value[body.bulk], list):  # each may come in an envelope of its own
+            some = [each[body.key] if isinstance(each, dict) and [*each] == [body.key] else each for each in some]
+        return structure(some, types.GenericAlias(list, (body.type,)), f"$.{body.bulk}", version)
     others = sorted(key for key in value if key != body.key)
     if body.key not in value:
         raise BodyError([Problem("$", f"'{body.key}' is a required property", "required")])

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 import attrs
 from attrs import NOTHING, frozen
 from sqlalchemy import Column, ColumnElement
+from zope.interface import Interface
 
 from cloudctl.db import Connection
 from cloudctl.rest.body import MISSING, Missing
@@ -71,6 +72,7 @@ class Attribute:
     rule: str | None = None
     named: str = ""
     span: Span = ALWAYS
+    needs: type[Interface] | None = None  # what a driver must be capable of; without it there is no such attribute
 
     @property
     def field(self) -> str:

@@ -30,6 +30,7 @@ LISTING = Listing(
     sort_keys={
         "id": Backup.id,
         "name": func.coalesce(Backup.name, ""),
+        "display_name": func.coalesce(Backup.name, ""),
         "status": Backup.status,
         "size": Backup.size,
         "container": Backup.container,
@@ -132,6 +133,8 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
             availability_zone=zone,
             status=states.CREATING,
             size=size,
+            volume_name=volume.name,
+            volume_metadata=volume.metadata,
             bootable=volume.bootable,
             image_metadata=volume.image_metadata,
             metadata=dict(wanted.metadata),

@@ -48,6 +48,7 @@ class Source:
     why: str = ""  # how a smaller size is refused; may name {size} and {least}
     type_id: str | None = None
     availability_zone: str | None = None
+    host: str | None = None  # of the pool that it is in: what is made of it is there, too
     bootable: bool = False
     image_id: str | None = None
     image_format: str | None = None
@@ -94,7 +95,8 @@ def create(
             status=states.CREATING,
             attach_status="detached",
             size=size,
-            host=options.pool,
+            # With several backends a task chooses.
+            host=source.host or (options.pool if len(options.pools) == 1 else None),
             volume_type_id=type_.id,
             availability_zone=zone,
             snapshot_id=wanted.snapshot_id,
@@ -166,6 +168,7 @@ def _volume_source(conn: Connection, caller: Caller, volume_id: str) -> Source:
         "They must be >= original volume size.",
         type_id=origin.volume_type_id,
         availability_zone=origin.availability_zone,
+        host=origin.host,
         bootable=origin.bootable,
         image_metadata=origin.image_metadata,
     )
@@ -182,6 +185,7 @@ def _snapshot_source(conn: Connection, caller: Caller, snapshot_id: str) -> Sour
         "snapshot size.",
         type_id=origin.volume_type_id,
         availability_zone=origin.availability_zone,
+        host=origin.host,
         bootable=origin.bootable,
         image_metadata=origin.image_metadata,
     )

@@ -123,8 +123,11 @@ def attach(
     conn.execute(update(Volume).where(Volume.id == volume_id).values(attached_mode=mode))
 
 
-def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None) -> None:
-    """Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it."""
+def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None, *, force: bool = False) -> None:
+    """`force`: even from an error, which ends with it.
+
+    Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it.
+    """
     volumes.visible(conn, caller, volume_id)
     volume = volumes.get(conn, volume_id, lock=True)
     if volume.status == states.MAINTENANCE:
@@ -139,6 +142,8 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
             "Error detaching volume - InvalidVolume: Detach volume failed: More than one attachment, but no "
             "attachment_id provided."
         )
+    if force and volume.status == states.ERROR:
+        attachments.follow(conn, volume_id, caller.now, leaving=states.ERROR)
     for row in present:
         attachments.end(conn, caller, row)
     # One that was only begun, and of which there is no record, ends too.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from attrs import field, frozen
 from attrs.validators import ge, min_len
 
+from cloudctl.options import DERIVED
+
 
 @frozen
 class VolumeOptions:
@@ -14,7 +16,8 @@ class VolumeOptions:
     availability_zones: tuple[str, ...] = field(default=("nova",), validator=min_len(1))
     # The type of volumes whose creator names none, unless the project has a default type of its own.
     default_type: str = "__DEFAULT__"
-    # The name of this node, and of its backend, as administrators see them: `host@backend#backend`.
+    # The name of this node, and of its backend, as administrators see them: `host@backend#backend`. Several backends
+    # have the names that [drivers] gives them.
     host: str = "cloudctl"
     backend: str = "volumes"
     # Quotas of a project that has none of its own; -1 is no limit. The last three are in GiB.
@@ -30,17 +33,35 @@ class VolumeOptions:
     backup_piece: int = field(default=2**20, validator=ge(512))
     # Threads that read and write backups.
     backup_threads: int = field(default=2, validator=ge(1))
+    # Of [drivers], if that names several.
+    backends: tuple[str, ...] = field(default=(), metadata=DERIVED)
 
     @property
     def default_zone(self) -> str:
         return self.availability_zones[0]
 
     @property
-    def service_host(self) -> str:
-        """`host@backend`, the name of the volume service."""
-        return f"{self.host}@{self.backend}"
+    def names(self) -> tuple[str, ...]:
+        """Of all backends; the first is that of volumes whose type leaves the choice."""
+        return self.backends or (self.backend,)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """`host@backend#pool`, where volumes are: each backend is one."""
+        return tuple(self.pool_of(name) for name in self.names)
 
     @property
     def pool(self) -> str:
-        """`host@backend#pool`, where volumes are."""
-        return f"{self.service_host}#{self.backend}"
+        return self.pools[0]
+
+    def pool_of(self, name: str) -> str:
+        return f"{self.service_of(name)}#{name}"
+
+    def service_of(self, name: str) -> str:
+        """`host@backend`, the name of the service of a backend."""
+        return f"{self.host}@{name}"
+
+
+def backend_of(host: str) -> str:
+    """The backend of `host@backend#pool` or `host@backend`."""
+    return host.partition("#")[0].partition("@")[2]

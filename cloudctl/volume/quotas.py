@@ -124,6 +124,14 @@ def take(
     _take(conn, quotas(options, [type_name]), project_id, wanted)
 
 
+def take_of_type(
+    conn: Connection, options: VolumeOptions, project_id: str, type_name: str, more: Mapping[str, int]
+) -> None:
+    """As `take`, of the type alone: for a volume that the project has already. Raises OverQuota."""
+    wanted = {f"{name}_{type_name}": amount for name, amount in more.items()}
+    _take(conn, quotas(options, [type_name]), project_id, wanted)
+
+
 def take_backup(conn: Connection, options: VolumeOptions, project_id: str, gigabytes: int) -> None:
     """Make sure that one more backup fits. Raises OverQuota."""
     _take(conn, quotas(options), project_id, {"backups": 1, "backup_gigabytes": gigabytes})

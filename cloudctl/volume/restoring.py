@@ -12,12 +12,17 @@ from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
 
+def provisional_name(backup_id: str) -> str:
+    """Of a volume whose name nobody has chosen: it gets the original's once it is restored."""
+    return f"restore_backup_{backup_id}"
+
+
 def restore(
     conn: Connection, caller: Caller, backup_id: str, volume_id: str | None, name: str | None, options: VolumeOptions
 ) -> Volume:
     """The volume, `restoring-backup`. `volume_id` None: a new one. Raises NotFound, Conflict, OverQuota."""
     if volume_id is None:
-        wanted = NewVolume(name=name or f"restore_backup_{backup_id}", backup_id=backup_id)
+        wanted = NewVolume(name=name or provisional_name(backup_id), backup_id=backup_id)
         made = creation.create(conn, caller, wanted, options)
         states.move(conn, made.id, "restore new", caller.now)
         return volumes.get(conn, made.id)

@@ -24,6 +24,7 @@ LISTING = Listing(
     sort_keys={
         "id": Volume.id,
         "name": func.coalesce(Volume.name, ""),
+        "display_name": func.coalesce(Volume.name, ""),
         "status": Volume.status,
         "size": Volume.size,
         "created_at": Volume.created_at,

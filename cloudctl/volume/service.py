@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from attrs import evolve
+
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
+from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import ConfigError
-from cloudctl.volume import api, audit, lifecycle
+from cloudctl.volume import api, audit, lifecycle, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.bootstrap import bootstrap
@@ -16,6 +21,10 @@ from cloudctl.volume.options import VolumeOptions
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(VolumeOptions)
+    if "" not in cloud.volumes:
+        options = evolve(options, backends=tuple(cloud.volumes))
+    pools = dict(zip(options.pools, cloud.volumes.values(), strict=True))
+    backend = _as_one(pools, cloud.db)
     threads, supports = cloud.threads("backups", options.backup_threads)
     directory = Path(options.backup_directory) if options.backup_directory else cloud.config.state_dir / "backups"
     archive = Archive(directory, options.backup_piece)
@@ -30,13 +39,25 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap(conn, first.now, options)
 
     return Part(
-        lambda http: api.build(http, cloud.db, cloud.volume, options),
+        lambda http: api.build(http, cloud.db, backend, pools, options),
         lifecycle.workflows(ArchiveThreads(archive, threads, cloud.reactor)),
-        checks={"volume": audit.check(cloud.db, cloud.volume)},
+        checks={"volume": audit.check(cloud.db, backend)},
+        volume=backend,
         prepare=prepare,
         bootstrap=first_rows,
         supports=supports,
     )
+
+
+def _as_one(pools: Mapping[str, IVolumeBackend], db: Database) -> IVolumeBackend:
+    """What has all volumes; a single backend is that itself."""
+    if len(pools) == 1:
+        return next(iter(pools.values()))
+
+    async def place(volume_id: str) -> str | None:
+        return await db.read(volumes.host_of, volume_id)
+
+    return Backends(pools, place)
 
 
 SERVICE = Service(

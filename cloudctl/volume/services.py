@@ -23,6 +23,7 @@ class Service:
     host: str
     disabled: bool = False
     disabled_reason: str | None = None
+    frozen: bool = False
 
 
 # Built once: building a statement costs more than running it.
@@ -32,7 +33,8 @@ _disabled = select(VolumeService.disabled).where(
 
 
 def _present(options: VolumeOptions) -> tuple[tuple[str, str], ...]:
-    return (SCHEDULER, options.host), (VOLUME, options.service_host), (BACKUP, options.host)
+    backends = [(VOLUME, options.service_of(name)) for name in options.names]
+    return (SCHEDULER, options.host), *backends, (BACKUP, options.host)
 
 
 def listing(conn: Connection, options: VolumeOptions) -> list[Service]:
@@ -40,22 +42,41 @@ def listing(conn: Connection, options: VolumeOptions) -> list[Service]:
     return [
         Service(binary, host)
         if (row := said.get((binary, host))) is None
-        else Service(binary, host, row.disabled, row.disabled_reason)
+        else Service(binary, host, row.disabled, row.disabled_reason, row.frozen)
         for binary, host in _present(options)
     ]
 
 
-def switch(
-    conn: Connection, options: VolumeOptions, host: str, binary: str, disabled: bool, reason: str | None = None
-) -> Service:
+def not_found(host: str, binary: str) -> NotFound:
+    return NotFound(f"Service {binary[:64]} on host {host[:255]} could not be found.")
+
+
+def get(conn: Connection, options: VolumeOptions, host: str, binary: str) -> Service:
     """Raises NotFound."""
+    for each in listing(conn, options):
+        if (each.host, each.binary) == (host, binary):
+            return each
+    raise not_found(host, binary)
+
+
+def switch(
+    conn: Connection,
+    options: VolumeOptions,
+    host: str,
+    binary: str,
+    disabled: bool,
+    reason: str | None = None,
+    *,
+    frozen: bool = False,
+) -> Service:
+    """`frozen`: it is disabled, since what it has is to stay as it is. Raises NotFound."""
     if (binary, host) not in _present(options):
-        raise NotFound(f"Service {binary[:64]} on host {host[:255]} could not be found.")
-    values = {"disabled": disabled, "disabled_reason": reason}
+        raise not_found(host, binary)
+    values = {"disabled": disabled, "disabled_reason": reason, "frozen": frozen}
     key = (VolumeService.host == host, VolumeService.binary == binary)
     if conn.execute(update(VolumeService).where(*key).values(**values)).rowcount == 0:
         conn.execute(insert(VolumeService).values(host=host, binary=binary, **values))
-    return Service(binary, host, disabled, reason)
+    return Service(binary, host, disabled, reason, frozen)
 
 
 def takes_volumes(conn: Connection, pool: str) -> bool:

@@ -24,6 +24,7 @@ LISTING = Listing(
     sort_keys={
         "id": Snapshot.id,
         "name": func.coalesce(Snapshot.name, ""),
+        "display_name": func.coalesce(Snapshot.name, ""),
         "status": Snapshot.status,
         "volume_id": Snapshot.volume_id,
         "volume_size": Snapshot.size,

@@ -138,6 +138,19 @@ MOVES = {
         "available.",
     ),
     "revert failed": Move(_from(REVERTING), ERROR),
+    "retype": Move(
+        _from(AVAILABLE, IN_USE),
+        RETYPING,
+        "Invalid volume: Retype needs volume to be in available or in-use state, not be part of an active migration or "
+        "a group, and requested type has to be different that the one from the volume.",
+    ),
+    # Nobody may attach it while its bytes are copied.
+    "migrate": Move(
+        _from(AVAILABLE),
+        MAINTENANCE,
+        "Invalid volume: Volume {id} status must be available, must not be migrating, have snapshots or be part of a "
+        "group, and destination host must be different than the current host.",
+    ),
     "offer": Move(_from(AVAILABLE), AWAITING_TRANSFER, "Invalid volume: status must be available"),
     "withdraw": Move(_from(AWAITING_TRANSFER), AVAILABLE),
     "accept": Move(

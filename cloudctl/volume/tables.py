@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint, func
 
-from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
+from cloudctl.db.columns import Field, Json, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
 from cloudctl.db.totals import Total
 
@@ -238,7 +238,10 @@ class Backup(Record, table="volume_backups"):
     fail_reason: Field[str | None] = optional_text()
     size: Field[int] = column(Integer, nullable=False)  # GiB
     object_count: Field[int] = column(Integer, nullable=False, default=0)
-    volume_name: Field[str | None] = optional_text()  # that the volume had
+    # What the volume had, and a restored one has again.
+    volume_name: Field[str | None] = optional_text()
+    volume_metadata: Field[dict[str, Any]] = column(Json, nullable=False, default=dict, server_default="{}")
+    kept_as: Field[str | None] = optional_text(64)  # of an imported one: the id that it has in the archive
     bootable: Field[bool] = flag(False)  # was the volume
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)

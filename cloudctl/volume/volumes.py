@@ -19,6 +19,7 @@ from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume, Volum
 # Built once: building a statement costs more than running it.
 _by_id = select(Volume).where(Volume.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
+_host = select(Volume.host).where(Volume.id == bindparam("wanted"))
 _spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id == bindparam("wanted"))
 
 # Attachments that hold on to nothing: what is left of one that failed.
@@ -68,6 +69,16 @@ def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Pa
         multiattach=volume.multiattach,
         extra_specs={key: value for key, value in extra_specs.items() if value is not None},
     )
+
+
+def host_of(conn: Connection, volume_id: str) -> str | None:
+    """The pool that it is in, or will be in; None if there is no such volume, or nobody has chosen one yet."""
+    return conn.scalar(_host, {"wanted": volume_id})
+
+
+def place(conn: Connection, volume_id: str, host: str) -> None:
+    """It will be, or is, in this pool."""
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(host=host))
 
 
 def is_held(conn: Connection, volume_id: str) -> bool:

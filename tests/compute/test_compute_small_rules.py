@@ -50,9 +50,12 @@ def test_extra_specs_replace_amounts() -> None:
 def test_promises_follow_from_the_options() -> None:
     made = promises(ComputeOptions(cpu_allocation_ratio=2.0, reserved_host_memory_mib=24, zones={"east": ["a"]}))
     host = HostInventory("a", "fake", 8, 1024, 100)
-    assert made.most(host) == {"most_vcpus": 16, "most_memory_mib": 1000, "most_disk_gib": 100}
+    found = made.inventories(host)
+    assert found["VCPU"] == {"total": 8, "reserved": 0, "max_unit": 8, "allocation_ratio": 2.0}
+    assert (found["MEMORY_MB"]["reserved"], found["DISK_GB"]["total"]) == (24, 100)
     assert (made.zone_of("a"), made.zone_of("b")) == ("east", "nova")
-    assert made.most(HostInventory("a", "fake", 1, 10, 0))["most_memory_mib"] == 0
+    small = made.inventories(HostInventory("a", "fake", 1, 10, 0))
+    assert small.keys() == {"VCPU", "MEMORY_MB"} and small["MEMORY_MB"]["reserved"] == 10
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,7 @@ def test_an_unknown_guest_is_reported_and_left_alone(
 
 def test_a_leaked_share_of_a_host_is_reported(cloud: MemoryCloud, demo: Asking) -> None:
     demo.boot()
+    cloud.transact(lambda conn: conn.execute(text("UPDATE consumers SET id = 'nobody'")) and None)
     cloud.transact(lambda conn: conn.execute(text("UPDATE allocations SET consumer_id = 'nobody'")) and None)
     assert audited(cloud) == [("allocation-leaked", False)]
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import InUse
+from cloudctl.drivers.errors import DriverError, InUse
 from cloudctl.drivers.fake.volume import Volume
-from cloudctl.volume.kinds import DELETE_VOLUME, MEND_VOLUME, RESTORE_VOLUME, REVERT_VOLUME, UPLOAD_VOLUME
+from cloudctl.volume.kinds import DELETE_VOLUME, MEND_VOLUME, MOVE_VOLUME, RESTORE_VOLUME, REVERT_VOLUME, UPLOAD_VOLUME
 from tests.crash import asks
 from tests.crash.asks import V3, good, make
 from tests.crash.scenario import Scenario, broken
 from tests.crash.stage import Stage
 
+SECOND = "cloudctl@second#second"
 CONTENT = b"what a volume holds"
 Told = tuple[str, str]
 Check = Callable[[Stage, Told], None]
@@ -214,6 +215,33 @@ def image_is(expected: str, volume: str = "available") -> Check:
     return check
 
 
+# -- moves to another backend
+
+
+def moves(stage: Stage) -> str:
+    volume_id = full_volume(stage)
+    answer = stage.admin.post(f"{V3}/volumes/{volume_id}/action", {"os-migrate_volume": {"host": SECOND}})
+    good(answer)
+    return volume_id
+
+
+def moved_is(there: bool) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, volume_id: str) -> None:
+        shown = good(stage.admin.get(f"{V3}/volumes/{volume_id}"))["volume"]
+        assert (shown["status"], shown["migration_status"]) == ("available", "success" if there else "error")
+        disks = stage.drivers.volume.volumes.get(volume_id), stage.drivers.second.volumes.get(volume_id)
+        left, kept_disk = disks if there else disks[::-1]
+        assert left is None and kept_disk.head.encode() == CONTENT
+        assert (shown["os-vol-host-attr:host"] == SECOND) is there
+        assert not kept(stage, volume_id)
+
+    return check
+
+
+def second_cannot_be_filled(stage: Stage) -> None:
+    stage.drivers.second.behaviour.fail("ensure_imported", times=None, error=DriverError("it is broken"))
+
+
 # -- what the audit finds
 
 
@@ -260,6 +288,8 @@ SCENARIOS = (
         broken("volume", "ensure_snapshot_absent"),
     ),
     Scenario(DELETE_VOLUME.name, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
+    Scenario(MOVE_VOLUME.name, "works", moves, moved_is(True)),
+    Scenario(MOVE_VOLUME.name, "fails", moves, moved_is(False), second_cannot_be_filled),
     Scenario(REVERT_VOLUME.name, "works", reverts, snapshot_is("available", True)),
     Scenario(
         REVERT_VOLUME.name,

@@ -35,17 +35,38 @@ class Moment:
     rows: dict[str, set[tuple[Any, ...]]]
 
 
+# Two of each kind that data is copied or moved between. What leaves the choice is on the first; the second is moved to.
+BACKENDS = {
+    "image": {"stores": {"second": {"directory": "second"}}},
+    "drivers": {"volume": {"first": "fake", "second": "fake"}},
+    "driver": {"volume": {"second": {"total_gib": 100}}},
+}
+
+
+@frozen
+class Fakes:
+    hypervisor: Any
+    volume: Any
+    second: Any  # of volumes
+    network: Any
+
+    @property
+    def all(self) -> tuple[Any, ...]:
+        return self.hypervisor, self.volume, self.second, self.network
+
+
 class Stage:
     """The cloud, its clients, and its fakes. Nothing works on its tasks but `settle` and `world`."""
 
     def __init__(self) -> None:
-        # With a second store of images, for what copies and moves between stores.
-        self.cloud = MemoryCloud({"image": {"stores": {"second": {"directory": "second"}}}})
+        self.cloud = MemoryCloud(BACKENDS)
         self.cloud.settle()
         self.service = self.cloud.cloud
         self.demo = self.cloud.client("demo")
         self.admin = self.cloud.client("admin")
-        self.drivers: Any = self.service.drivers  # fakes, all of them
+        drivers: Any = self.service.drivers
+        first, second = drivers.volume.at.values()
+        self.drivers = Fakes(drivers.hypervisor, first, second, drivers.network)
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
         self.service.made(HostWatch).stopService()
         self.service.audit.stopService()
@@ -81,7 +102,7 @@ class Stage:
     def world(self, moment: Moment, faults: Callable[[Stage], object]) -> World:
         """Set back, with slow drivers and these faults; to be driven by `cloudctl.testing.crash`."""
         self.set_back(moment)
-        for fake in (self.drivers.hypervisor, self.drivers.volume, self.drivers.network):
+        for fake in self.drivers.all:
             fake.behaviour.delays = _Every(DELAY)
         faults(self)
         return World(self.cloud.clock, self.cloud.db, self.engine, lambda: None, lambda: self.changes(moment))
@@ -115,7 +136,7 @@ class Stage:
         for name, store in self._stores().items():
             store.objects = dict(moment.stores[name])
         self.drivers.hypervisor.machines = dict(moment.machines)
-        for fake in (self.drivers.hypervisor, self.drivers.volume, self.drivers.network):
+        for fake in self.drivers.all:
             fake.behaviour.delays, fake.behaviour.faults = {}, []
         directory = self.service.config.state_dir
         for name in self._files().keys() - moment.files.keys():
@@ -145,6 +166,8 @@ class Stage:
             "guests": hypervisor.guests,
             "disks": volume.volumes,
             "snapshots": volume.frozen,
+            "disks of the second": self.drivers.second.volumes,
+            "snapshots of the second": self.drivers.second.frozen,
             "wires": network.networks,
             "plugs": network.ports,
             "filters": network.groups,

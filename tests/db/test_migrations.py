@@ -261,6 +261,6 @@ def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -
         False,
         lambda conn: command.upgrade(schema.alembic_config(conn.alchemy, columns.metadata, schema.MIGRATIONS), "head"),
     )
-    shares = db.transact(True, lambda conn: conn.execute(text("SELECT name, shares FROM hosts ORDER BY name")).all())
-    assert shares == [("a", 2), ("b", 0)]
+    counted = text("SELECT name, shares FROM resource_providers ORDER BY name")
+    assert db.transact(True, lambda conn: conn.execute(counted).all()) == [("a", 2), ("b", 0)]
     db.close()

@@ -20,19 +20,21 @@ from tests.generated.world import PERSONAS, TOTP_SEED, USER_DATA, VARIABLE, Worl
 OWNED = {
     ("image", "image_id"), ("networking", "network_id"), ("networking", "subnet_id"), ("networking", "port_id"),
     ("networking", "router_id"), ("networking", "floatingip_id"), ("networking", "policy_id"),
-    ("networking", "limit_id"),
+    ("networking", "bandwidth_limit_id"), ("networking", "dscp_marking_id"), ("networking", "trunk_id"),
+    ("networking", "subnetpool_id"), ("networking", "address_scope_id"), ("networking", "address_group_id"),
+    ("networking", "rbac_policy_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
     ("compute", "server_id"), ("compute", "group_id"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
-    ("image", "task_id"), ("volume", "message_id"), ("volume", "encryption_id"), ("image", "store"),
-    ("compute", "host"),
+    ("networking", "port_forwarding_id"), ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
+    ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"),
 }  # fmt: skip
 
 
-SERVICES = ("identity", "image", "networking", "volume", "compute")
+SERVICES = ("identity", "image", "placement", "networking", "volume", "compute")
 # (persona, secret) that answers of a service show.
 TOLD = {
     "identity": {("member", "the EC2 secret"), ("member", "the seed of passcodes")},

@@ -237,10 +237,8 @@ class World:
         floating = self._make(demo, f"{base}/floatingips", "floatingip", {"floating_network_id": external})
         policies = f"{base}/qos/policies"
         policy = self._make(self.admin, policies, "policy", {"name": "own", "project_id": self.project})
-        limits = f"{policies}/{policy}/bandwidth_limit_rules"
         self.ids |= {
             ("networking", "policy_id"): policy,
-            ("networking", "limit_id"): self._make(self.admin, limits, "bandwidth_limit_rule", {"max_kbps": 1000}),
             ("networking", "rule_type"): "bandwidth_limit",
             ("networking", "network_id"): network,
             ("networking", "subnet_id"): subnet,
@@ -254,6 +252,8 @@ class World:
             ("networking", "collection"): "networks",
             ("networking", "tag"): "tag",
             ("networking", "alias"): "security-group",
+            ("networking", "port_forwarding_id"): UNKNOWN,
+            ("networking", "agent_id"): _good(self.admin.get(f"{base}/agents")).json()["agents"][0]["id"],
         }
         ids = {name: value for (api, name), value in self.ids.items() if api == "networking"}
 
@@ -288,7 +288,8 @@ class World:
             ("volume", "key"): "key", ("volume", "target_id"): self.project, ("volume", "message_id"): UNKNOWN,
             ("volume", "alias"): "os-volume-type-access", ("volume", "project_id"): self.project,
             ("volume", "name"): "default", ("volume", "transfer_id"): transfer, ("volume", "specs_id"): specs,
-            ("volume", "encryption_id"): UNKNOWN,
+            ("volume", "encryption_id"): UNKNOWN, ("volume", "host"): "cloudctl@volumes",
+            ("volume", "cluster"): "cluster",
         }  # fmt: skip
 
     def _compute(self) -> None:

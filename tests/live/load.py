@@ -21,7 +21,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.network.tables import IpAllocation, Port
-from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.placement.tables import Allocation, Consumer, Inventory
 from cloudctl.tasks.tables import DONE, OPEN, TaskRow
 from cloudctl.volume.tables import Attachment, Volume
 from tests.live.process import LiveCloud
@@ -242,9 +242,11 @@ def rows_of_servers(conn: Connection) -> dict[str, Any]:
     not_routers = ~Port.device_owner.startswith("network:router")
     return {
         "servers": ids(ServerRecord.id, ServerRecord.deleted_at.is_(None)),
-        "consumers": ids(HostAllocation.consumer_id),
-        "claimed": conn.execute(select(func.coalesce(func.sum(HostAllocation.vcpus), 0))).scalar_one(),
-        "used": conn.execute(select(func.sum(Host.used_vcpus))).scalar_one(),
+        "consumers": ids(Consumer.id),
+        "claimed": conn.execute(
+            select(func.coalesce(func.sum(Allocation.amount), 0)).where(Allocation.resource_class == "VCPU")
+        ).scalar_one(),
+        "used": conn.execute(select(func.sum(Inventory.used)).where(Inventory.resource_class == "VCPU")).scalar_one(),
         "ports": ids(Port.id, not_routers),
         "interfaces": ids(ServerInterface.port_id),
         "addresses": ids(IpAllocation.port_id, IpAllocation.port_id.in_(select(Port.id).where(not_routers))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, Unauthorized
-from cloudctl.network import api
+from cloudctl.network import api, rule_templates
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest import policy
@@ -170,6 +171,7 @@ def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron
     app = api.build(http, db, driver, "fake", options)
     tree.putChild(b"networking", app.resource())
     engine.startService()
+    db.transact(False, rule_templates.write_shipped, datetime.fromtimestamp(START, UTC).replace(tzinfo=None))
     return Neutron(clock, db, driver, engine, CloudSite(tree, clock, None), app, options)
 
 

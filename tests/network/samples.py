@@ -15,9 +15,21 @@ def samples(make: Make, ids: Mapping[str, str], project: str) -> dict[str, str]:
     """
     own = {"project_id": project}
     share = {"object_type": "network", "object_id": ids["network_id"], "action": "access_as_shared"}
+    parent = make("/ports", "port", {**own, "network_id": ids["network_id"]})
+    rules = f"/qos/policies/{ids['policy_id']}"
+    template = {"direction": "ingress", "protocol": "tcp", "used_in_non_default_sg": False}
     return {
+        "template_id": make("/default-security-group-rules", "default_security_group_rule", template),
+        "bandwidth_limit_id": make(f"{rules}/bandwidth_limit_rules", "bandwidth_limit_rule", {"max_kbps": 1000}),
+        "dscp_marking_id": make(f"{rules}/dscp_marking_rules", "dscp_marking_rule", {"dscp_mark": 8}),
+        "minimum_bandwidth_id": make(f"{rules}/minimum_bandwidth_rules", "minimum_bandwidth_rule", {"min_kbps": 1}),
+        "packet_rate_limit_id": make(f"{rules}/packet_rate_limit_rules", "packet_rate_limit_rule", {"max_kpps": 9}),
+        "minimum_packet_rate_id": make(
+            f"{rules}/minimum_packet_rate_rules", "minimum_packet_rate_rule", {"min_kpps": 1}
+        ),
+        "trunk_id": make("/trunks", "trunk", {**own, "port_id": parent}),
         "address_scope_id": make("/address-scopes", "address_scope", {**own, "ip_version": 4}),
         "subnetpool_id": make("/subnetpools", "subnetpool", {**own, "name": "p", "prefixes": ["10.200.0.0/16"]}),
-        "address_group_id": make("/address-groups", "address_group", {**own, "addresses": ["192.0.2.1"]}),
+        "address_group_id": make("/address-groups", "address_group", {**own, "addresses": ["192.0.2.1/32"]}),
         "rbac_policy_id": make("/rbac-policies", "rbac_policy", {**share, **own, "target_tenant": "somebody"}),
     }

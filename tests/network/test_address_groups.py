@@ -13,32 +13,33 @@ def group(neutron: Neutron, *addresses: str, user: str = "demo", **fields: Any) 
 
 
 def test_their_addresses_are_added_and_removed(neutron: Neutron) -> None:
-    made = group(neutron, "10.0.1.34", "192.168.100.0/24", description="offices")
+    made = group(neutron, "10.0.1.34/32", "192.168.100.0/24", description="offices")
     assert made == {
         "id": made["id"], "name": "g", "description": "offices", "addresses": ["10.0.1.34/32", "192.168.100.0/24"],
         "shared": False, "project_id": "demo", "tenant_id": "demo",
     }  # fmt: skip
     path = f"/address-groups/{made['id']}"
-    for body in ({"address_group": {"addresses": ["2001:db8::1"]}}, {"addresses": ["10.9.0.0/16"]}):
+    for body in ({"address_group": {"addresses": ["2001:db8::1/128"]}}, {"addresses": ["10.9.0.0/16"]}):
         changed = neutron.expect(200, "PUT", f"{path}/add_addresses", body)["address_group"]
     assert changed["addresses"] == ["10.0.1.34/32", "192.168.100.0/24", "2001:db8::1/128", "10.9.0.0/16"]
-    neutron.refused(400, "AddressesAlreadyExist", "PUT", f"{path}/add_addresses", {"addresses": ["10.0.1.34"]})
-    neutron.refused(404, "AddressesNotFound", "PUT", f"{path}/remove_addresses", {"addresses": ["10.0.1.35"]})
+    neutron.refused(400, "AddressesAlreadyExist", "PUT", f"{path}/add_addresses", {"addresses": ["10.0.1.34/32"]})
+    neutron.refused(404, "AddressesNotFound", "PUT", f"{path}/remove_addresses", {"addresses": ["10.0.1.35/32"]})
     changed = neutron.expect(200, "PUT", f"{path}/remove_addresses", {"addresses": ["10.0.1.34/32", "10.9.0.0/16"]})
     assert changed["address_group"]["addresses"] == ["192.168.100.0/24", "2001:db8::1/128"]
-    wrong: list[dict[str, Any]] = [
+    bad: dict[str, Any]
+    for bad in (
         {"addresses": ["x"]},
+        {"addresses": ["10.1.2.3"]},
         {"addresses": ["10.1.0.0/16"] * 2},
         {},
         {"address_group": {}},
-    ]
-    for bad in wrong:
+    ):
         neutron.refused(400, "HTTPBadRequest", "PUT", f"{path}/add_addresses", bad)
     neutron.expect(404, "PUT", f"{path}/add_addresses", {"addresses": []}, "other")
 
 
 def test_the_driver_lets_their_addresses_through(neutron: Neutron) -> None:
-    made = group(neutron, "10.0.1.34", "2001:db8::/64")
+    made = group(neutron, "10.0.1.34/32", "2001:db8::/64")
     security = neutron.create("security_group", name="s")
     rule = {"security_group_id": security["id"], "direction": "ingress", "protocol": "tcp"}
     shown = neutron.create("security_group_rule", **rule, remote_address_group_id=made["id"])

@@ -64,7 +64,8 @@ class TestAllocation:
         assert seen.pop("id") and seen.pop("created_at") == seen.pop("updated_at")
         assert seen == {
             "status": "DOWN", "floating_network_id": external["id"], "floating_ip_address": "203.0.113.2",
-            "fixed_ip_address": None, "port_id": None, "router_id": None, "port_details": None, "description": "d",
+            "fixed_ip_address": None, "port_id": None, "router_id": None, "port_details": None, "port_forwardings": [],
+            "description": "d",
             "project_id": "demo", "tenant_id": "demo", "revision_number": 0, "tags": ["t"],
         }  # fmt: skip
         assert show(neutron, made) == made
@@ -166,6 +167,10 @@ class TestAssociation:
             None, None, None, "DOWN", None,
         ]  # fmt: skip
         assert ended["floating_ip_address"] == made["floating_ip_address"] and held(neutron, router) == []
+
+    def test_a_request_that_says_nothing_ends_it(self, neutron: Neutron, external: Any, router: Any, port: Any) -> None:
+        ip = floating(neutron, external, port_id=port["id"])
+        assert put(neutron, ip)["port_id"] is None
 
     def test_without_a_port_the_request_leaves_it(
         self, neutron: Neutron, external: Any, router: Any, port: Any

@@ -42,7 +42,8 @@ QUERIES = [
 LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
     "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
-    "address-scopes", "subnetpools", "address-groups",
+    "address-scopes", "subnetpools", "address-groups", "trunks", "agents", "default-security-group-rules",
+    "network-ip-availabilities",
 )  # fmt: skip
 
 
@@ -68,8 +69,6 @@ def ids(neutron: Neutron) -> dict[str, str]:
     router = neutron.create("router", "admin", external_gateway_info={"network_id": external["id"]})
     floating = neutron.create("floatingip", "admin", floating_network_id=external["id"])
     policy = neutron.expect(201, "POST", "/qos/policies", {"policy": {"name": "p"}}, "admin")["policy"]["id"]
-    limits, wanted = f"/qos/policies/{policy}/bandwidth_limit_rules", {"bandwidth_limit_rule": {"max_kbps": 1}}
-    limit = neutron.expect(201, "POST", limits, wanted, "admin")["bandwidth_limit_rule"]["id"]
     found = {
         "router_id": router["id"],
         "floatingip_id": floating["id"],
@@ -81,13 +80,14 @@ def ids(neutron: Neutron) -> dict[str, str]:
         "security_group_id": group["id"],
         "rule_id": rule["id"],
         "policy_id": policy,
-        "limit_id": limit,
         "rule_type": "bandwidth_limit",
         "project_id": "admin",
         "collection": "networks",
         "resource_id": network["id"],
         "tag": "a",
         "alias": "quotas",
+        "port_forwarding_id": "2f32f072-4d17-4811-b619-3623d018bd40",
+        "agent_id": "2f32f072-4d17-4811-b619-3623d018bd40",
     }
 
     def make(path: str, key: str, body: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from tests.network.conftest import Neutron
 
 DEFAULTS = {
     "network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50, "security_group": 10,
-    "security_group_rule": 100, "rbac_policy": 10,
+    "security_group_rule": 100, "rbac_policy": 10, "subnetpool": -1, "trunk": -1,
 }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class TestQuotas:
             details = neutron.get(path)["quota"]
             assert {name: each["used"] for name, each in details.items()} == {
                 "network": 1, "subnet": 1, "port": 1, "router": 0, "floatingip": 0, "security_group": 1,
-                "security_group_rule": 4, "rbac_policy": 0,
+                "security_group_rule": 4, "rbac_policy": 0, "subnetpool": 0, "trunk": 0,
             }  # fmt: skip
             assert details["port"] == {"limit": 500, "used": 1, "reserved": 0}
 

@@ -30,6 +30,9 @@ def test_a_new_network_looks_as_documented(neutron: Neutron) -> None:
         "availability_zone_hints": [],
         "availability_zones": [],
         "l2_adjacency": True,
+        "ipv4_address_scope": None,
+        "ipv6_address_scope": None,
+        "dns_domain": "",
         "qos_policy_id": None,
         "description": "",
         "tags": [],
@@ -173,7 +176,7 @@ def test_an_mtu_that_a_subnet_cannot_work_with_is_refused(neutron: Neutron) -> N
 def test_administrators_make_networks_for_others(neutron: Neutron) -> None:
     made = neutron.create("network", "admin", project_id="demo", tenant_id="demo")
     assert neutron.get(f"/networks/{made['id']}")["network"]["project_id"] == "demo"
-    neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {"tenant_id": "other"}})
+    neutron.refused(400, "HTTPBadRequest", "POST", "/networks", {"network": {"tenant_id": "other"}})
     both = {"network": {"tenant_id": "demo", "project_id": "other"}}
     neutron.refused(400, "HTTPBadRequest", "POST", "/networks", both, "admin")
 
@@ -187,6 +190,7 @@ def test_a_change_of_another_revision_is_refused(neutron: Neutron) -> None:
     assert stale["NeutronError"]["type"] == "RevisionNumberConstraintFailed"
     neutron.expect(412, "DELETE", path, **old)
     neutron.expect(400, "PUT", path, change, If_Match="yes")
+    neutron.expect(412, "PUT", path, change, If_Match="revision_number=-1")
     neutron.expect(200, "PUT", path, change, **now)
     neutron.expect(412, "DELETE", path, **now)
 
@@ -218,3 +222,9 @@ def test_a_server_is_put_on_its_projects_and_on_shared_networks(neutron: Neutron
     found = [row.id for row in neutron.transact(networks.usable, Caller())]
     assert found == [own["id"], shared["id"]]
     assert {down["id"], hidden["id"], external["id"]}.isdisjoint(found)
+
+
+def test_many_may_each_come_in_an_envelope(neutron: Neutron) -> None:
+    body = {"networks": [{"network": {"name": "a"}}, {"name": "b"}]}
+    assert [each["name"] for each in neutron.expect(201, "POST", "/networks", body)["networks"]] == ["a", "b"]
+    neutron.expect(400, "POST", "/networks", {"networks": [{"network": {"name": "a"}, "x": 1}]})

@@ -38,6 +38,17 @@ def test_a_new_port_looks_as_documented(neutron: Neutron) -> None:
         "port_security_enabled": True,
         "allowed_address_pairs": [],
         "binding:vnic_type": "normal",
+        "extra_dhcp_opts": [],
+        "dns_name": "",
+        "dns_domain": "",
+        "dns_assignment": [
+            {"hostname": "host-10-0-0-2", "ip_address": "10.0.0.2", "fqdn": "host-10-0-0-2.openstacklocal."}
+        ],
+        "ip_allocation": "immediate",
+        "data_plane_status": None,
+        "propagate_uplink_status": True,
+        "numa_affinity_policy": None,
+        "device_profile": None,
         "qos_policy_id": None,
         "qos_network_policy_id": None,
         "tenant_id": "demo",
@@ -207,7 +218,7 @@ class TestSecurity:
 
     def test_groups_are_replaced(self, neutron: Neutron) -> None:
         one, two = (neutron.create("security_group", name=name)["id"] for name in "ab")
-        port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[one, one])
+        port = neutron.create("port", network_id=neutron.network()["id"], security_groups=[one])
         assert port["security_groups"] == [one]
         assert put(neutron, port, security_groups=[two])["security_groups"] == [two]
         assert put(neutron, port, security_groups=[])["security_groups"] == []

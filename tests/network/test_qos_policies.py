@@ -200,20 +200,18 @@ def test_a_bad_rule_is_refused(neutron: Neutron, policy: Any, fields: Any) -> No
     neutron.refused(400, "HTTPBadRequest", "POST", rules(policy), body, "admin")
 
 
-@pytest.mark.parametrize("kind", ["dscp_marking_rules", "minimum_bandwidth_rules", "packet_rate_limit_rules"])
-def test_other_rules_are_not_offered(neutron: Neutron, policy: Any, kind: str) -> None:
-    neutron.refused(404, "HTTPNotFound", "GET", f"{POLICIES}/{policy['id']}/{kind}", user="admin")
-
-
 def test_rule_types(neutron: Neutron) -> None:
-    assert neutron.get("/qos/rule-types") == {"rule_types": [{"type": "bandwidth_limit"}]}
-    assert neutron.get("/qos/rule-types?type=dscp_marking") == {"rule_types": []}
+    assert neutron.get("/qos/rule-types?type=bandwidth_limit") == {"rule_types": [{"type": "bandwidth_limit"}]}
+    assert {each["type"] for each in neutron.get("/qos/rule-types")["rule_types"]} == {
+        "bandwidth_limit", "dscp_marking", "minimum_bandwidth", "packet_rate_limit", "minimum_packet_rate",
+    }  # fmt: skip
+    assert neutron.get("/qos/rule-types?type=nothing") == {"rule_types": []}
     neutron.refused(400, "HTTPBadRequest", "GET", "/qos/rule-types?x=1")
     (driver,) = neutron.get("/qos/rule-types/bandwidth_limit", "admin")["rule_type"]["drivers"]
     assert driver["name"] == "fake"
     names = {each["parameter_name"]: each["parameter_type"] for each in driver["supported_parameters"]}
     assert names == {"max_kbps": "range", "max_burst_kbps": "range", "direction": "choices"}
-    neutron.refused(404, "HTTPNotFound", "GET", "/qos/rule-types/dscp_marking", user="admin")
+    neutron.refused(404, "HTTPNotFound", "GET", "/qos/rule-types/nothing", user="admin")
     neutron.refused(403, "PolicyNotAuthorized", "GET", "/qos/rule-types/bandwidth_limit")
 
 

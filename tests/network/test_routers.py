@@ -315,7 +315,8 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutro
         operations = made(None, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
-    assert collections(neutron.driver) - collections(plain) == {"routers", "floatingips"}
+    with_routers = {"routers", "floatingips", "auto-allocated-topology"}
+    assert collections(neutron.driver) - collections(plain) == {*with_routers, "trunks"}
     aliases = {each["alias"] for each in neutron.get("/extensions")["extensions"]}
     assert {"router", "ext-gw-mode", "extraroute", "extraroute-atomic", "fip-port-details"} <= aliases
     assert {each["resource"] for each in neutron.get("/availability_zones")["availability_zones"]} == {

@@ -64,7 +64,8 @@ class TestPools:
 
     def test_default_and_shared_pools_are_administrators(self, neutron: Neutron) -> None:
         for name in ("is_default", "shared"):
-            neutron.expect(403, "POST", "/subnetpools", {"subnetpool": {"name": "p", "prefixes": [], name: True}})
+            body: dict[str, Any] = {"name": "p", "prefixes": ["10.0.0.0/8"], name: True}
+            neutron.expect(403, "POST", "/subnetpools", {"subnetpool": body})
         shared = pool(neutron, "admin", is_default=True, shared=True)
         refused_pool(neutron, 400, "InvalidInput", "admin", is_default=True)
         assert neutron.get("/subnetpools?shared=true")["subnetpools"][0]["id"] == shared["id"]
@@ -222,9 +223,15 @@ class TestScopes:
         neutron.refused(400, "IllegalSubnetPoolAssociationToAddressScope", "PUT", path, body)
         neutron.expect(200, "PUT", path, body, "admin")
 
+    def test_a_pool_is_shared_with_who_sees_its_scope(self, neutron: Neutron) -> None:
+        mine = pool(neutron, address_scope_id=scope(neutron)["id"])
+        body = {"object_type": "subnetpool", "object_id": mine["id"], "action": "access_as_shared"}
+        policy = {"rbac_policy": {**body, "target_tenant": "other"}}
+        neutron.refused(400, "InvalidInput", "POST", "/rbac-policies", policy)
+
     def test_a_shared_one_stays_shared(self, neutron: Neutron) -> None:
         path = f"/address-scopes/{scope(neutron, 'admin', shared=True)['id']}"
-        body = {"address_scope": {"shared": False}}
+        body: dict[str, Any] = {"address_scope": {"shared": False}}
         neutron.refused(400, "AddressScopeUpdateError", "PUT", path, body, "admin")
         renamed = {"address_scope": {"name": "new", "shared": True}}
         assert neutron.expect(200, "PUT", path, renamed, "admin")["address_scope"]["name"] == "new"

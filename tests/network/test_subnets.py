@@ -35,6 +35,7 @@ def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
         "host_routes": [],
         "ipv6_ra_mode": None,
         "ipv6_address_mode": None,
+        "subnetpool_id": None,
         "router:external": False,
         "tenant_id": "demo",
         "project_id": "demo",
@@ -95,7 +96,7 @@ def test_subnets_of_one_network_do_not_overlap(neutron: Neutron) -> None:
         ({"ipv6_ra_mode": "slaac"}, 400, "InvalidInput"),
         ({"ipv6_ra_mode": "magic"}, 400, "HTTPBadRequest"),
         ({"enable_dhcp": "perhaps"}, 400, "HTTPBadRequest"),
-        ({"prefixlen": 24}, 400, "HTTPBadRequest"),
+        ({"prefixlen": 24}, 400, "BadRequest"),
     ],
 )  # fmt: skip
 def test_a_subnet_that_cannot_be_is_refused(neutron: Neutron, fields: dict[str, Any], status: int, type: str) -> None:

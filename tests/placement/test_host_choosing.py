@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from cloudctl.placement import queries
 from cloudctl.placement.filters import matches, passing
 from cloudctl.placement.weighers import Weights, best_first
 from cloudctl.placement.wishes import GroupWish, HostState, Resources, Wish
@@ -71,6 +72,83 @@ def test_an_image_wants_its_architecture_and_hypervisor() -> None:
     arm, intel = host("a", cpu_info={"arch": "aarch64"}), host("b", cpu_info={"arch": "x86_64"}, hypervisor_type="QEMU")
     assert names([arm, intel, C], image_properties={"hw_architecture": "x86_64"}) == "bc"
     assert names([arm, intel], image_properties={"img_hv_type": "qemu"}) == "b"
+
+
+# -- aggregates, traits, and what hints say
+
+
+def in_aggregate(name: str, **metadata: str) -> HostState:
+    return host(name, aggregates=({}, metadata))
+
+
+def test_aggregates_are_chosen_by_extra_specs() -> None:
+    fast, slow = in_aggregate("a", disk="ssd, nvme"), in_aggregate("b", disk="hdd")
+
+    def chosen(wanted: str) -> str:
+        return names([fast, slow, C], extra_specs={"aggregate_instance_extra_specs:disk": wanted})
+
+    assert [chosen("ssd"), chosen("<or> hdd <or> nvme"), chosen("tape")] == ["a", "ab", ""]
+    # Without the scope it says nothing of aggregates.
+    assert names([fast, slow, C], extra_specs={"disk": "ssd"}) == "abc"
+
+
+def test_aggregates_may_be_for_some_projects() -> None:
+    ours = host("a", aggregates=({"filter_tenant_id": "me, you"}, {"filter_tenant_id2": "them"}))
+    assert [names([ours, B], project_id=each) for each in ("me", "them", "others")] == ["ab", "ab", "b"]
+
+
+def test_aggregates_may_be_for_some_images() -> None:
+    windows = in_aggregate("a", os_distro="windows")
+    assert names([windows, B], image_properties={"os_distro": "windows"}) == "ab"
+    assert names([windows, B], image_properties={"os_distro": "linux"}) == "b"
+    assert names([windows, B], image_properties={"other": "linux"}) == "ab"
+
+
+def test_traits_are_there_or_are_not() -> None:
+    gold = host("a", traits=frozenset({"CUSTOM_GOLD"}))
+    assert names([gold, B], required_traits=frozenset({"CUSTOM_GOLD"})) == "a"
+    assert names([gold, B], forbidden_traits=frozenset({"CUSTOM_GOLD"})) == "b"
+
+
+def test_resources_that_only_some_hosts_have() -> None:
+    special = host("a", left={"CUSTOM_X": 2})
+    assert names([special, B], resources=Resources(1, 1, 1, {"CUSTOM_X": 2})) == "a"
+    assert names([special, B], resources=Resources(1, 1, 1, {"CUSTOM_X": 3})) == ""
+    assert names([special, B], resources=Resources(1, 1, 1, {"CUSTOM_X": 0})) == "ab"
+
+
+def test_a_host_is_near_an_address() -> None:
+    hosts = [host("a", host_ip="10.0.0.5"), host("b", host_ip="10.0.1.5"), C]
+    assert names(hosts, near="10.0.0.9/24") == "a"
+    assert names(hosts, near="10.0.0.9/23") == "ab"
+    assert names(hosts, near="nowhere/24") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('[">=", "$free_ram_mb", 4096]', "abc"),
+        ('[">", "$free_ram_mb", 4096]', ""),
+        ('["=", "$host", "b"]', "b"),
+        ('["in", "$host", "a", "c"]', "ac"),
+        ('["not", ["=", "$host", "b"]]', "ac"),
+        ('["and", ["<=", "$vcpus_total", 4], ["or", ["=", "$host", "a"], ["=", "$host", "b"]]]', "ab"),
+        ('["<", "$host", 5]', ""),
+        ('["=", "$unheard", "x"]', ""),
+        ('["or"]', ""),
+    ],
+)
+def test_a_query_leaves_the_hosts_that_answer_it(text: str, left: str) -> None:
+    assert names([A, B, C], query=queries.parse(text)) == left
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '["like", 1, 2]', '["and", [1, 2]]', '["=", {}, 1]', "[" * 50, '["="' + ", 1" * 300 + "]",
+             '["not", ' * 30 + '["or"]' + "]" * 30]
+)  # fmt: skip
+def test_a_query_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(queries.QueryError):
+        queries.parse(text)
 
 
 @pytest.mark.parametrize(

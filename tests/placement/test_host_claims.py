@@ -18,7 +18,7 @@ from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.placement.hosts import Promises
-from cloudctl.placement.tables import Host, HostAllocation
+from cloudctl.placement.tables import Consumer, Host, Inventory
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 from cloudctl.testing.cloud import empty_database
@@ -47,8 +47,8 @@ def claim(db: Database, consumer: str, wish: Wish = WISH) -> str:
 
 
 def used(db: Database) -> dict[str, tuple[int, int, int]]:
-    rows = db.transact(True, hosts.every)
-    return {row.name: (row.used_vcpus, row.used_memory_mib, row.used_disk_gib) for row in rows}
+    rows, loads = db.transact(True, hosts.every), db.transact(True, hosts.loads)
+    return {row.name: (loads[row.id].vcpus, loads[row.id].memory_mib, loads[row.id].disk_gib) for row in rows}
 
 
 def test_a_claim_takes_its_share_and_gives_it_back(db: Database) -> None:
@@ -80,8 +80,8 @@ def test_claims_are_spread_until_nothing_is_left(db: Database) -> None:
 
 def test_ratios_and_reserves_say_what_may_be_promised(db: Database) -> None:
     filled(db, machine("a"), promises=Promises(cpu_ratio=2.0, reserved_memory_mib=200, reserved_disk_gib=5))
-    (row,) = db.transact(True, hosts.every)
-    assert (row.most_vcpus, row.most_memory_mib, row.most_disk_gib) == (8, 800, 5)
+    rows = db.transact(True, lambda conn: conn.execute(select(Inventory)).all())
+    assert {row.resource_class: row.capacity for row in rows} == {"VCPU": 8, "MEMORY_MB": 800, "DISK_GB": 5}
 
 
 def test_a_lowered_ratio_keeps_what_is_promised_and_takes_no_more(db: Database) -> None:
@@ -99,7 +99,7 @@ def test_what_the_scheduler_saw_does_not_count(db: Database, monkeypatch: pytest
     filled(db, machine("a", vcpus=1))
     stale = db.transact(True, claims.host_states)
     claim(db, "quick")
-    monkeypatch.setattr(claims, "host_states", lambda _conn: stale)
+    monkeypatch.setattr(claims, "host_states", lambda _conn, _with_traits: stale)
     with pytest.raises(NoValidHost):
         claim(db, "slow")
     assert used(db)["a"] == (1, 100, 1)
@@ -142,7 +142,7 @@ def test_concurrent_claims_never_take_more_than_there_is(tmp_path: Path) -> None
         thread.join()
     assert len(won) == 3
     assert used(first)["a"] == (3, 300, 3)
-    held = first.transact(True, lambda conn: conn.execute(select(HostAllocation.consumer_id)).scalars().all())
+    held = first.transact(True, lambda conn: conn.execute(select(Consumer.id)).scalars().all())
     assert sorted(held) == sorted(won)
     first.close()
 
@@ -157,7 +157,8 @@ def test_a_host_keeps_its_ids_and_what_it_promised(db: Database) -> None:
     filled(db, machine("a", vcpus=8, memory_mib=2000), at=60)
     after = db.transact(True, hosts.find, "a")
     assert (after.id, after.service_id, after.number) == (before.id, before.service_id, before.number)
-    assert (after.vcpus, after.memory_mib, after.used_vcpus, after.seen_at) == (8, 2000, 1, utc(60))
+    assert (after.vcpus, after.memory_mib, after.seen_at) == (8, 2000, utc(60))
+    assert used(db)["a"] == (1, 100, 1)
 
 
 def test_a_host_that_is_down_or_gone_was_seen_when_it_answered(db: Database) -> None:

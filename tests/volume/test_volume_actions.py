@@ -258,3 +258,14 @@ def test_an_action_is_the_only_key_of_its_body(make: Any, demo: Any) -> None:
     body: Any
     for body in ({}, {"os-reserve": None, "os-unreserve": None}, []):
         assert demo.post(f"{V3}/volumes/{id}/action", body).status == 400
+
+
+def test_a_volume_in_error_is_detached_by_force(make: Any, demo: Any, admin: Any) -> None:
+    id = make()["id"]
+    server = "6f1d2c3b-0000-4000-8000-000000000000"
+    assert act(demo, id, "os-attach", {"instance_uuid": server, "mountpoint": "/dev/vdb"}).status == 202
+    attachment = volume(demo, id)["attachments"][0]["attachment_id"]
+    assert act(admin, id, "os-reset_status", {"status": "error"}).status == 202
+    assert act(admin, id, "os-force_detach", {"attachment_id": attachment}).status == 202
+    found = volume(demo, id)
+    assert (found["status"], found["attachments"]) == ("available", [])

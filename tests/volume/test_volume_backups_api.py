@@ -220,7 +220,7 @@ def test_a_volume_that_is_not_ready_is_not_backed_up(make: Any, demo: Any, cloud
 
 
 def test_a_backup_outlives_its_volume(make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any) -> None:
-    id = make(size=2)["id"]
+    id = make(size=2, name="original", metadata={"app": "db"})["id"]
     assert act(demo, id, "os-set_bootable", {"bootable": True}).status == 200
     fill(backend, id, content("a"))
     backup = back_up(id)
@@ -241,7 +241,11 @@ def test_a_backup_outlives_its_volume(make: Any, back_up: Any, demo: Any, cloud:
     cloud.settle()
     found = volume(demo, told["volume_id"])
     assert (found["status"], found["bootable"]) == ("available", "true")
-    assert found["metadata"] == {"src_backup_id": backup["id"]}
+    # What was chosen for it is the original's.
+    assert (found["name"], found["metadata"]) == ("original", {"app": "db", "src_backup_id": backup["id"]})
+    named = restore(demo, backup["id"], name="mine").json()["restore"]["volume_id"]
+    cloud.settle()
+    assert volume(demo, named)["name"] == "mine"
     assert shown(demo, backup["id"])["status"] == "available"
     assert held(backend, told["volume_id"]) == content("a")
 

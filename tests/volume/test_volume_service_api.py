@@ -46,10 +46,7 @@ def test_nothing_but_versions_is_open_to_everyone(cloud: Any) -> None:
     assert answer.headers["WWW-Authenticate"].startswith("Keystone uri=")
 
 
-@pytest.mark.parametrize(
-    "path", ["/groups", "/group_types", "/group_snapshots", "/consistencygroups", "/clusters", "/workers/cleanup",
-             "/manageable_volumes", "/nonsense"],
-)  # fmt: skip
+@pytest.mark.parametrize("path", ["/consistencygroups", "/nonsense"])
 def test_what_is_not_offered_is_an_unknown_path(demo: Any, path: str) -> None:
     answer = demo.get(V3 + path, headers=LATEST)
     assert answer.status == 404
@@ -236,3 +233,55 @@ def test_a_full_backend_leaves_an_error(cloud: Any, demo: Any, backend: Any) -> 
     id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
     cloud.settle()
     assert volume(demo, id)["status"] == "error"
+
+
+def test_hosts_tell_what_is_on_them(make: Any, cloud: Any, demo: Any, admin: Any) -> None:
+    found = admin.get(f"{V3}/os-hosts").json()["hosts"]
+    assert {each["service"] for each in found} == {"cinder-scheduler", "cinder-volume", "cinder-backup"}
+    (host,) = (each["host_name"] for each in admin.get(f"{V3}/os-hosts?service=cinder-volume").json()["hosts"])
+    id, project = make(size=2)["id"], make(size=3)["os-vol-tenant-attr:tenant_id"]
+    demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}})
+    cloud.settle()
+    total, mine = (each["resource"] for each in admin.get(f"{V3}/os-hosts/{host}").json()["host"])
+    expected = {"volume_count": "2", "total_volume_gb": "5", "snapshot_count": "1", "total_snapshot_gb": "2"}
+    assert total == {"host": host, "project": "(total)", **expected}
+    assert mine == {"host": host, "project": project, **expected}
+    assert admin.get(f"{V3}/os-hosts/cloudctl").status == 404
+    assert demo.get(f"{V3}/os-hosts").status == 403
+
+
+def test_a_frozen_backend_takes_no_volumes_until_it_thaws(make: Any, demo: Any, admin: Any) -> None:
+    host = {"host": "cloudctl@volumes"}
+    assert admin.put(f"{V3}/os-services/freeze", host).status == 200
+    (service,) = admin.get(f"{V3}/os-services?binary=cinder-volume").json()["services"]
+    assert (service["frozen"], service["status"], service["disabled_reason"]) == (True, "disabled", "frozen")
+    assert make()["status"] == "error"
+    assert admin.put(f"{V3}/os-services/thaw", host).status == 200
+    assert make()["status"] == "available"
+    assert admin.put(f"{V3}/os-services/thaw", {"host": "none"}).status == 404
+
+
+def test_nothing_fails_over(admin: Any) -> None:
+    for path, status in (("failover_host", 400), ("failover", 400)):
+        answer = admin.put(f"{V3}/os-services/{path}", {"host": "cloudctl@volumes"}, headers=LATEST)
+        assert answer.status == status and "replication" in answer.json()["badRequest"]["message"]
+    assert admin.put(f"{V3}/os-services/failover_host", {"host": "none"}).status == 404
+    assert admin.put(f"{V3}/os-services/failover", {"cluster": "c"}, headers=LATEST).status == 404
+
+
+def test_there_are_no_clusters_and_nothing_to_clean_up(admin: Any) -> None:
+    assert admin.get(f"{V3}/clusters", headers=LATEST).json() == {"clusters": []}
+    assert admin.get(f"{V3}/clusters/detail", headers=LATEST).json() == {"clusters": []}
+    assert admin.get(f"{V3}/clusters/c", headers=LATEST).status == 404
+    assert admin.get(f"{V3}/clusters").status == 404  # before 3.7
+    answer = admin.post(f"{V3}/workers/cleanup", {"host": "cloudctl"}, headers=LATEST)
+    assert (answer.status, answer.json()) == (202, {"cleaning": [], "unavailable": []})
+
+
+def test_older_names_of_sort_keys_are_known(make: Any, demo: Any) -> None:
+    for name in ("b", "a"):
+        make(name=name)
+    for path in ("volumes", "snapshots", "backups"):
+        assert demo.get(f"{V3}/{path}?sort_key=display_name&sort_dir=asc").status == 200
+    found = demo.get(f"{V3}/volumes?sort_key=display_name&sort_dir=asc").json()["volumes"]
+    assert [each["name"] for each in found] == ["a", "b"]

@@ -339,13 +339,17 @@ def test_snapshots_count(make: Any, freeze: Any, demo: Any, admin: Any, cloud: A
 @pytest.mark.parametrize(
     "body",
     [
-        {}, {"volume_id": "x"}, {"volume_id": None}, {"volume_id": UNKNOWN, "name": "x" * 256},
+        {}, {"volume_id": "x"}, {"volume_id": UNKNOWN, "name": "x" * 256},
         {"volume_id": UNKNOWN, "metadata": {"": "x"}}, {"volume_id": UNKNOWN, "metadata": {"k": 1}},
         {"volume_id": UNKNOWN, "force": "perhaps"}, {"volume_id": UNKNOWN, "colour": "red"},
     ],
 )  # fmt: skip
 def test_a_wrong_body_is_refused(demo: Any, body: dict[str, Any]) -> None:
     assert demo.post(f"{V3}/snapshots", {"snapshot": body}).status == 400
+
+
+def test_a_snapshot_of_no_volume_is_looked_for_and_not_found(demo: Any) -> None:
+    assert demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": None}}).status == 404
 
 
 def test_a_snapshot_of_an_unknown_volume_is_not_found(demo: Any) -> None:

@@ -15,7 +15,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.records import select_without
 from cloudctl.errors import Invalid, NotFound, NotImplementedHere
 from cloudctl.placement import hosts
-from cloudctl.placement.hosts import Host
+from cloudctl.placement.hosts import Host, Load
 from cloudctl.rest.body import MISSING, Body, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -111,7 +111,8 @@ def _resources(conn: Connection, name: str) -> list[dict[str, Any]]:
         amounts = (server.vcpus, server.memory_mib, flavor["disk"] + flavor["ephemeral"])
         used[server.project_id] = [sum(pair) for pair in zip(used[server.project_id], amounts, strict=True)]
     by_all = [sum(column) for column in zip(*used.values(), strict=True)] or [0, 0, 0]
-    taken = (host.used_vcpus, host.used_memory_mib, host.used_disk_gib)
+    load = hosts.loads(conn).get(host.id, Load())
+    taken = (load.vcpus, load.memory_mib, load.disk_gib)
     return [
         resource(host, "(total)", (host.vcpus, host.memory_mib, host.disk_gib)),
         resource(host, "(used_now)", taken),

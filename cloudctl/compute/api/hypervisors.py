@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound, NotImplementedHere
 from cloudctl.placement import claims, hosts
-from cloudctl.placement.hosts import Host
+from cloudctl.placement.hosts import Host, Load
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page
 from cloudctl.rest.route import Routes
@@ -38,6 +38,7 @@ class Found:
 
     rows: Sequence[Host]
     running: dict[str, int]
+    loads: dict[str, Load]
     servers: dict[str, list[dict[str, str]]] | None
     more: bool = False
 
@@ -66,7 +67,7 @@ def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
     if call.version in gates.LEAN_HYPERVISOR:
         shown["uptime"] = uptime(call, row)
     else:
-        shown |= amounts(row, found.running.get(row.name, 0))
+        shown |= amounts(row, found.loads.get(row.id, Load()), found.running.get(row.name, 0))
         shown["cpu_info"] = row.cpu_info if call.version in gates.CPU_OBJECT else orjson.dumps(row.cpu_info).decode()
     if found.servers is not None:
         shown["servers"] = found.servers.get(row.name, [])
@@ -83,18 +84,18 @@ def uptime(call: Call, row: Host) -> str | None:
     return f" {call.now:%H:%M:%S} up {told}{hours:2}:{minutes % 60:02}"
 
 
-def amounts(row: Host, running: int) -> dict[str, int]:
+def amounts(row: Host, load: Load, running: int) -> dict[str, int]:
     """What the host has and what is promised of it."""
     return {
         "vcpus": row.vcpus,
-        "vcpus_used": row.used_vcpus,
+        "vcpus_used": load.vcpus,
         "memory_mb": row.memory_mib,
-        "memory_mb_used": row.used_memory_mib,
-        "free_ram_mb": row.memory_mib - row.used_memory_mib,
+        "memory_mb_used": load.memory_mib,
+        "free_ram_mb": row.memory_mib - load.memory_mib,
         "local_gb": row.disk_gib,
-        "local_gb_used": row.used_disk_gib,
-        "free_disk_gb": row.disk_gib - row.used_disk_gib,
-        "disk_available_least": row.disk_gib - row.used_disk_gib,
+        "local_gb_used": load.disk_gib,
+        "free_disk_gb": row.disk_gib - load.disk_gib,
+        "disk_available_least": row.disk_gib - load.disk_gib,
         "current_workload": 0,
         "running_vms": running,
     }
@@ -199,13 +200,14 @@ def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool =
     asked = call.query.flag("with_servers")
     # From 2.75 on the key is always there.
     shown = _servers(conn) if asked else {} if call.version in gates.SERVERS_KEY else None
-    return Found(rows, _running(conn, rows), shown, more)
+    loads = hosts.loads(conn)
+    return Found(rows, _running(conn, rows, loads), loads, shown, more)
 
 
-def _running(conn: Connection, rows: Iterable[Host]) -> dict[str, int]:
+def _running(conn: Connection, rows: Iterable[Host], loads: Mapping[str, Load]) -> dict[str, int]:
     """Host → its servers. From the hosts' own counts: there may be many servers, and few of them move."""
     left = claims.counted(conn, migrations.open_ids())
-    return {host.name: host.shares - left.get(host.name, 0) for host in rows}
+    return {host.name: loads[host.id].shares - left.get(host.name, 0) for host in rows if host.id in loads}
 
 
 def _servers(conn: Connection) -> dict[str, list[dict[str, str]]]:
@@ -236,8 +238,9 @@ SUMMED = (
 
 def _statistics(conn: Connection) -> dict[str, int]:
     rows = hosts.every(conn)
-    running = _running(conn, rows)
-    each = [amounts(row, running[row.name]) for row in rows if row.enabled]
+    loads = hosts.loads(conn)
+    running = _running(conn, rows, loads)
+    each = [amounts(row, loads.get(row.id, Load()), running.get(row.name, 0)) for row in rows if row.enabled]
     return {"count": len(each), **{name: sum(item[name] for item in each) for name in SUMMED}}
 
 
@@ -262,4 +265,4 @@ def _matching(conn: Connection, pattern: str) -> list[Host]:
 
 
 def _with_servers(conn: Connection, pattern: str) -> Found:
-    return Found(_matching(conn, pattern), {}, _servers(conn))
+    return Found(_matching(conn, pattern), {}, {}, _servers(conn))

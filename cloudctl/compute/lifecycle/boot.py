@@ -65,7 +65,7 @@ def place(
     """Claim a host, and say so on the server and its ports. Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
     wish = placing.wish(conn, server, failed)
-    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options), server.user_id)
     storage.go_on(conn, server_id, placed, now, host=host.name, zone=host.zone)
     networking.bind(conn, server, host.name, host.zone, now)
 

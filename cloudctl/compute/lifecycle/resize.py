@@ -22,6 +22,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
+from cloudctl.placement.allocations import MIGRATION
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
@@ -91,9 +92,9 @@ def place(conn: Connection, server_id: str, migration_id: str, options: ComputeO
         forced=None,
         requested=migration.asked_host,
     )
-    claims.hand_over(conn, server_id, migration_id)
+    claims.hand_over(conn, server_id, migration_id, MIGRATION)
     try:
-        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options), server.user_id)
     except NoValidHost:
         raise NoValidHost(NO_HOST[migration.kind]) from None
     migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)

@@ -10,7 +10,18 @@ from zope.interface import implementer
 from cloudctl.drivers.errors import InUse, UnknownNetwork, UnknownPort
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
 from cloudctl.drivers.fake.store import Store, check_writable, directory, open_store
-from cloudctl.drivers.interfaces import INetworkBackend, IRouters, ISecurityGroups
+from cloudctl.drivers.interfaces import (
+    IDhcpOptions,
+    IGuaranteedRates,
+    IMarking,
+    INetworkBackend,
+    IPacketLimits,
+    IPortForwarding,
+    IRouters,
+    ISecurityGroups,
+    IServiceHosts,
+    ITrunks,
+)
 from cloudctl.drivers.specs import (
     DriverResources,
     NetworkInventory,
@@ -22,7 +33,18 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
 )
 
-INTERFACES = (INetworkBackend, IRouters, ISecurityGroups)
+INTERFACES = (
+    INetworkBackend,
+    IRouters,
+    ISecurityGroups,
+    ITrunks,
+    IDhcpOptions,
+    IMarking,
+    IPacketLimits,
+    IGuaranteedRates,
+    IPortForwarding,
+    IServiceHosts,
+)
 
 
 @frozen

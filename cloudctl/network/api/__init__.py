@@ -5,28 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IRouters
-from cloudctl.network.api import networks, routers
+from cloudctl.drivers.interfaces import IPortForwarding, IRouters, ITrunks
+from cloudctl.network.api import agents, networks, qos_rules, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
-from cloudctl.network.api.bandwidth_limits import BandwidthLimits
+from cloudctl.network.api.auto_topology import AutoTopologies
+from cloudctl.network.api.availability import AVAILABILITIES
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.port_forwardings import PortForwardings
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
+from cloudctl.network.api.qos_rules import QosRules
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import RouterRoutes
+from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
+from cloudctl.network.api.trunks import TRUNKS, TrunkSubPorts
 from cloudctl.network.api.versions import Version, VersionList
 from cloudctl.network.api.zones import Zones
 from cloudctl.network.options import NetworkOptions
@@ -45,30 +50,47 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     of_routers = Resource(db, routers.declared(options))
+    of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
+    of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options))
+    parts, chosen = agents.kinds_of(driver), agents.places(driver)
+    of_rules = qos_rules.offered(driver)
     resources = (
         Version(has_routers),
         Extensions(offered(driver)),
-        Resource(db, networks.declared(options)),
+        of_networks,
+        of_agents,
+        *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
+        *((agents.RouterScheduling(db, parts, of_agents, of_routers),) if chosen and has_routers else ()),
         Resource(db, SUBNETS),
-        Resource(db, PORTS),
+        Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),
+        Resource(db, RULE_TEMPLATES),
         Resource(db, RBAC_POLICIES),
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
+        *((PortForwardings(db),) if IPortForwarding.providedBy(driver) else ()),
+        *((of_trunks, TrunkSubPorts(db, of_trunks)) if ITrunks.providedBy(driver) else ()),
         of_address_groups,
         GroupAddresses(db, of_address_groups),
         Resource(db, QOS_POLICIES),
-        BandwidthLimits(db),
-        QosRuleTypes(driver_name),
+        *(QosRules(db, each) for each in of_rules),
+        Resource(db, AVAILABILITIES),
+        QosRuleTypes(driver_name, of_rules),
         tags,
         QosPolicyTags(tags),
         ProjectQuotas(db),
         Zones(options, has_routers),
         *(
-            (of_routers, RouterRoutes(db, of_routers), RouterInterfaces(db), Resource(db, FLOATING_IPS))
+            (
+                AutoTopologies(db, options),
+                of_routers,
+                RouterRoutes(db, of_routers),
+                RouterInterfaces(db),
+                Resource(db, FLOATING_IPS.of(driver)),
+            )
             if has_routers
             else ()
         ),

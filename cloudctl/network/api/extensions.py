@@ -11,7 +11,15 @@ from typing import Any
 from attrs import frozen
 from zope.interface import Interface
 
-from cloudctl.drivers.interfaces import IRouters
+from cloudctl.drivers.interfaces import (
+    IDhcpOptions,
+    IGuaranteedRates,
+    IPacketLimits,
+    IPortForwarding,
+    IRouters,
+    IServiceHosts,
+    ITrunks,
+)
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
 from cloudctl.rest.call import Call
@@ -42,6 +50,31 @@ KNOWN = {
     "security-groups-remote-address-group": Extension("Remote Address Group", "Rules may name address groups."),
     "subnet_allocation": Extension("Subnet Allocation", "Subnets are given a part of a pool."),
     "subnet_onboard": Extension("Subnet Onboard", "Subnets that there are become a pool's."),
+    "agent": Extension("Agents", "The parts of the network driver on each host."),
+    "availability_zone_filter": Extension("Availability Zone Filter", "Finds zones by name, resource and state."),
+    "dhcp_agent_scheduler": Extension("DHCP Agent Scheduler", "Which host gives out addresses.", IServiceHosts),
+    "l3_agent_scheduler": Extension("L3 Agent Scheduler", "Which host a router is on.", IServiceHosts),
+    "floating-ip-port-forwarding": Extension("Port Forwarding", "Ports of a floating IP lead on.", IPortForwarding),
+    "floating-ip-port-forwarding-description": Extension("Port Forwarding Description", "Says why.", IPortForwarding),
+    "floating-ip-port-forwarding-port-ranges": Extension("Port Forwarding Ranges", "Many at once.", IPortForwarding),
+    "expose-port-forwarding-in-fip": Extension("Port Forwarding in Floating IP", "Shows them there.", IPortForwarding),
+    "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
+    "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
+    "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),
+    "trunk-details": Extension("Trunk Details", "Shows what a port carries.", ITrunks),
+    "extra_dhcp_opt": Extension("Extra DHCP Options", "What guests are told by DHCP.", IDhcpOptions),
+    "data-plane-status": Extension("Data Plane Status", "What is found of the wire behind a port."),
+    "dns-domain-ports": Extension("DNS Domain of Ports", "The domain of a port's name."),
+    "dns-integration": Extension("DNS Integration", "Names of ports, networks and floating IPs."),
+    "ip_allocation": Extension("IP Allocation", "When a port is given its addresses."),
+    "port-device-profile": Extension("Port Device Profile", "Keeps the device profile of a port."),
+    "port-hints": Extension("Port Hints", "Keeps hints for drivers."),
+    "port-numa-affinity-policy": Extension("Port NUMA Affinity Policy", "Keeps how a port is placed."),
+    "port-numa-affinity-policy-socket": Extension("Port NUMA Affinity Policy Socket", "One more of these policies."),
+    "port-trusted-vif": Extension("Trusted Port", "Whether the guest of a port is trusted."),
+    "tag-ports-during-bulk-creation": Extension("Tags of Many Ports", "Tags in a request that creates ports."),
+    "uplink-status-propagation": Extension("Uplink Status Propagation", "Keeps whether links follow the uplink."),
+    "uplink-status-propagation-updatable": Extension("Uplink Status Propagation Update", "Changes that."),
     "subnetpool-prefix-ops": Extension("Subnet Pool Prefixes", "Adds and removes prefixes of a pool."),
     "allowed-address-pairs": Extension("Allowed Address Pairs", "Further addresses that a port may send from."),
     "availability_zone": Extension("Availability Zone", "Lists the zones of networks."),
@@ -62,6 +95,12 @@ KNOWN = {
     "project-id": Extension("Project ID", "project_id beside tenant_id."),
     "provider": Extension("Provider Network", "Tells and lets administrators choose the wire of a network."),
     "qos": Extension("QoS", "Policies that limit the bandwidth of ports."),
+    "qos-bw-minimum-ingress": Extension("QoS Minimum Bandwidth", "A part of the wire for a port.", IGuaranteedRates),
+    "qos-pps": Extension("QoS Packet Rate Limit", "Limits of packets.", IPacketLimits),
+    "qos-pps-minimum": Extension("QoS Minimum Packet Rate", "Packets that a port's host must manage."),
+    "qos-pps-minimum-rule-alias": Extension("QoS Minimum Packet Rate Alias", "These without the policy in the path."),
+    "port-resource-request": Extension("Port Resource Request", "What a port asks of its host."),
+    "port-resource-request-groups": Extension("Port Resource Request Groups", "The same, in several groups."),
     "qos-bw-limit-direction": Extension("QoS Bandwidth Limit Direction", "Limits in either direction."),
     "qos-default": Extension("QoS Default Policy", "A policy that new networks of a project get."),
     "qos-port-network-policy": Extension("QoS Port Network Policy", "Shows the policy of a port's network."),
@@ -79,6 +118,7 @@ KNOWN = {
     "security-groups-normalized-cidr": Extension(
         "Security Groups Normalized CIDR", "Shows the network of a rule's prefix."
     ),
+    "security-groups-default-rules": Extension("Default Security Group Rules", "Which rules new groups have."),
     "security-groups-shared-filtering": Extension("Shared Security Groups Filtering", "Finds groups by `shared`."),
     "security-groups-rules-belongs-to-default-sg": Extension(
         "Security Group Rules of the Default Group",

@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, func
 
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IPortForwarding
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, floating_ips, networks, ports, subnets
 from cloudctl.network.api.attributes import Id, IpText, Json
+from cloudctl.network.api.port_forwardings import within
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
@@ -45,6 +47,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> dict[str, Any]:
     """Where it shall lead, under "to". The port is locked before the floating IP: see `associations`."""
+    if not changes:
+        # One that says nothing leads nowhere.
+        return {"to": None}
     port_id, fixed = changes.get("port_id"), changes.get("fixed_ip_address")
     to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed)
     led = {"to": to} if "port_id" in changes else {}
@@ -110,6 +115,7 @@ FLOATING_IPS = Declared(
         Attribute("port_id", _ip.port_id, Id | None, post=None, put=True, filter=any_of, sort=_or_empty(_ip.port_id)),
         Attribute("router_id", _ip.router_id, filter=any_of, sort=_or_empty(_ip.router_id)),
         Attribute("port_details", view=port_details),
+        Attribute("port_forwardings", view=within, needs=IPortForwarding),
         *standard(FloatingIp),
     ),
     visible=floating_ips.visible,

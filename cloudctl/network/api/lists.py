@@ -157,11 +157,17 @@ def _links(call: Call, ids: Sequence[str]) -> list[dict[str, str]]:
     if not limit:
         return []
     reverse, full = call.query.flag("page_reverse"), len(ids) >= limit
-    marker = call.query.get("marker") or None
-    last, first = (ids[-1], ids[0]) if ids else (marker, marker)
+    if not ids and not call.query.get("marker"):
+        return []
+    # From behind the end one goes back to the last page, and from before the beginning to the first one.
+    last, first = (ids[-1], ids[0]) if ids else (None, None)
     links = []
-    if (full or reverse) and last:
-        links.append({"rel": "next", "href": listing.next_link(call, last, page_reverse=None)})
-    if (full or not reverse) and first:
-        links.append({"rel": "previous", "href": listing.next_link(call, first, page_reverse="True")})
+    if full or reverse:
+        links.append({"rel": "next", "href": _link(call, marker=last, page_reverse=None)})
+    if full or not reverse:
+        links.append({"rel": "previous", "href": _link(call, marker=first, page_reverse="True")})
     return links
+
+
+def _link(call: Call, **changes: str | None) -> str:
+    return f"{call.url}?{call.query.having(**changes)}"

@@ -14,7 +14,7 @@ def check_match(call: Call, row: Standard) -> None:
     header = call.header("If-Match")
     if header is None:
         return
-    match = re.fullmatch(r"\s*revision_number=(\d{1,9})\s*", header, re.ASCII)
+    match = re.fullmatch(r"\s*revision_number=(-?\d{1,9})\s*", header, re.ASCII)
     if match is None:
         raise Invalid("Invalid input for If-Match. Reason: 'revision_number=N' is expected.")
     if int(match[1]) != row.revision:

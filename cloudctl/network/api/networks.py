@@ -10,6 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.network import address_scopes, networks, qos_policies, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
+from cloudctl.network.api.ports import Domain
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.networks import NewNetwork
@@ -81,6 +82,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("mtu", c.mtu, Mtu, post=0, put=True, filter=number, sort=True),
             Attribute("port_security_enabled", c.port_security_enabled, Flag, post=True, put=True, filter=lists.truths),
             Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
+            Attribute("dns_domain", c.dns_domain, Domain, post="", put=True, filter=any_of),
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=zones),
             Attribute("l2_adjacency", view=always(True)),

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlalchemy import Column, select
 
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IDhcpOptions, ITrunks
 from cloudctl.errors import Invalid
-from cloudctl.network import macs, networks, port_security, ports, qos_policies, router_ports
+from cloudctl.network import (
+    macs,
+    names,
+    networks,
+    port_security,
+    ports,
+    qos_policies,
+    qos_rules,
+    router_ports,
+    trunk_ports,
+)
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Id, IpText, MacText, Text
@@ -19,11 +32,13 @@ from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import owner_of_new, refuse_foreign, sees_all
-from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup
-from cloudctl.rest.body import MISSING, Check, Items, ValueProblem
+from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, QosRule
+from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
 from cloudctl.rest.resource import REQUIRED, Attribute, always
+
+BINDING = "network:ports:show:binding"
 
 # -- filters
 
@@ -92,8 +107,30 @@ class AddressPair:
 FixedIps = Annotated[list[FixedIp], Items(0, 100)]
 # More than the domain takes, so that its own error is the one that is seen.
 AddressPairs = Annotated[list[AddressPair], Items(0, 100)]
-Groups = Annotated[list[Id], Items(0, 100)]
-VnicType = Literal["normal"]
+
+
+def _each_once(ids: list[str]) -> list[str]:
+    twice = sorted({id for id in ids if ids.count(id) > 1})
+    if twice:
+        raise ValueProblem(f"Duplicate items in the list: '{', '.join(twice)}'")
+    return ids
+
+
+Groups = Annotated[list[Id], Items(0, 100), Check(_each_once)]
+VnicType = Literal[
+    "normal",
+    "direct",
+    "macvtap",
+    "baremetal",
+    "direct-physical",
+    "virtio-forwarder",
+    "smart-nic",
+    "vdpa",
+    "accelerator-direct",
+    "accelerator-direct-physical",
+    "remote-managed",
+]
+Affinity = Literal["required", "preferred", "legacy", "socket"]
 PROFILE_BYTES = 4096
 PROFILE_DEPTH = 16
 NUMBER_MOST = 2**53
@@ -117,6 +154,24 @@ def _check_levels(value: Any, left: int) -> None:
 
 
 Profile = Annotated[dict[str, Any], Check(_check_profile)]
+
+
+def _check_family(version: int) -> int:
+    if version not in (4, 6):
+        raise ValueProblem(f"{version} is not in [4, 6]")
+    return version
+
+
+@frozen
+class DhcpOption:
+    opt_name: Annotated[str, Length(1, 64)]
+    opt_value: Text | None = None
+    ip_version: Annotated[int, Loose(), Check(_check_family)] = 4
+
+
+DhcpOptions = Annotated[list[DhcpOption], Items(0, 50)]
+Label = Annotated[str, Length(0, 255), Check(names.check_label)]
+Domain = Annotated[str, Length(0, 255), Check(names.check_domain)]
 
 
 def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
@@ -146,6 +201,65 @@ def network_policy(conn: Connection, call: Call, records: Sequence[Port]) -> lis
     return [found.get(port.network_id) for port in records]
 
 
+def trunk_details(conn: Connection, call: Call, records: Sequence[Port]) -> list[Any]:
+    found = trunk_ports.details_of(conn, [port.id for port in records])
+    return [found.get(port.id, MISSING) for port in records]
+
+
+def assignments(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[dict[str, str]]]:
+    found = ports.fixed_ips_of(conn, [port.id for port in records])
+    return [
+        [names.assignment(port.dns_name, each["ip_address"]) for each in found.get(port.id, ())] for port in records
+    ]
+
+
+def profiles(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any]]:
+    """Whether the guest is trusted is said there, too: to who binds the port."""
+    return [port.profile if port.trusted is None else {**port.profile, "trusted": port.trusted} for port in records]
+
+
+# What a rule asks of a host: type and direction → resource class.
+ASKED = {
+    ("minimum_bandwidth", "egress"): "NET_BW_EGR_KILOBIT_PER_SEC",
+    ("minimum_bandwidth", "ingress"): "NET_BW_IGR_KILOBIT_PER_SEC",
+    ("minimum_packet_rate", "egress"): "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+    ("minimum_packet_rate", "ingress"): "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    ("minimum_packet_rate", "any"): "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+}
+
+
+def resource_requests(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any] | None]:
+    """What the rules of each port's policy ask of the host of its server."""
+    of_networks = qos_policies.of_networks(conn, [port.network_id for port in records])
+    policies = {port.id: qos_rules.policy_for(port, of_networks.get(port.network_id)) for port in records}
+    found = qos_rules.of_policies(conn, sorted({policy for policy in policies.values() if policy is not None}))
+    if not found:
+        return [None] * len(records)
+    wires = networks.physical_of(conn, sorted({port.network_id for port in records}))
+    return [_request(port, found.get(policies[port.id] or "", ()), wires.get(port.network_id)) for port in records]
+
+
+def _request(port: Port, rules: Sequence[QosRule], wire: str | None) -> dict[str, Any] | None:
+    kind = f"CUSTOM_VNIC_TYPE_{_trait(port.vnic_type)}"
+    groups = []
+    for type in qos_rules.PLACED_BY:
+        asked = {ASKED[type, rule.direction]: rule.value for rule in rules if rule.type == type and rule.value}
+        on_wire = type == qos_rules.GUARANTEED.name
+        if not asked or (on_wire and wire is None):
+            continue
+        traits = [f"CUSTOM_PHYSNET_{_trait(wire)}", kind] if on_wire and wire is not None else [kind]
+        # Of a port and a type it is always the same.
+        id = str(uuid.uuid5(uuid.UUID(port.id), type))
+        groups.append({"id": id, "required": traits, "resources": asked})
+    if not groups:
+        return None
+    return {"request_groups": groups, "same_subtree": [group["id"] for group in groups]}
+
+
+def _trait(name: str) -> str:
+    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
 # -- the resource
 
 
@@ -156,7 +270,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     project = owner_of_new(call.caller, owner)
     everybodys = call.may("network:ports:foreign_security_groups")
     qos_policies.check_set(conn, call.caller, None, values["qos_policy_id"])
-    return ports.create(conn, project, NewPort(**_said(values)), call.now, call.caller, everybodys)
+    said = _said(values)
+    kept = {name: said.pop(name) for name in KEPT if name in said}
+    return ports.create(conn, project, NewPort(**said, kept=kept), call.now, call.caller, everybodys)
 
 
 def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +313,8 @@ def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
         refuse_foreign(call.caller, network, "network:ports:network_owner")
     if {"host", "profile"} & sent.keys():
         call.require("network:ports:binding")
+    if {"data_plane_status", "hints", "trusted"} & sent.keys():
+        call.require("network:ports:operation")
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -204,16 +322,32 @@ def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 # What a null is in the domain.
-NULLS: dict[str, Any] = {"device_id": "", "device_owner": "", "host": "", "profile": {}, "security_groups": ()}
+NULLS: dict[str, Any] = {
+    "device_id": "",
+    "device_owner": "",
+    "host": "",
+    "profile": {},
+    "security_groups": (),
+    "dhcp_options": (),
+}
+# What nothing goes by.
+KEPT = (
+    "vnic_type",
+    "dns_name",
+    "dns_domain",
+    "propagate_uplink_status",
+    "numa_affinity_policy",
+    "device_profile",
+    "hints",
+    "trusted",
+)
 
 
 def _said(values: dict[str, Any]) -> dict[str, Any]:
     """A body in the words of the domain."""
-    found = {
-        name: NULLS[name] if value is None and name in NULLS else value
-        for name, value in values.items()
-        if name != "vnic_type"
-    }
+    found = {name: NULLS[name] if value is None and name in NULLS else value for name, value in values.items()}
+    if "dhcp_options" in found:
+        found["dhcp_options"] = [asdict(each) for each in found["dhcp_options"]]
     if "fixed_ips" in found:
         found["fixed_ips"] = requests(found["fixed_ips"])
     if "address_pairs" in found:
@@ -221,7 +355,7 @@ def _said(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-c, BINDING = Port, "network:ports:show:binding"
+c = Port
 PORTS = Declared(
     name="port",
     record=Port,
@@ -245,14 +379,25 @@ PORTS = Declared(
             put=True,
             named="address_pairs",
         ),
-        Attribute(
-            "binding:vnic_type", None, VnicType, post="normal", put=True, view=always("normal"), named="vnic_type"
-        ),
+        Attribute("binding:vnic_type", c.vnic_type, VnicType, post="normal", put=True, filter=any_of),
+        Attribute("extra_dhcp_opts", c.dhcp_options, DhcpOptions | None, post=MISSING, put=True, needs=IDhcpOptions),
+        Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
+        Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
+        Attribute("dns_assignment", view=assignments),
+        Attribute("ip_allocation", view=always("immediate")),
+        Attribute("trunk_details", view=trunk_details, needs=ITrunks),
+        Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
+        Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),
+        Attribute("numa_affinity_policy", c.numa_affinity_policy, Affinity | None, post=MISSING, put=True),
+        Attribute("device_profile", c.device_profile, Text | None, post=MISSING),
+        Attribute("resource_request", view=resource_requests, rule=BINDING),
+        Attribute("hints", c.hints, Profile | None, post=MISSING, put=True, rule=BINDING),
+        Attribute("trusted", c.trusted, Flag | None, post=MISSING, put=True, rule=BINDING),
         Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
         Attribute("qos_network_policy_id", view=network_policy),
         *standard(Port),
         Attribute("binding:host_id", c.host, Text | None, post=MISSING, put=True, filter=any_of, rule=BINDING),
-        Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, rule=BINDING),
+        Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, view=profiles, rule=BINDING),
         Attribute("binding:vif_type", c.vif_type, rule=BINDING),
         Attribute("binding:vif_details", c.vif_details, rule=BINDING),
     ),

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudctl.db import Connection
-from cloudctl.network import bandwidth_limits, qos_policies, shares
+from cloudctl.network import qos_policies, qos_rules, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Json
-from cloudctl.network.api.bandwidth_limits import views_in_policy
+from cloudctl.network.api.qos_rules import views_in_policy
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.qos_policies import NewPolicy
@@ -22,8 +22,8 @@ from cloudctl.rest.resource import REQUIRED, Attribute
 
 
 def rules(conn: Connection, call: Call, policies: Sequence[QosPolicy]) -> list[list[Json]]:
-    limits = bandwidth_limits.of_policies(conn, [policy.id for policy in policies])
-    return [views_in_policy(conn, call, limits.get(policy.id, ())) for policy in policies]
+    found = qos_rules.of_policies(conn, [policy.id for policy in policies])
+    return [views_in_policy(conn, call, found.get(policy.id, ())) for policy in policies]
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> QosPolicy:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from attrs import frozen
 
 from cloudctl.errors import NotFound
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json
+from cloudctl.network.api.qos_rules import MARKS, DeclaredRule
 from cloudctl.rest.body import INTEGER_MOST
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -16,9 +20,17 @@ def _range(name: str) -> Json:
     return {"parameter_name": name, "parameter_type": "range", "parameter_values": {"start": 0, "end": INTEGER_MOST}}
 
 
-DIRECTIONS = {"parameter_name": "direction", "parameter_type": "choices", "parameter_values": ["egress", "ingress"]}
-# Type → what a rule of it may say.
-TYPES = {"bandwidth_limit": [_range("max_kbps"), _range("max_burst_kbps"), DIRECTIONS]}
+def _choices(name: str, values: Sequence[Any]) -> Json:
+    return {"parameter_name": name, "parameter_type": "choices", "parameter_values": list(values)}
+
+
+def parameters(declared: DeclaredRule) -> list[Json]:
+    """What a rule of a type may say."""
+    of: dict[str, Json] = {
+        "direction": _choices("direction", declared.type.directions),
+        "dscp_mark": _choices("dscp_mark", MARKS),
+    }
+    return [of.get(each.name) or _range(each.name) for each in declared.says]
 
 
 @frozen
@@ -26,6 +38,7 @@ class QosRuleTypes:
     routes = Routes("QoS rules")
 
     driver_name: str
+    types: Sequence[DeclaredRule]  # that the driver obeys
 
     @routes.get("/qos/rule-types", policy="network:qos_rule_types:list")
     async def list(self, call: Call) -> Json:
@@ -34,12 +47,14 @@ class QosRuleTypes:
         if unknown:
             raise lists.bad(f"{unknown} is invalid attribute for filtering")
         wanted = call.query.all("type")
-        return {"rule_types": [{"type": name} for name in TYPES if not wanted or name in wanted]}
+        names = [each.type.name for each in self.types]
+        return {"rule_types": [{"type": name} for name in names if not wanted or name in wanted]}
 
     @routes.get("/qos/rule-types/<rule_type>", policy="network:qos_rule_types:show")
     async def show(self, call: Call, rule_type: str) -> Json:
         """Show a type of rules, and the driver that obeys them."""
-        if rule_type not in TYPES:
+        found = next((each for each in self.types if each.type.name == rule_type), None)
+        if found is None:
             raise NotFound("The resource could not be found.")
-        driver = {"name": self.driver_name, "supported_parameters": TYPES[rule_type]}
+        driver = {"name": self.driver_name, "supported_parameters": parameters(found)}
         return {"rule_type": lists.narrowed(call, {"type": rule_type, "drivers": [driver]})}

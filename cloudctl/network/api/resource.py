@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 from attrs import Factory, evolve, field, frozen
 from sqlalchemy import Column, Select, bindparam, select
+from zope.interface import Interface
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
@@ -93,18 +94,24 @@ class Declared(Generic[R]):
     noun: str = field(default=Factory(lambda self: f"a {self.name.replace('_', ' ')}", takes_self=True))
     says: Mapping[str, str] = field(factory=dict)
     pure: bool = True
+    needs: type[Interface] | None = None  # what the driver must be capable of
     # Of the record, if it is another one after whatever changes what is shown of it: then pages are kept as JSON.
     edition: Column[int] | None = None
 
+    def of(self, driver: Any) -> Declared[R]:
+        """With the attributes that there are with this driver."""
+        left = [each for each in self.attributes if each.needs is None or each.needs.providedBy(driver)]
+        return self if len(left) == len(self.attributes) else evolve(self, attributes=left)
+
     @cached_property
     def collection(self) -> lists.Collection:
-        """How the records are listed. No order is promised; the id's is the cheapest."""
+        """How the records are listed. No order is promised; that of the id, the first attribute, is the cheapest."""
         table = self.record.table
         described = Listing(
             table,
             columns=() if self.edition is None else (table.c.id, self.edition),
             sort_keys=resource.sort_keys(self.attributes),
-            order=(("id", "asc"),),
+            order=((self.attributes[0].name, "asc"),),
             filters={**resource.filters(self.attributes), **_standard_filters(self), **self.filters},
         )
         return lists.Collection(self.plural, described, self.not_found, self.of_caller)

@@ -21,6 +21,7 @@ from cloudctl.network import (
     subnet_pools,
     subnets,
     tags,
+    trunks,
 )
 from cloudctl.network.api.attributes import Json, Tags
 from cloudctl.network.tables import (
@@ -33,6 +34,7 @@ from cloudctl.network.tables import (
     SecurityGroupRule,
     Subnet,
     SubnetPool,
+    Trunk,
 )
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
@@ -55,6 +57,7 @@ TAGGED = {
     "routers": Tagged(Router.table, routers.visible),
     "floatingips": Tagged(FloatingIp.table, floating_ips.visible),
     "policies": Tagged(QosPolicy.table, qos_policies.visible),
+    "trunks": Tagged(Trunk.table, trunks.visible),
     "subnetpools": Tagged(SubnetPool.table, subnet_pools.visible),
     "security-groups": Tagged(SecurityGroup.table, security_groups.visible),
     "security-group-rules": Tagged(SecurityGroupRule.table, security_groups.visible_rule),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.rest.app import ApiApp
@@ -11,14 +13,17 @@ from cloudctl.volume.api.actions import VolumeActions
 from cloudctl.volume.api.attaching import Attaching
 from cloudctl.volume.api.attachments import Attachments
 from cloudctl.volume.api.backups import Backups
-from cloudctl.volume.api.cloud import Extensions, Pools, ResourceFilters, Services, Zones
+from cloudctl.volume.api.cloud import Extensions, ResourceFilters, Zones
 from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.links import VERSION
 from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
+from cloudctl.volume.api.moving import Moving
+from cloudctl.volume.api.pools import Pools
 from cloudctl.volume.api.qos_specs import QOS_SPECS, QosSpecsOfTypes
 from cloudctl.volume.api.quotas import Limits, QuotaSets
 from cloudctl.volume.api.resource import Resource
+from cloudctl.volume.api.services import Clusters, Hosts, Services
 from cloudctl.volume.api.snapshots import Snapshots
 from cloudctl.volume.api.transfers import NEWER, TRANSFERS, Acceptance
 from cloudctl.volume.api.types import DefaultTypes, TypeSpecs, volume_types
@@ -32,12 +37,18 @@ FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "volumeFault"), schema_proble
 TYPES = ("block-storage", "volumev3")
 
 
-def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOptions) -> ApiApp:
-    """`backend` is asked while a request waits only to connect hosts, for its capacity, and what it is capable of."""
+def build(
+    http: Http, db: Database, backend: IVolumeBackend, pools: Mapping[str, IVolumeBackend], options: VolumeOptions
+) -> ApiApp:
+    """`pools`: where volumes are; `backend`: all of them as one.
+
+    It is asked while a request waits only to connect hosts, for its capacity, and what it is capable of.
+    """
     resources = (
         Volumes(db, options),
         Metadata(db, VOLUME),
         VolumeActions(db, options),
+        Moving(db, options),
         Attaching(db, backend),
         Attachments(db, backend),
         Snapshots(db, backend, options),
@@ -57,7 +68,9 @@ def build(http: Http, db: Database, backend: IVolumeBackend, options: VolumeOpti
         Limits(db, options),
         Resource(db, MESSAGES),
         Services(db, options),
-        Pools(backend, options),
+        Hosts(db, options),
+        Clusters(),
+        Pools(db, pools),
         Zones(options),
         Extensions(),
         ResourceFilters(),

@@ -111,7 +111,7 @@ class Attaching:
             host = host_of(body.connector)
             await self.db.read(_demand_unmanaged, call, volume_id, host)
             await connections.disconnect(self.backend, volume_id, host)
-        await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id)
+        await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id, force=True)
 
     @routes.action(
         ACTION,

@@ -54,7 +54,7 @@ LISTED = lists.Collection("snapshots", snapshots.LISTING, FILTERS, snapshots.not
 
 @frozen
 class CreateSnapshot:
-    volume_id: Uuid
+    volume_id: Uuid | None  # null is looked for, too, and not found
     name: Label | None = None
     description: Label | None = None
     display_name: Label | None = None
@@ -73,7 +73,7 @@ class CreateSnapshot:
                 )
             force = True
         return NewSnapshot(
-            volume_id=self.volume_id,
+            volume_id=self.volume_id or "None",
             name=self.name if self.name is not None else self.display_name,
             description=self.description if self.description is not None else self.display_description,
             metadata=self.metadata or {},

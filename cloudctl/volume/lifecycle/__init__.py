@@ -11,6 +11,7 @@ from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
 from cloudctl.volume.lifecycle.mend import MEND
+from cloudctl.volume.lifecycle.move import movement
 from cloudctl.volume.lifecycle.restore import restoration
 from cloudctl.volume.lifecycle.revert import REVERT
 from cloudctl.volume.lifecycle.snapshot_create import SNAPSHOT_CREATE
@@ -33,4 +34,4 @@ WORKFLOWS: tuple[Workflow, ...] = (
 
 def workflows(archive: ArchiveThreads) -> tuple[Workflow, ...]:
     """All of them."""
-    return (*WORKFLOWS, creation(archive), deletion(archive), restoration(archive))
+    return (*WORKFLOWS, creation(archive), deletion(archive), restoration(archive), movement(archive))

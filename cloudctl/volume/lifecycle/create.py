@@ -5,26 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.db import Connection
-from cloudctl.errors import Unavailable
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import attachments, kinds, messages, services, states, volumes
-
-
-class NoBackend(Unavailable):
-    """The service of the volume's host takes no volumes."""
+from cloudctl.volume import attachments, kinds, messages, states, volumes
+from cloudctl.volume.lifecycle import place
 
 
 async def start(ctx: Context) -> Memo:
+    await place.ensure_placed(ctx)
     await ctx.commit(begin, ctx.resource_id, ctx.now)
     return None
 
 
 def begin(conn: Connection, volume_id: str, now: datetime) -> None:
-    """`downloading`, if there is an image. Raises NoBackend, NotFound."""
+    """`downloading`, if there is an image. Raises NotFound."""
     volume = volumes.get(conn, volume_id)
-    if not services.takes_volumes(conn, volume.host or ""):
-        raise NoBackend(messages.NO_BACKEND.what)
     if volume.image_id is not None:
         states.try_move(conn, volume_id, "download", now)
 
@@ -56,7 +51,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
         return
     states.try_move(conn, volume.id, "create failed", now)
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
-    if task.failed_by(NoBackend):
+    if task.failed_by(place.NoBackend):
         trouble = messages.NO_BACKEND
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 

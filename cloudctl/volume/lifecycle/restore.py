@@ -16,12 +16,16 @@ from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, backups, kinds, messages, states, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.lifecycle import place
+from cloudctl.volume.restoring import provisional_name
 from cloudctl.volume.tables import Volume
 
 ORIGIN = "src_backup_id"
 
 
 async def start(ctx: Context) -> Memo:
+    if ctx.args["new"]:
+        await place.ensure_placed(ctx)
     await ctx.commit(begin, ctx.resource_id, ctx.now)
     return None
 
@@ -82,9 +86,12 @@ def restoration(archive: ArchiveThreads) -> Workflow:
 def restored(conn: Connection, volume_id: str, backup_id: str, now: datetime) -> None:
     """As its attachments say, so available; it is what the origin was, and tells where it comes from."""
     backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id)
-    values = {"bootable": backup.bootable, "image_metadata": backup.image_metadata}
+    metadata = {**volume.metadata, **backup.volume_metadata}
     if volume.id != backup.volume_id:
-        values["metadata"] = {**volume.metadata, ORIGIN: backup_id}
+        metadata[ORIGIN] = backup_id
+    values = {"bootable": backup.bootable, "image_metadata": backup.image_metadata, "metadata": metadata}
+    if backup.volume_name is not None and volume.name == provisional_name(backup_id):
+        values["name"] = backup.volume_name
     conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
     attachments.follow(conn, volume_id, now, leaving=states.RESTORING_BACKUP)
     backups.end_restore(conn, backup_id, now)

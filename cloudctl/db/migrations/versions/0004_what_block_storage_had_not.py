@@ -125,6 +125,15 @@ def upgrade() -> None:
 
     with op.batch_alter_table("volume_backups", schema=None) as batch_op:
         batch_op.add_column(sa.Column("volume_name", sa.String(length=255), nullable=True))
+        batch_op.add_column(
+            sa.Column(
+                "volume_metadata",
+                sa.JSON().with_variant(postgresql.JSONB(), "postgresql"),
+                server_default="{}",
+                nullable=False,
+            )
+        )
+        batch_op.add_column(sa.Column("kept_as", sa.String(length=64), nullable=True))
 
     with op.batch_alter_table("volume_services", schema=None) as batch_op:
         batch_op.add_column(sa.Column("frozen", sa.Boolean(), server_default=sa.false(), nullable=False))

@@ -1,0 +1,223 @@
+"""The rules of QoS policies, and what they make of a port. Reference: network.md, section 10; network-rules.md, 12.
+
+A rule is of a type, says one number (and how much more may come at once), and most are for one direction, as the guest
+sees it. A limit of 0 is none: the direction is as free as without the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import and_, bindparam, delete, insert, not_, or_, select, update
+from sqlalchemy.sql import ColumnElement
+from zope.interface import Interface
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.drivers.interfaces import IGuaranteedRates, IMarking, IPacketLimits
+from cloudctl.drivers.specs import BandwidthLimit, Guarantee, PacketLimit
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.network import kinds, port_security, standard
+from cloudctl.network.tables import Network, Port, QosPolicy, QosRule
+from cloudctl.tasks import Origin
+
+EGRESS, INGRESS, ANY = "egress", "ingress", "any"
+BOTH = (EGRESS, INGRESS)
+
+
+@frozen
+class Type:
+    """`directions` (): it has none. `needs`: the capability of a driver that obeys it; None: it is a wish to compute.
+
+    `at_most`, `at_least`: the types whose number must not be below, or above, that of a rule for the same direction.
+    """
+
+    name: str
+    directions: tuple[str, ...] = BOTH
+    needs: type[Interface] | None = None
+    at_most: str | None = None
+    at_least: str | None = None
+
+
+BANDWIDTH = Type("bandwidth_limit", at_least="minimum_bandwidth")
+MARKING = Type("dscp_marking", (), IMarking)
+GUARANTEED = Type("minimum_bandwidth", needs=IGuaranteedRates, at_most="bandwidth_limit")
+PACKETS = Type("packet_rate_limit", needs=IPacketLimits, at_least="minimum_packet_rate")
+GUARANTEED_PACKETS = Type("minimum_packet_rate", (*BOTH, ANY), at_most="packet_rate_limit")
+TYPES = {each.name: each for each in (BANDWIDTH, MARKING, GUARANTEED, PACKETS, GUARANTEED_PACKETS)}
+# What servers are placed by.
+PLACED_BY = (GUARANTEED.name, GUARANTEED_PACKETS.name)
+
+
+@frozen
+class NewRule:
+    """`value` in 1000 bit/s, 1000 packets/s, or the mark; `burst`: 0 is what fits to the rate."""
+
+    type: Type
+    value: int
+    burst: int = 0
+    direction: str = field(default="")
+
+
+# Built once: building a statement costs more than running it.
+_of_policies = (
+    select(QosRule)
+    .where(QosRule.policy_id.in_(bindparam("policies", expanding=True)))
+    .order_by(QosRule.policy_id, QosRule.type, QosRule.direction)
+)
+
+
+# -- rules
+
+
+def of_policies(conn: Connection, policy_ids: Sequence[str]) -> dict[str, list[QosRule]]:
+    """Policy id → its rules, by type and direction. Policies without any are missing."""
+    found: dict[str, list[QosRule]] = {}
+    for some in standard.batches(policy_ids):
+        for row in conn.execute(_of_policies, {"policies": some}):
+            found.setdefault(row.policy_id, []).append(row)
+    return found
+
+
+def get(conn: Connection, policy: QosPolicy, type: Type, rule_id: str) -> QosRule:
+    """The rule of a policy. Raises NotFound."""
+    this = QosRule.id == rule_id, QosRule.policy_id == policy.id, QosRule.type == type.name
+    row = conn.execute(select(QosRule).where(*this)).first()
+    if row is None:
+        raise not_found(rule_id)
+    return row
+
+
+def not_found(rule_id: str) -> NotFound:
+    return NotFound(f"QoS rule {rule_id[:64]} could not be found.", type="QosRuleNotFound")
+
+
+def policy_of(conn: Connection, type: Type, rule_id: str) -> str | None:
+    """The id of the policy that a rule belongs to."""
+    return conn.scalar(select(QosRule.policy_id).where(QosRule.id == rule_id, QosRule.type == type.name))
+
+
+# -- changes, each of a locked policy
+
+
+def add(conn: Connection, policy: QosPolicy, wanted: NewRule, now: datetime, by: Origin) -> QosRule:
+    """Raises Conflict if the policy says that already, or something that contradicts it."""
+    made = QosRule(
+        id=new_id(),
+        policy_id=policy.id,
+        type=wanted.type.name,
+        direction=wanted.direction,
+        value=wanted.value,
+        burst=wanted.burst,
+    )
+    _check(conn, policy, made)
+    conn.execute(insert(QosRule).values(**made._asdict()))
+    _changed(conn, policy, made, now, by)
+    return made
+
+
+def change(
+    conn: Connection, policy: QosPolicy, row: QosRule, changes: Mapping[str, Any], now: datetime, by: Origin
+) -> QosRule:
+    """Set value, burst, direction. Raises Conflict."""
+    changed = row._replace(**changes)
+    _check(conn, policy, changed)
+    conn.execute(update(QosRule).where(QosRule.id == row.id).values(**changes))
+    _changed(conn, policy, changed, now, by)
+    return changed
+
+
+def remove(conn: Connection, policy: QosPolicy, row: QosRule, now: datetime, by: Origin) -> None:
+    conn.execute(delete(QosRule).where(QosRule.id == row.id))
+    _changed(conn, policy, row, now, by)
+
+
+def _check(conn: Connection, policy: QosPolicy, wanted: QosRule) -> None:
+    type = TYPES[wanted.type]
+    for other in of_policies(conn, [policy.id]).get(policy.id, ()):
+        if other.id == wanted.id or not _meet(other.direction, wanted.direction):
+            continue
+        if other.type == wanted.type:
+            message = (
+                f"Rule {wanted.type} conflicts with rule {other.id} which already exists in QoS Policy {policy.id}."
+            )
+            raise Conflict(message, type="QoSRulesConflict")
+        above = other.type == type.at_most and wanted.value > other.value > 0
+        below = other.type == type.at_least and 0 < wanted.value < other.value
+        if above or below:
+            message = f"Unable to add the rule: {wanted.type} of {wanted.value} contradicts {other.type} {other.value}."
+            raise Conflict(message, type="QoSRuleParameterConflict")
+
+
+def _meet(one: str, other: str) -> bool:
+    return one == other or ANY in (one, other)
+
+
+def _changed(conn: Connection, policy: QosPolicy, rule: QosRule, now: datetime, by: Origin) -> None:
+    standard.change(conn, QosPolicy.table, policy.id, now)
+    on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy.id))
+    have_it = or_(Port.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
+    if rule.type in PLACED_BY:
+        # Ports show what servers are placed by.
+        conn.execute(update(Port).where(have_it).values(edition=Port.edition + 1))
+    _ensure_ports(conn, have_it, by)
+
+
+# -- the driver
+
+
+def network_changed(conn: Connection, network_id: str, by: Origin) -> None:
+    """A network has another policy now: its ports without one of their own follow."""
+    _ensure_ports(conn, and_(Port.network_id == network_id, _follow_their_network()), by)
+
+
+@frozen
+class Obeyed:
+    """What a driver shall hold a port to."""
+
+    limits: tuple[BandwidthLimit, ...] = ()
+    packet_limits: tuple[PacketLimit, ...] = ()
+    guarantees: tuple[Guarantee, ...] = ()
+    dscp_mark: int | None = None
+
+
+def of_port(conn: Connection, port: Port, network_policy_id: str | None) -> Obeyed:
+    """What holds for a port: by its own policy, or else by its network's."""
+    policy_id = policy_for(port, network_policy_id)
+    if policy_id is None:
+        return Obeyed()
+    found: dict[str, list[QosRule]] = {}
+    for row in of_policies(conn, [policy_id]).get(policy_id, ()):
+        found.setdefault(row.type, []).append(row)
+    marks = found.get(MARKING.name)
+    limits, packets = found.get(BANDWIDTH.name, ()), found.get(PACKETS.name, ())
+    return Obeyed(
+        tuple(BandwidthLimit(row.direction, row.value, row.burst) for row in limits if row.value),
+        tuple(PacketLimit(row.direction, row.value, row.burst) for row in packets if row.value),
+        tuple(Guarantee(row.direction, row.value) for row in found.get(GUARANTEED.name, ())),
+        marks[0].value if marks else None,
+    )
+
+
+def policy_for(port: Port, network_policy_id: str | None) -> str | None:
+    """A network's policy is for what is plugged into it, and not for the network's own devices."""
+    if port.qos_policy_id is not None or port_security.is_network_owned(port.device_owner):
+        return port.qos_policy_id
+    return network_policy_id
+
+
+def _follow_their_network() -> ColumnElement[bool]:
+    prefixes = port_security.OWNED_BY_THE_NETWORK
+    network_owned = or_(*(Port.device_owner.startswith(prefix, autoescape=True) for prefix in prefixes))
+    return and_(Port.qos_policy_id.is_(None), not_(network_owned))
+
+
+def _ensure_ports(conn: Connection, which: ColumnElement[bool], by: Origin) -> None:
+    """Those that a driver holds, or is about to."""
+    query = select(Port.id).where(which, or_(Port.realised.is_(True), Port.host != "")).order_by(Port.id)
+    for port_id in conn.scalars(query):
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, by)

@@ -1,0 +1,23 @@
+"""On which host a new router is: an alive one with few of them. `agents` moves them."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from cloudctl.db import Connection
+from cloudctl.network.tables import Agent, Router
+from cloudctl.placement import hosts
+
+AGENT = "L3 agent"
+
+# Built once: building a statement costs more than running it.
+_closed = select(Agent.host).where(Agent.agent_type == AGENT, Agent.admin_state_up.is_(False))
+_loads = select(Router.host, func.count()).group_by(Router.host)
+
+
+def choose(conn: Connection) -> str:
+    """ "" if no host is alive that an administrator has not closed."""
+    closed = set(conn.scalars(_closed))
+    alive = [host.name for host in hosts.every(conn) if hosts.is_alive(host) and host.name not in closed]
+    loads: dict[str, int] = dict(conn.execute(_loads)) if len(alive) > 1 else {}
+    return min(alive, key=lambda name: (loads.get(name, 0), name), default="")

@@ -1,0 +1,170 @@
+"""The ports of trunks: which port carries which others. What they may be, and how they follow each other.
+
+`trunks` makes and removes them. This knows nothing of it, so that ports can ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Delete, bindparam, delete, select, update
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.drivers.specs import SubPort as SubPortSpec
+from cloudctl.errors import Conflict
+from cloudctl.network import kinds, shown, standard, tags
+from cloudctl.network.tables import Port, SubPort, Trunk
+from cloudctl.tasks import Origin, Unasked
+
+OWNER = "trunk:subport"
+ACTIVE, DOWN = "ACTIVE", "DOWN"
+FREE = {"device_id": "", "device_owner": "", "host": "", "vif_type": "unbound", "vif_details": {}, "status": DOWN}
+
+# Built once: building a statement costs more than running it.
+_of_parent = select(Trunk).where(Trunk.port_id == bindparam("port"))
+_subport = select(SubPort).where(SubPort.port_id == bindparam("port"))
+_subports = (
+    select(SubPort)
+    .where(SubPort.trunk_id.in_(bindparam("trunks", expanding=True)))
+    .order_by(SubPort.trunk_id, SubPort.segmentation_id)
+)
+_parent = (
+    select(Trunk.port_id)
+    .join_from(SubPort, Trunk, Trunk.id == SubPort.trunk_id)
+    .where(SubPort.port_id == bindparam("port"))
+)
+_details = (
+    select(Trunk.port_id, Trunk.id, SubPort, Port.mac_address)
+    .join_from(Trunk, SubPort, SubPort.trunk_id == Trunk.id)
+    .join(Port, Port.id == SubPort.port_id)
+    .where(Trunk.port_id.in_(bindparam("ports", expanding=True)))
+    .order_by(Trunk.port_id, SubPort.segmentation_id, SubPort.port_id)
+)
+_of_parents = select(Trunk.port_id, Trunk.id).where(Trunk.port_id.in_(bindparam("ports", expanding=True)))
+_status = update(Trunk).where(Trunk.id == bindparam("wanted"))
+_host = select(Port.host).where(Port.id == bindparam("port"))
+_move = update(Port).where(Port.id == bindparam("port"), Port.host != bindparam("to"))
+
+
+def of_parent(conn: Connection, port_id: str) -> Trunk | None:
+    """The trunk that a port carries."""
+    return conn.execute(_of_parent, {"port": port_id}).first()
+
+
+def find(conn: Connection, port_id: str) -> SubPort | None:
+    """How a port goes through another one."""
+    return conn.execute(_subport, {"port": port_id}).first()
+
+
+def of_trunk(conn: Connection, trunk_id: str) -> Sequence[SubPort]:
+    """By their ids on the wire."""
+    return of_trunks(conn, [trunk_id]).get(trunk_id, [])
+
+
+def of_trunks(conn: Connection, trunk_ids: Sequence[str]) -> dict[str, list[SubPort]]:
+    """Trunk id → its subports. Trunks without any are missing."""
+    found: dict[str, list[SubPort]] = {}
+    for some in standard.batches(trunk_ids):
+        for row in conn.execute(_subports, {"trunks": some}):
+            found.setdefault(row.trunk_id, []).append(row)
+    return found
+
+
+def details_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Port id → `trunk_details` of a port that carries others; others are missing."""
+    found: dict[str, dict[str, Any]] = {}
+    for some in standard.batches(port_ids):
+        for port_id, trunk_id in conn.execute(_of_parents, {"ports": some}):
+            found[port_id] = {"trunk_id": trunk_id, "sub_ports": []}
+        if not found:
+            continue
+        for port_id, _, row, mac in conn.execute(_details, {"ports": some}):
+            found[port_id]["sub_ports"].append({**view(row), "mac_address": mac})
+    return found
+
+
+def view(row: SubPort) -> dict[str, Any]:
+    """As the API shows a subport."""
+    wire = {"segmentation_type": row.segmentation_type, "segmentation_id": row.segmentation_id}
+    return {"port_id": row.port_id, **wire}
+
+
+def driver_specs(conn: Connection, port_id: str) -> tuple[SubPortSpec, ...]:
+    """What a driver lets through a port; nothing while its trunk is administratively down."""
+    trunk = of_parent(conn, port_id)
+    if trunk is None or not trunk.admin_state_up:
+        return ()
+    return tuple(SubPortSpec(row.port_id, row.segmentation_id) for row in of_trunk(conn, trunk.id))
+
+
+# -- they follow each other
+
+
+def follow(conn: Connection, port_id: str, host: str) -> None:
+    """The port is on this host ("": on none), and so are those that it carries."""
+    trunk = of_parent(conn, port_id)
+    if trunk is None:
+        return
+    for row in of_trunk(conn, trunk.id):
+        move(conn, row.port_id, host, Unasked(trunk.project_id))
+    status = ACTIVE if host and trunk.admin_state_up else DOWN
+    if trunk.status != status:
+        conn.execute(_status, {"wanted": trunk.id, "status": status})
+
+
+def move(conn: Connection, port_id: str, host: str, by: Origin) -> None:
+    """A subport goes where its parent is."""
+    left = conn.scalar(_host, {"port": port_id})
+    unplugged = {"host": host, "vif_type": "unbound", "vif_details": {}, "status": DOWN}
+    if conn.execute(_move, {"port": port_id, "to": host, **unplugged}).rowcount:
+        tasks.submit(conn, kinds.ENSURE_PORT, port_id, by, args={"left": left})
+
+
+def subport_changed(conn: Connection, port_id: str) -> None:
+    """The port that carries this one, if there is one, shows its MAC address."""
+    shown.port_changed(conn, conn.scalar(_parent, {"port": port_id}))
+
+
+# -- ends
+
+
+def check_deletable(conn: Connection, port_id: str) -> None:
+    """Raises Conflict for a port of a trunk."""
+    trunk = of_parent(conn, port_id)
+    if trunk is not None:
+        message = f"Port {port_id} is currently a parent port for trunk {trunk.id}."
+        raise Conflict(message, type="PortInUseAsTrunkParent")
+    row = find(conn, port_id)
+    if row is not None:
+        message = f"Port {port_id} is currently a subport for trunk {row.trunk_id}."
+        raise Conflict(message, type="PortInUseAsSubPort")
+
+
+def forget(conn: Connection, port_id: str, by: Origin) -> None:
+    """The port is about to go: it carries nothing, and nothing carries it."""
+    trunk = of_parent(conn, port_id)
+    if trunk is not None:
+        for row in of_trunk(conn, trunk.id):
+            set_free(conn, row, by)
+        tags.forget(conn, trunk.id)
+        conn.execute(delete(Trunk).where(Trunk.id == trunk.id))
+    own = find(conn, port_id)
+    if own is not None:
+        parent = conn.scalar(_parent, {"port": port_id})
+        conn.execute(_drop(port_id))
+        shown.port_changed(conn, parent)
+        if parent is not None:
+            tasks.submit_once(conn, kinds.ENSURE_PORT, parent, by)
+
+
+def set_free(conn: Connection, row: SubPort, by: Origin) -> None:
+    """The port is an ordinary one again, on no host."""
+    conn.execute(_drop(row.port_id))
+    conn.execute(update(Port).where(Port.id == row.port_id).values(**FREE))
+    tasks.submit_once(conn, kinds.ENSURE_PORT, row.port_id, by)
+
+
+def _drop(port_id: str) -> Delete:
+    return delete(SubPort).where(SubPort.port_id == port_id)

@@ -1,0 +1,234 @@
+"""Allocations: who has how much of which provider, and that nobody gets more than there is.
+
+Whoever takes something locks the provider first, by raising its generation, and then reads what is left: two that take
+the last of it take turns. The scheduler (`claims`) and the API write through the same functions.
+Reference: compute-scheduling.md, section 2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import field, frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.placement.tables import Allocation, Consumer, Inventory, Provider
+
+INSTANCE, MIGRATION, UNKNOWN = "INSTANCE", "MIGRATION", "unknown"
+
+Amounts = Mapping[str, int]
+"""Resource class → how much."""
+
+# Built once: building costs more than running it.
+_lock = (
+    update(Provider)
+    .where(Provider.id == bindparam("of"))
+    .values(generation=Provider.generation + 1, shares=Provider.shares + bindparam("more"))
+)
+_has = select(Inventory).where(Inventory.provider_id == bindparam("of"))
+_use = (
+    update(Inventory)
+    .where(Inventory.provider_id == bindparam("of"), Inventory.resource_class == bindparam("resource"))
+    .values(used=Inventory.used + bindparam("more"))
+)
+_new = insert(Allocation)
+_new_consumer = insert(Consumer)
+_consumer = select(Consumer).where(Consumer.id == bindparam("by"))
+_raise = update(Consumer).where(Consumer.id == bindparam("by")).values(generation=Consumer.generation + 1)
+_held = (
+    select(Allocation)
+    .where(Allocation.consumer_id == bindparam("by"))
+    .order_by(Allocation.provider_id, Allocation.resource_class)
+)
+_let_go = delete(Allocation).where(Allocation.consumer_id == bindparam("by"))
+_forget = delete(Consumer).where(Consumer.id == bindparam("by"))
+
+
+class Contended(Conflict):
+    """Somebody else has changed the consumer or the provider meanwhile: read again, then try again."""
+
+    type = "placement.concurrent_update"
+
+
+@frozen
+class Owner:
+    """Whose allocations they are."""
+
+    consumer_id: str
+    project_id: str
+    user_id: str = ""
+    type: str = INSTANCE
+
+
+@frozen
+class NewAllocations:
+    """All that a consumer shall have: provider → amounts; nothing: it is forgotten.
+
+    `generation` is that of the consumer as it was read, None for a new one. `checked`: whether it must be so still.
+    """
+
+    owner: Owner
+    shares: Mapping[str, Amounts] = field(factory=dict)
+    generation: int | None = None
+    checked: bool = True
+
+
+def find_consumer(conn: Connection, consumer_id: str) -> Consumer | None:
+    return conn.execute(_consumer, {"by": consumer_id}).first()
+
+
+def held(conn: Connection, consumer_id: str) -> dict[str, dict[str, int]]:
+    """Provider → what the consumer has of it."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in conn.execute(_held, {"by": consumer_id}):
+        found[row.provider_id][row.resource_class] = row.amount
+    return dict(found)
+
+
+def too_much(inventory: Inventory | None, amount: int) -> str:
+    """Why so much cannot be taken at all, or not now; empty: it can. The rule of capacity."""
+    if inventory is None:
+        return "there is no such inventory"
+    if not inventory.min_unit <= amount <= inventory.max_unit or amount % inventory.step_size:
+        return f"{amount} is not {inventory.min_unit} to {inventory.max_unit} in steps of {inventory.step_size}"
+    if inventory.used + amount > inventory.capacity:
+        return f"{inventory.used} of {inventory.capacity} are used, {amount} more are too many"
+    return ""
+
+
+def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> bool:
+    """Add a share of a provider that the consumer has none of. False, and nothing is taken, if it does not fit."""
+    conn.execute(_lock, {"of": provider_id, "more": 1})
+    has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}
+    if any(too_much(has.get(name), amount) for name, amount in amounts.items()):
+        conn.execute(_lock, {"of": provider_id, "more": -1})
+        return False
+    _ensure_consumer(conn, owner)
+    _write(conn, owner.consumer_id, provider_id, amounts)
+    return True
+
+
+def release(conn: Connection, consumer_id: str) -> None:
+    """Give everything back that the consumer has; it is forgotten. A repeat does nothing."""
+    shares = held(conn, consumer_id)
+    if not shares:
+        return
+    _give_back(conn, consumer_id, shares)
+    conn.execute(_forget, {"by": consumer_id})
+
+
+def hand_over(conn: Connection, from_id: str, to_id: str, type: str) -> None:
+    """What one consumer has is the other's, who must have nothing of these providers. A repeat does nothing."""
+    old = find_consumer(conn, from_id)
+    if old is None:
+        return
+    if find_consumer(conn, to_id) is None:
+        conn.execute(_new_consumer, old._replace(id=to_id, type=type, generation=0)._asdict())
+    else:
+        conn.execute(_raise, {"by": to_id})
+    conn.execute(update(Allocation).where(Allocation.consumer_id == from_id).values(consumer_id=to_id))
+    conn.execute(_forget, {"by": from_id})
+
+
+def replace(conn: Connection, wanted: Sequence[NewAllocations]) -> None:
+    """Give each of these consumers exactly what it shall have, all or none.
+
+    Raises Contended for a consumer of another generation, Conflict where it does not fit, Invalid for a provider or a
+    class that is not there. The caller undoes the transaction.
+    """
+    for each in wanted:
+        _check_generation(conn, each)
+    before = {each.owner.consumer_id: held(conn, each.owner.consumer_id) for each in wanted}
+    providers = {provider_id for each in wanted for provider_id in (*each.shares, *before[each.owner.consumer_id])}
+    # In one order, so that no two wait for each other.
+    for provider_id in sorted(providers):
+        if not conn.execute(_lock, {"of": provider_id, "more": 0}).rowcount:
+            raise Invalid(f"Allocation for resource provider '{provider_id[:64]}' that does not exist.")
+    for each in wanted:
+        if before[each.owner.consumer_id]:
+            _give_back(conn, each.owner.consumer_id, before[each.owner.consumer_id])
+    for each in wanted:
+        _put(conn, each)
+
+
+def _put(conn: Connection, wanted: NewAllocations) -> None:
+    owner = wanted.owner
+    if not wanted.shares:
+        conn.execute(_forget, {"by": owner.consumer_id})
+        return
+    for provider_id, amounts in wanted.shares.items():
+        has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}
+        for name, amount in amounts.items():
+            if why := too_much(has.get(name), amount):
+                raise Conflict(f"Unable to allocate inventory of {name} on resource provider {provider_id}: {why}.")
+        conn.execute(_lock, {"of": provider_id, "more": 1})
+        _write(conn, owner.consumer_id, provider_id, amounts)
+    try:
+        with conn.begin_nested():
+            _ensure_consumer(conn, owner)
+    except IntegrityError:
+        raise Contended("consumer generation conflict - it was made at the same time") from None
+
+
+def _check_generation(conn: Connection, wanted: NewAllocations) -> None:
+    """Raises Contended."""
+    if not wanted.checked:
+        return
+    found = find_consumer(conn, wanted.owner.consumer_id)
+    generation = None if found is None else found.generation
+    if generation != wanted.generation:
+        raise Contended(
+            f"consumer generation conflict - expected {_told(generation)} but got {_told(wanted.generation)}"
+        )
+    if (
+        found is not None
+        and not conn.execute(
+            update(Consumer)
+            .where(Consumer.id == found.id, Consumer.generation == found.generation)
+            .values(generation=found.generation)
+        ).rowcount
+    ):
+        raise Contended("consumer generation conflict - it was changed at the same time")
+
+
+def _told(generation: int | None) -> str:
+    return "null" if generation is None else str(generation)
+
+
+def _ensure_consumer(conn: Connection, owner: Owner) -> None:
+    """It is there, and one generation further if it was."""
+    said = {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
+    if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
+        changed = {name: value for name, value in said.items() if value}
+        conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
+    else:
+        conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": 0})
+
+
+def _write(conn: Connection, consumer_id: str, provider_id: str, amounts: Amounts) -> None:
+    if not amounts:
+        return
+    shares = {"consumer_id": consumer_id, "provider_id": provider_id}
+    conn.execute(_new, [{**shares, "resource_class": name, "amount": amount} for name, amount in amounts.items()])
+    _change_used(conn, provider_id, amounts, 1)
+
+
+def _give_back(conn: Connection, consumer_id: str, shares: Mapping[str, Amounts]) -> None:
+    for provider_id in sorted(shares):
+        conn.execute(_lock, {"of": provider_id, "more": -1})
+        _change_used(conn, provider_id, shares[provider_id], -1)
+    conn.execute(_let_go, {"by": consumer_id})
+
+
+def _change_used(conn: Connection, provider_id: str, amounts: Amounts, sign: int) -> None:
+    changes = [{"of": provider_id, "resource": name, "more": sign * amount} for name, amount in amounts.items()]
+    conn.execute(_use, changes)
+
+
+def of_consumers(conn: Connection, consumer_ids: Iterable[str]) -> Mapping[str, Consumer]:
+    found = conn.execute(select(Consumer).where(Consumer.id.in_(list(consumer_ids))))
+    return {each.id: each for each in found}

@@ -1,0 +1,56 @@
+"""What is on the hosts of block storage, for administrators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import chain
+
+from attrs import evolve, frozen
+from sqlalchemy import func, select
+
+from cloudctl.db import Connection
+from cloudctl.volume import services
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Snapshot, Volume
+
+
+@frozen
+class Usage:
+    """Of one project on a host; `project_id` empty: of all."""
+
+    host: str
+    project_id: str
+    volumes: int = 0
+    volume_gib: int = 0
+    snapshots: int = 0
+    snapshot_gib: int = 0
+
+
+def usage(conn: Connection, options: VolumeOptions, host: str) -> list[Usage]:
+    """In all, then of each project. Raises NotFound for a host that has no enabled service of volumes."""
+    service = services.get(conn, options, host, services.VOLUME)
+    if service.disabled:
+        raise services.not_found(host, services.VOLUME)
+    here = Volume.host.startswith(f"{host}#", autoescape=True)
+    volumes = select(Volume.project_id, func.count(), func.sum(Volume.size)).where(here).group_by(Volume.project_id)
+    snapshots = (
+        select(Snapshot.project_id, func.count(), func.sum(Snapshot.size))
+        .join(Volume.table, Volume.id == Snapshot.volume_id)
+        .where(here)
+        .group_by(Snapshot.project_id)
+    )
+    found: dict[str, Usage] = defaultdict(lambda: Usage(host, ""))
+    for project_id, count, gib in conn.execute(volumes):
+        found[project_id] = evolve(found[project_id], project_id=project_id, volumes=count, volume_gib=int(gib))
+    for project_id, count, gib in conn.execute(snapshots):
+        found[project_id] = evolve(found[project_id], project_id=project_id, snapshots=count, snapshot_gib=int(gib))
+    each = [found[project_id] for project_id in sorted(found)]
+    total = Usage(
+        host,
+        "",
+        sum(one.volumes for one in each),
+        sum(one.volume_gib for one in each),
+        sum(one.snapshots for one in each),
+        sum(one.snapshot_gib for one in each),
+    )
+    return list(chain([total], each))

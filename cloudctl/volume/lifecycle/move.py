@@ -1,0 +1,163 @@
+"""Move: a volume to another backend, byte by byte, and another type with it. Reference: volume-states.md, section 2.
+
+`args`: `host`, the pool; None: one that takes a volume of the new type. `type_id`: of the new type; None: the same.
+
+The copy has the volume's id, on a backend of its own. The record decides which of the two is the volume, so what undoes
+looks there first: once the record names the new place nothing there may be deleted.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import update
+
+from cloudctl.db import Connection
+from cloudctl.drivers.errors import InUse, Unfit
+from cloudctl.drivers.specs import ImageSource, VolumeSpec
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Memo, Task
+from cloudctl.volume import attachments, kinds, messages, moving, placing, states, types, volumes
+from cloudctl.volume.archive import Archive
+from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.lifecycle import place
+from cloudctl.volume.tables import Volume, VolumeType
+
+PLACE = "place"
+
+
+async def choose(ctx: Context) -> Memo:
+    volume, type_ = await ctx.read(wanted, ctx.task)
+    pools = [pool for pool in await place.enabled(ctx) if pool.host != volume.host]
+    asked = ctx.args["host"]
+    chosen = placing.choose(
+        [pool for pool in pools if asked in (None, pool.host)], type_.extra_specs if asked is None else {}, volume.size
+    )
+    if chosen is None:
+        raise place.NoBackend
+    return {"from": volume.host, "to": chosen.host}
+
+
+def wanted(conn: Connection, task: Task) -> tuple[Volume, VolumeType]:
+    """The volume, and the type that it shall have."""
+    volume = volumes.get(conn, task.resource_id)
+    return volume, types.get(conn, task.args["type_id"] or volume.volume_type_id)
+
+
+def backend(ctx: Context, end: str) -> Any:
+    """Of the place that it leaves (`from`), or goes to (`to`)."""
+    return ctx.drivers.volume.at[ctx.memo[PLACE][end]]
+
+
+async def is_there(ctx: Context) -> bool:
+    """Whether the new place is the volume's place now."""
+    return bool(await ctx.read(volumes.host_of, ctx.resource_id) == ctx.memo[PLACE]["to"])
+
+
+async def create(ctx: Context) -> Memo:
+    volume, type_ = await ctx.read(wanted, ctx.task)
+    specs = {key: value for key, value in type_.extra_specs.items() if value is not None}
+    spec = VolumeSpec(
+        id=volume.id,
+        size_gib=volume.size,
+        name=volume.name or "",
+        multiattach=types.is_multiattach(type_),
+        extra_specs=specs,
+    )
+    await backend(ctx, "to").ensure_created(spec)
+    await ctx.commit(set_status, volume.id, "migrating")
+    return None
+
+
+def set_status(conn: Connection, volume_id: str, status: str) -> None:
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(migration_status=status))
+
+
+async def remove_copy(ctx: Context) -> None:
+    if not await is_there(ctx):
+        await backend(ctx, "to").ensure_absent(ctx.resource_id)
+
+
+async def switch(ctx: Context) -> Memo:
+    await ctx.commit(switched, ctx.task, ctx.memo[PLACE]["to"])
+    return None
+
+
+def switched(conn: Connection, task: Task, host: str) -> None:
+    """From here on the copy is the volume."""
+    volume, type_ = wanted(conn, task)
+    volumes.place(conn, volume.id, host)
+    moving.become(conn, volume.id, type_)
+    set_status(conn, volume.id, "completing")
+
+
+async def clean(ctx: Context) -> Memo:
+    try:
+        await backend(ctx, "from").ensure_absent(ctx.resource_id)
+    except InUse as error:
+        raise Transient(str(error)) from error
+    return None
+
+
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(finished, ctx.resource_id, "success", ctx.now)
+    return None
+
+
+def finished(conn: Connection, volume_id: str, migration_status: str, now: datetime) -> None:
+    set_status(conn, volume_id, migration_status)
+    for leaving in (states.RETYPING, states.MAINTENANCE):
+        attachments.follow(conn, volume_id, now, leaving=leaving)
+
+
+def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    volume = volumes.find(conn, task.resource_id)
+    if volume is None:
+        return
+    # If only what it left could not be removed, it is where it shall be.
+    moved = volume.host == task.memo.get(PLACE, {}).get("to")
+    finished(conn, volume.id, "success" if moved else "error", now)
+    if not moved:
+        trouble = messages.NO_BACKEND if task.failed_by(place.NoBackend) else messages.MOVE_FAILED
+        messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
+
+
+def movement(archive: ArchiveThreads) -> Workflow:
+    def work(volume_id: str) -> str:
+        return f"{volume_id}.move"
+
+    async def export(ctx: Context) -> Memo:
+        await archive.run(Archive.prepare)
+        path = str(archive.archive.work(work(ctx.resource_id)))
+        if (found := await backend(ctx, "from").ensure_exported(ctx.resource_id, path)) != "raw":
+            raise Unfit(f"the backend exports volumes as {found}, but a move needs raw data")
+        return None
+
+    async def discard(ctx: Context) -> None:
+        await archive.run(Archive.discard, work(ctx.resource_id))
+
+    async def fill(ctx: Context) -> Memo:
+        path = str(archive.archive.work(work(ctx.resource_id)))
+        await backend(ctx, "to").ensure_imported(ctx.resource_id, ImageSource(ctx.resource_id, path, "raw"))
+        return None
+
+    async def forget(ctx: Context) -> Memo:
+        await discard(ctx)
+        return None
+
+    return Workflow(
+        kinds.MOVE_VOLUME,
+        (
+            Step(PLACE, choose),
+            Step("create", create, undo=remove_copy),
+            Step("export", export, undo=discard),
+            Step("fill", fill),
+            Step("discard", forget),
+            Step("switch", switch),
+            Step("clean", clean),
+            Step("finish", finish),
+        ),
+        on_failure=failed,
+        on_cancel=lambda conn, task, now: failed(conn, task, "", now),
+    )

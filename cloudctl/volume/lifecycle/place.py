@@ -1,0 +1,54 @@
+"""A new volume gets a pool, unless it has one: the first thing that is done with it."""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+
+from cloudctl.db import Connection
+from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.errors import DriverError
+from cloudctl.errors import Unavailable
+from cloudctl.tasks import Context
+from cloudctl.volume import messages, placing, services, types, volumes
+from cloudctl.volume.placing import Pool
+from cloudctl.volume.tables import Volume, VolumeType
+
+log = Logger()
+
+
+class NoBackend(Unavailable):
+    """No pool takes a volume of this type and size now."""
+
+    def __init__(self) -> None:
+        super().__init__(messages.NO_BACKEND.what)
+
+
+async def ensure_placed(ctx: Context) -> None:
+    """The volume has a pool, whose service takes volumes. Raises NoBackend."""
+    volume, type_, taken = await ctx.read(_wanted, ctx.resource_id)
+    if volume.host is None:
+        chosen = placing.choose(await enabled(ctx), type_.extra_specs, volume.size)
+        if chosen is None:
+            raise NoBackend
+        await ctx.write(volumes.place, volume.id, chosen.host)
+    elif not taken or not placing.is_named(volume.host, type_.extra_specs):
+        raise NoBackend
+
+
+def _wanted(conn: Connection, volume_id: str) -> tuple[Volume, VolumeType, bool]:
+    """The volume, its type, and whether the service of its pool takes volumes."""
+    volume = volumes.get(conn, volume_id)
+    return volume, types.get(conn, volume.volume_type_id), services.takes_volumes(conn, volume.host or "")
+
+
+async def enabled(ctx: Context) -> list[Pool]:
+    """The pools whose services take volumes, and that answer."""
+    backends = ctx.drivers.volume
+    found = []
+    for host, backend in backends.at.items() if isinstance(backends, Backends) else ():
+        if await ctx.read(services.takes_volumes, host):
+            try:
+                found.append(Pool(host, await backend.capacity()))
+            except DriverError as error:
+                log.warn("pool {host} does not answer, and gets no volumes: {why}", host=host, why=error)
+    return found

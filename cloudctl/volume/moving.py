@@ -1,0 +1,110 @@
+"""Other types and other backends: what a volume is, and where. Reference: volume.md, section 3; volume-states.md.
+
+A type that allows the backend on which the volume is takes effect at once. Else the volume has to be moved, by a task,
+and meanwhile nobody may have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import update
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.rest.caller import Caller
+from cloudctl.volume import encryption, kinds, messages, placing, qos_specs, quotas, services, states, types, volumes
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Volume, VolumeType
+
+NEVER, ON_DEMAND = "never", "on-demand"
+
+
+def retype(
+    conn: Connection, caller: Caller, volume_id: str, name_or_id: str, policy: str, options: VolumeOptions
+) -> None:
+    """`policy`: whether it may be moved for it; if not, a message tells why nothing happened.
+
+    Raises NotFound, Invalid, Conflict, OverQuota.
+    """
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
+    old, new = types.get(conn, volume.volume_type_id), types.by_name_or_id(conn, caller, name_or_id)
+    if new.id == old.id or volume.group_id is not None:
+        raise states.refused(conn, volume.id, "retype")
+    if not states.VOLUME.allows(conn, volume.id, "retype", states.not_migrating):
+        raise states.refused(conn, volume.id, "retype")
+    _demand_fitting(conn, volume, old, new)
+    quotas.take_of_type(conn, options, volume.project_id, new.name, {"volumes": 1, "gigabytes": volume.size})
+    if volume.host is None or placing.is_named(volume.host, new.extra_specs):
+        become(conn, volume.id, new)
+        conn.execute(update(Volume).where(Volume.id == volume.id).values(updated_at=caller.now))
+    elif policy == NEVER:
+        told = messages.RETYPE_FAILED
+        messages.record(conn, told, volume.project_id, caller.request_id, volume.id, caller.now)
+    else:
+        _demand_movable(conn, volume)
+        states.move(conn, volume.id, "retype", caller.now, migration_status="starting")
+        _submit(conn, caller, volume, {"type_id": new.id, "host": None})
+
+
+def _demand_fitting(conn: Connection, volume: Volume, old: VolumeType, new: VolumeType) -> None:
+    """Raises Invalid if the volume cannot be of the new type."""
+    encryption.demand_plain(conn, new.id)
+    types.demand_size(new, volume.size)
+    types.demand_zone(new, volume.availability_zone)
+    if volume.status == states.AVAILABLE:
+        return
+    if types.is_multiattach(new) != volume.multiattach:
+        raise Invalid("Invalid volume: multiattach can be changed only while the volume is available.")
+    if _front_end(conn, old) != _front_end(conn, new):
+        raise Invalid("Invalid volume: front-end QoS specs can be changed only while the volume is available.")
+
+
+def _front_end(conn: Connection, type_: VolumeType) -> str | None:
+    """The QoS specs that hypervisors enforce."""
+    if type_.qos_specs_id is None or qos_specs.get(conn, type_.qos_specs_id).consumer == "back-end":
+        return None
+    return type_.qos_specs_id
+
+
+def become(conn: Connection, volume_id: str, type_: VolumeType) -> None:
+    values = {"volume_type_id": type_.id, "multiattach": types.is_multiattach(type_)}
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
+
+
+def migrate(conn: Connection, caller: Caller, volume_id: str, host: str, options: VolumeOptions) -> None:
+    """To another pool, named whole or without its part behind `#`. Raises NotFound, Invalid, Conflict."""
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
+    found = [pool for pool in options.pools if host in (pool, pool.partition("#")[0])]
+    if not found or not services.takes_volumes(conn, found[0]):
+        raise Invalid(f"Invalid host: No valid service of volumes on {host[:255]}.")
+    if found[0] == volume.host:
+        raise Invalid(f"Invalid host: Destination host must be different than the current host: {host}.")
+    _demand_movable(conn, volume)
+    states.move(conn, volume.id, "migrate", caller.now, states.not_migrating, migration_status="starting")
+    _submit(conn, caller, volume, {"type_id": None, "host": found[0]})
+
+
+def _demand_movable(conn: Connection, volume: Volume) -> None:
+    """Raises Conflict for one that something holds where it is."""
+    if volume.status != states.AVAILABLE or volumes.is_held(conn, volume.id):
+        raise Conflict(f"Invalid volume: Volume {volume.id} is {volume.status}; only an available one can be moved.")
+    if volumes.has_snapshots(conn, volume.id) or volume.group_id is not None:
+        raise Conflict(f"Invalid volume: Volume {volume.id} must have no snapshots and be in no group to be moved.")
+
+
+def _submit(conn: Connection, caller: Caller, volume: Volume, args: Mapping[str, Any]) -> None:
+    tasks.submit(conn, kinds.MOVE_VOLUME, volume.id, caller, args=args)
+
+
+def complete(conn: Connection, caller: Caller, volume_id: str, new_id: str) -> str:
+    """What another service says of a move that it made: none is made so here. The id of the volume that stays.
+
+    Raises NotFound, Conflict.
+    """
+    for each in (volumes.visible(conn, caller, volume_id), volumes.visible(conn, caller, new_id)):
+        if each.migration_status not in (None, "error", "success"):
+            raise Conflict(f"Invalid volume: Volume {each.id} is being moved by a task, which ends by itself.")
+    return new_id

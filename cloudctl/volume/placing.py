@@ -1,0 +1,104 @@
+"""Where volumes go: the pools, what each of them is capable of, and which of them takes a volume of a type.
+
+A type chooses by its extra specs: `volume_backend_name`, `multiattach`, and `capabilities:NAME` for what a pool says of
+itself, as a value or after an operator: `<is> True`, `>= 100`, `<in> fast`. Of those that fit, the one with most room
+is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from attrs import frozen
+
+from cloudctl.drivers.specs import Capacity
+from cloudctl.rest.body import truth
+from cloudctl.volume.options import backend_of
+from cloudctl.volume.types import MULTIATTACH
+
+NAME, SCOPE = "volume_backend_name", "capabilities:"
+
+
+@frozen
+class Pool:
+    """`host`: `host@backend#pool`."""
+
+    host: str
+    capacity: Capacity
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What it says of itself."""
+        capacity = self.capacity
+        return {
+            "total_capacity_gb": capacity.total_gib,
+            "free_capacity_gb": capacity.free_gib,
+            "allocated_capacity_gb": capacity.allocated_gib,
+            "provisioned_capacity_gb": capacity.allocated_gib,
+            "reserved_percentage": 0,
+            NAME: backend_of(self.host),
+            "storage_protocol": capacity.storage_protocol,
+            "driver_version": "1.0",
+            "vendor_name": "Open Source",
+            "QoS_support": False,
+            "multiattach": capacity.multiattach,
+            "thin_provisioning_support": capacity.thin,
+        }
+
+
+Specs = Mapping[str, str | None]
+
+
+def is_named(host: str, specs: Specs) -> bool:
+    """Whether a type with these extra specs may be in this pool, as far as names tell."""
+    return specs.get(NAME) in (None, "", backend_of(host))
+
+
+def fits(pool: Pool, specs: Specs, size: int) -> bool:
+    """Whether it can take a volume of `size` GiB of a type with these extra specs."""
+    if not is_named(pool.host, specs) or size > pool.capacity.free_gib:
+        return False
+    if specs.get(MULTIATTACH) == "<is> True" and not pool.capacity.multiattach:
+        return False
+    told = pool.capabilities
+    asked = {key.removeprefix(SCOPE): wish for key, wish in specs.items() if key.startswith(SCOPE)}
+    return all(name in told and meets(told[name], wish or "") for name, wish in asked.items())
+
+
+def choose(pools: Iterable[Pool], specs: Specs, size: int) -> Pool | None:
+    """The one with most room of those that fit."""
+    found = [pool for pool in pools if fits(pool, specs, size)]
+    return max(found, key=lambda pool: pool.capacity.free_gib, default=None)
+
+
+# -- what an extra spec asks of a capability
+
+Compare = Callable[[Any, Any], bool]
+NUMBERS: Mapping[str, Compare] = {"=": ge, "<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
+WORDS: Mapping[str, Compare] = {"s==": eq, "s!=": ne, "s>=": ge, "s>": gt, "s<=": le, "s<": lt}
+
+
+def meets(told: Any, wish: str) -> bool:
+    """Whether a capability meets what an extra spec asks: `<is> True`, `>= 5`, `s== iSCSI`, `<in> part`, or a value."""
+    operator, _, value = wish.strip().partition(" ")
+    value = value.strip()
+    if operator == "<is>":
+        return truth(str(told)) is truth(value)
+    if operator == "<in>":
+        return value in str(told)
+    if operator == "<or>":
+        return str(told) in (each.strip() for each in value.split("<or>"))
+    if operator in WORDS:
+        return WORDS[operator](str(told), value)
+    if operator in NUMBERS:
+        return _compared(NUMBERS[operator], told, value)
+    return str(told).lower() == wish.strip().lower()
+
+
+def _compared(compare: Compare, told: Any, value: str) -> bool:
+    try:
+        return compare(float(told), float(value))
+    except (TypeError, ValueError):
+        return False

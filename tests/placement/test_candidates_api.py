@@ -1,0 +1,155 @@
+"""Allocation candidates: in which ways what is asked for could be given."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cloudctl.placement.names import SHARES
+from tests.placement.conftest import Placing
+
+# The hosts have these as well, so trees of our own are asked for what only they have.
+CLASSES = ("CUSTOM_A", "CUSTOM_B")
+
+
+@pytest.fixture(autouse=True)
+def classes(placing: Placing) -> None:
+    for name in CLASSES:
+        assert placing.ask("PUT", f"/resource_classes/{name}").status == 201
+    for trait in ("CUSTOM_GOLD", "CUSTOM_OLD"):
+        assert placing.ask("PUT", f"/traits/{trait}").status == 201
+
+
+def ways(placing: Placing, query: str, version: str = "1.39") -> list[dict[str, dict[str, int]]]:
+    """Provider → amounts of each way."""
+    found = placing.get(f"/allocation_candidates?{query}", version)["allocation_requests"]
+    return [{id: share["resources"] for id, share in each["allocations"].items()} for each in found]
+
+
+def test_hosts_are_candidates_for_servers(placing: Placing) -> None:
+    found = placing.get("/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:1")
+    assert len(found["allocation_requests"]) == 3
+    (summary, *_) = found["provider_summaries"].values()
+    assert summary["resources"]["VCPU"] == {"capacity": 256, "used": 0}
+    assert (summary["traits"], summary["parent_provider_uuid"]) == (["COMPUTE_NODE"], None)
+    assert len(ways(placing, "resources=VCPU:1&limit=2")) == 2
+    assert ways(placing, "resources=VCPU:65") == []  # more than one machine has, whatever the ratio
+    assert ways(placing, "resources=VCPU:1&required=!COMPUTE_NODE") == []
+
+
+def test_what_is_taken_is_no_candidate(placing: Placing) -> None:
+    pool = placing.provider("pool", CUSTOM_A=10)
+    assert placing.take(str(uuid4()), of={pool: {"CUSTOM_A": 6}}).status == 204
+    assert ways(placing, "resources=CUSTOM_A:4") == [{pool: {"CUSTOM_A": 4}}]
+    assert ways(placing, "resources=CUSTOM_A:5") == []
+
+
+def test_traits_and_aggregates_choose(placing: Placing) -> None:
+    one, other = placing.provider("one", CUSTOM_A=10), placing.provider("other", CUSTOM_A=10)
+    inside = str(uuid4())
+    placing.put(one, "traits", traits=["CUSTOM_GOLD"])
+    placing.put(other, "traits", traits=["CUSTOM_OLD"])
+    placing.put(other, "aggregates", aggregates=[inside])
+
+    def chosen(query: str) -> list[str]:
+        return [id for way in ways(placing, f"resources=CUSTOM_A:1&{query}") for id in way]
+
+    assert chosen("required=CUSTOM_GOLD") == [one]
+    assert chosen("required=!CUSTOM_GOLD") == [other]
+    assert chosen("required=in:CUSTOM_GOLD,CUSTOM_OLD") == [one, other]
+    assert chosen("required=in:CUSTOM_GOLD,CUSTOM_OLD&required=!CUSTOM_OLD") == [one]
+    assert chosen(f"member_of={inside}") == [other]
+    assert chosen(f"member_of=!{inside}") == [one]
+    assert chosen(f"in_tree={one}") == [one]
+    assert chosen(f"in_tree={uuid4()}") == []
+    assert chosen("root_required=CUSTOM_OLD") == [other]
+
+
+@pytest.fixture
+def tree(placing: Placing) -> dict[str, str]:
+    """A root with A, and two children with B."""
+    root = placing.provider("root", CUSTOM_A=4)
+    left, right = placing.provider("left", root, CUSTOM_B=4), placing.provider("right", root, CUSTOM_B=4)
+    return {"root": root, "left": left, "right": right}
+
+
+def test_a_tree_gives_together(placing: Placing, tree: dict[str, str]) -> None:
+    root, left, right = tree.values()
+    expected = [{root: {"CUSTOM_A": 1}, left: {"CUSTOM_B": 2}}, {root: {"CUSTOM_A": 1}, right: {"CUSTOM_B": 2}}]
+    assert ways(placing, "resources=CUSTOM_A:1,CUSTOM_B:2") == expected
+    assert ways(placing, "resources=CUSTOM_A:1,CUSTOM_B:2", "1.28") == []
+    found = placing.get("/allocation_candidates?resources=CUSTOM_A:1,CUSTOM_B:2&limit=1")
+    assert set(found["provider_summaries"]) == {root, left, right}
+    assert found["allocation_requests"][0]["mappings"] == {"": [root, left]}
+
+
+def test_groups_come_from_one_provider_each(placing: Placing, tree: dict[str, str]) -> None:
+    root, left, right = tree.values()
+    query = "resources=CUSTOM_A:1&resources1=CUSTOM_B:2&resources2=CUSTOM_B:2"
+    together = ways(placing, f"{query}&group_policy=none")
+    assert {root: {"CUSTOM_A": 1}, left: {"CUSTOM_B": 4}} in together
+    apart = ways(placing, f"{query}&group_policy=isolate")
+    assert {frozenset(way) for way in apart} == {frozenset((root, left, right))}
+    assert placing.ask("GET", f"/allocation_candidates?{query}").status == 400
+    # Groups that fit one by one may be too much together.
+    more = "resources1=CUSTOM_B:3&resources2=CUSTOM_B:3&group_policy=none"
+    assert {frozenset(way) for way in ways(placing, more)} == {frozenset((left, right))}
+    named = "resources_NIC=CUSTOM_B:1&required_NIC=!CUSTOM_OLD"
+    assert len(ways(placing, named)) == 2
+    assert placing.ask("GET", f"/allocation_candidates?{named}", version="1.32").status == 400
+
+
+def test_groups_are_kept_below_one_provider(placing: Placing, tree: dict[str, str]) -> None:
+    root, left, right = tree.values()
+    query = "resources_A=CUSTOM_A:1&resources_B=CUSTOM_B:1&group_policy=none&same_subtree=_A,_B"
+    assert {frozenset(way) for way in ways(placing, query)} == {frozenset((root, left)), frozenset((root, right))}
+    apart = "resources_B=CUSTOM_B:3&resources_C=CUSTOM_B:3&group_policy=none&same_subtree=_B,_C"
+    assert ways(placing, apart) == []
+    assert placing.ask("GET", "/allocation_candidates?resources_A=CUSTOM_A:1&same_subtree=_X").status == 400
+
+
+def test_what_is_shared_is_given_to_those_of_the_aggregate(placing: Placing) -> None:
+    inside = str(uuid4())
+    near, far = placing.provider("near", CUSTOM_A=4), placing.provider("far", CUSTOM_A=4)
+    store = placing.provider("store", CUSTOM_B=100)
+    placing.put(store, "traits", traits=[SHARES])
+    for each in (near, store):
+        placing.put(each, "aggregates", aggregates=[inside])
+    found = ways(placing, "resources=CUSTOM_A:1,CUSTOM_B:10")
+    assert found == [{near: {"CUSTOM_A": 1}, store: {"CUSTOM_B": 10}}]
+    assert far not in str(found)
+
+
+def test_candidates_of_old_are_lists(placing: Placing) -> None:
+    pool = placing.provider("pool", CUSTOM_A=4)
+    (found,) = placing.get("/allocation_candidates?resources=CUSTOM_A:1", "1.10")["allocation_requests"]
+    assert found == {"allocations": [{"resource_provider": {"uuid": pool}, "resources": {"CUSTOM_A": 1}}]}
+    assert placing.ask("GET", "/allocation_candidates?resources=CUSTOM_A:1", version="1.9").status == 404
+
+
+def test_a_candidate_can_be_claimed_as_it_is(placing: Placing, tree: dict[str, str]) -> None:
+    me = str(uuid4())
+    (way,) = placing.get("/allocation_candidates?resources=CUSTOM_A:4,CUSTOM_B:4&limit=1")["allocation_requests"]
+    owner = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
+    assert placing.ask("PUT", f"/allocations/{me}", {**way, **owner}).status == 204
+    assert placing.usages(tree["root"]) == {"CUSTOM_A": 4}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "required=CUSTOM_GOLD",
+        "resources=CUSTOM_NONE:1",
+        "resources=CUSTOM_A:1&required=CUSTOM_NONE",
+        "resources=CUSTOM_A:1&limit=0",
+        "resources=CUSTOM_A:1&group_policy=some",
+        "resources=CUSTOM_A:1&colour=red",
+        "resources1=CUSTOM_A:1&required2=CUSTOM_GOLD&group_policy=none",
+    ],
+)
+def test_a_wrong_request_is_refused(placing: Placing, query: str) -> None:
+    answer: Any = placing.ask("GET", f"/allocation_candidates?{query}")
+    assert answer.status == 400

@@ -1,0 +1,241 @@
+"""Several backends in one cloud: types choose, and each call goes to where the volume is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
+from cloudctl.errors import ConfigError
+from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.volume.asking import LATEST, V3, act, volume
+
+TABLES = {
+    "drivers": {"volume": {"fast": "fake", "large": "fake"}},
+    "driver": {"volume": {"fast": {"total_gib": 10}, "large": {"total_gib": 100}}},
+}
+FAST, LARGE = "cloudctl@fast#fast", "cloudctl@large#large"
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud(TABLES)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at(cloud: MemoryCloud) -> dict[str, FakeVolumeBackend]:
+    """Pool → its driver."""
+    found = cloud.cloud.drivers.volume
+    assert isinstance(found, Backends)
+    return {name: each for name, each in found.at.items() if isinstance(each, FakeVolumeBackend)}
+
+
+def type_of(admin: Client, name: str, **specs: str) -> str:
+    wish = {"name": name, "extra_specs": {key.replace("__", ":"): value for key, value in specs.items()}}
+    return str(admin.post(f"{V3}/types", {"volume_type": wish}).json()["volume_type"]["id"])
+
+
+def host(admin: Client, volume_id: str) -> str:
+    return str(volume(admin, volume_id)["os-vol-host-attr:host"])
+
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_a_type_chooses_the_backend(admin: Client, make: Make, at: dict[str, FakeVolumeBackend]) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    type_of(admin, "small", capabilities__total_capacity_gb="<= 50")
+    chosen = {name: make(volume_type=name)["id"] for name in ("fast", "small", "__DEFAULT__")}
+    # Where there is most room, if the type leaves the choice.
+    assert [host(admin, id) for id in chosen.values()] == [FAST, FAST, LARGE]
+    assert {each.id for each in at[FAST].volumes.values()} == {chosen["fast"], chosen["small"]}
+    assert {each.id for each in at[LARGE].volumes.values()} == {chosen["__DEFAULT__"]}
+
+
+def test_what_no_backend_takes_is_an_error_with_a_message(admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    type_of(admin, "nowhere", volume_backend_name="nowhere")
+    for wish in ({"volume_type": "nowhere"}, {"volume_type": "fast", "size": 11}):
+        id = make(**wish)["id"]
+        assert volume(demo, id)["status"] == "error"
+        told = demo.get(f"{V3}/messages?resource_uuid={id}", headers=LATEST).json()["messages"]
+        assert [each["event_id"] for each in told] == ["VOLUME_VOLUME_001_003"]
+    assert host(admin, id) == "None"
+
+
+def test_a_disabled_or_silent_backend_gets_no_volumes(
+    admin: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    service = {"host": "cloudctl@large", "binary": "cinder-volume"}
+    assert admin.put(f"{V3}/os-services/disable", service).status == 200
+    assert host(admin, make()["id"]) == FAST
+    admin.put(f"{V3}/os-services/enable", service)
+    at[LARGE].behaviour.fail("capacity")
+    assert host(admin, make()["id"]) == FAST
+    assert host(admin, make()["id"]) == LARGE
+
+
+def test_what_is_made_of_a_volume_is_where_it_is(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    origin = make(volume_type="fast")["id"]
+    snapshot = demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": origin}}).json()["snapshot"]["id"]
+    cloud.settle()
+    assert [each.state.id for each in at[FAST].frozen.values()] == [snapshot]
+    for source in ({"source_volid": origin}, {"snapshot_id": snapshot}):
+        assert host(admin, make(**source)["id"]) == FAST
+    backup = demo.post(f"{V3}/backups", {"backup": {"volume_id": origin}}).json()["backup"]["id"]
+    cloud.settle()
+    # A backup is nowhere; what is restored goes where there is room.
+    restored = demo.post(f"{V3}/backups/{backup}/restore", {"restore": {}}).json()["restore"]["volume_id"]
+    cloud.settle()
+    assert (volume(demo, restored)["status"], host(admin, restored)) == ("available", LARGE)
+    type_of(admin, "large", volume_backend_name="large")
+    assert make(source_volid=origin, volume_type="large")["status"] == "error"
+
+
+def test_each_call_goes_to_the_backend_of_its_volume(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    id = make(volume_type="fast")["id"]
+    connect = {"os-initialize_connection": {"connector": {"host": "h1"}}}
+    assert demo.post(f"{V3}/volumes/{id}/action", connect).status == 200
+    (disk,) = at[FAST].volumes.values()
+    assert disk.hosts == ("h1",)
+    demo.post(f"{V3}/volumes/{id}/action", {"os-terminate_connection": {"connector": {"host": "h1"}}})
+    demo.post(f"{V3}/volumes/{id}/action", {"os-extend": {"new_size": 2}})
+    cloud.settle()
+    (disk,) = at[FAST].volumes.values()
+    assert (disk.hosts, disk.size_gib) == ((), 2)
+    demo.delete(f"{V3}/volumes/{id}")
+    cloud.settle()
+    assert not at[FAST].volumes.values()
+
+
+def test_administrators_see_all_of_them(admin: Client) -> None:
+    found = admin.get(f"{V3}/os-services?binary=cinder-volume").json()["services"]
+    assert [each["host"] for each in found] == ["cloudctl@fast", "cloudctl@large"]
+    assert admin.get(f"{V3}/scheduler-stats/get_pools").json() == {"pools": [{"name": FAST}, {"name": LARGE}]}
+    detail = admin.get(f"{V3}/scheduler-stats/get_pools?detail=true&name={FAST}", headers=LATEST).json()["pools"]
+    assert [each["capabilities"]["total_capacity_gb"] for each in detail] == [10]
+    type_of(admin, "large", volume_backend_name="large")
+    pools = admin.get(f"{V3}/scheduler-stats/get_pools?volume_type=large", headers=LATEST).json()["pools"]
+    assert pools == [{"name": LARGE}]
+    told = admin.get(f"{V3}/capabilities/cloudctl@fast").json()
+    assert (told["volume_backend_name"], told["pool_name"]) == ("fast", "fast")
+    assert admin.get(f"{V3}/capabilities/cloudctl@none").status == 404
+
+
+@pytest.mark.parametrize("names", [{}, {"a@b": "fake"}, {"": "fake"}, {"a": "no such driver"}, {"a": 1}])
+def test_wrong_tables_of_backends_are_refused(names: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        MemoryCloud({"drivers": {"volume": names}})
+
+
+# -- other types, other places
+
+
+def fill(backend: FakeVolumeBackend, id: str, text: str) -> None:
+    found = backend.volumes.get(id)
+    assert found is not None
+    backend.volumes.put(id, evolve(found, head=text))
+
+
+def held(backend: FakeVolumeBackend, id: str) -> str | None:
+    found = backend.volumes.get(id)
+    return None if found is None else found.head
+
+
+def test_a_type_that_allows_the_place_takes_effect_at_once(admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "large", volume_backend_name="large")
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "large"}).status == 202
+    assert (volume(demo, id)["volume_type"], volume(demo, id)["status"]) == ("large", "available")
+    assert act(demo, id, "os-retype", {"new_type": "large"}).status == 409
+    assert act(demo, id, "os-retype", {"new_type": "none"}).status == 404
+
+
+def test_never_is_never(cloud: MemoryCloud, admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "fast", "migration_policy": "never"}).status == 202
+    cloud.settle()
+    found = volume(admin, id)
+    assert (found["status"], found["volume_type"], host(admin, id)) == ("available", "__DEFAULT__", LARGE)
+    told = demo.get(f"{V3}/messages?resource_uuid={id}", headers=LATEST).json()["messages"]
+    assert "migration policy" in told[0]["user_message"]
+
+
+def test_a_volume_is_moved_for_its_type_with_its_bytes(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    id = make()["id"]
+    fill(at[LARGE], id, "content")
+    wish = {"new_type": "fast", "migration_policy": "on-demand"}
+    assert act(demo, id, "os-retype", wish).status == 202
+    assert volume(demo, id)["status"] == "retyping"
+    assert act(demo, id, "os-reserve").status == 409
+    cloud.settle()
+    found = volume(admin, id)
+    assert (found["status"], found["volume_type"], host(admin, id)) == ("available", "fast", FAST)
+    assert found["migration_status"] == "success"
+    assert (held(at[FAST], id), held(at[LARGE], id)) == ("content", None)
+
+
+def test_a_volume_is_moved_to_another_host_and_stays_if_that_fails(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    id = make()["id"]
+    fill(at[LARGE], id, "content")
+    at[FAST].behaviour.fail("ensure_imported", error=DriverError("it is broken"))
+    assert act(demo, id, "os-migrate_volume", {"host": FAST}).status == 403
+    assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 202
+    assert volume(admin, id)["status"] == "maintenance"
+    cloud.settle()
+    assert (volume(admin, id)["status"], volume(admin, id)["migration_status"]) == ("available", "error")
+    assert (held(at[LARGE], id), held(at[FAST], id), host(admin, id)) == ("content", None, LARGE)
+    assert act(admin, id, "os-migrate_volume", {"host": "cloudctl@fast", "lock_volume": True}).status == 202
+    cloud.settle()
+    assert (volume(admin, id)["status"], volume(admin, id)["migration_status"]) == ("available", "success")
+    assert (held(at[LARGE], id), held(at[FAST], id), host(admin, id)) == (None, "content", FAST)
+    for wrong in (FAST, "none", "cloudctl@none"):
+        assert act(admin, id, "os-migrate_volume", {"host": wrong}).status == 400
+
+
+def test_what_is_held_where_it_is_is_not_moved(cloud: MemoryCloud, admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    wish = {"new_type": "fast", "migration_policy": "on-demand"}
+    used, copied = make()["id"], make()["id"]
+    act(demo, used, "os-attach", {"instance_uuid": "1f2d3c4b-5a69-4788-9a0b-1c2d3e4f5061", "mountpoint": "/dev/vdb"})
+    demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": copied}})
+    cloud.settle()
+    for id in (used, copied):
+        assert act(demo, id, "os-retype", wish).status == 409
+        assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 409
+
+
+def test_what_other_services_say_of_moves(admin: Client, make: Make) -> None:
+    one, other = make()["id"], make()["id"]
+    answer = act(admin, one, "os-migrate_volume_completion", {"new_volume": other})
+    assert (answer.status, answer.json()) == (200, {"save_volume_id": other})
+    assert act(admin, one, "os-extend_volume_completion", {}).status == 409
+
+
+def test_the_quota_of_the_new_type_counts(admin: Client, demo: Client, make: Make) -> None:
+    type_of(admin, "large", volume_backend_name="large")
+    made = make()
+    sets = f"{V3}/os-quota-sets/{made['os-vol-tenant-attr:tenant_id']}"
+    admin.put(sets, {"quota_set": {"volumes": 1, "volumes_large": 0}})
+    assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 413
+    admin.put(sets, {"quota_set": {"volumes_large": 1}})
+    assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 202

@@ -1,0 +1,44 @@
+"""Which pool takes a volume of a type."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.drivers.specs import Capacity
+from cloudctl.volume import placing
+from cloudctl.volume.placing import Pool
+
+
+def pool(name: str, free: int, multiattach: bool = True) -> Pool:
+    capacity = Capacity(100, free, 100 - free, thin=False, multiattach=multiattach, storage_protocol="iSCSI")
+    return Pool(f"node@{name}#{name}", capacity)
+
+
+@pytest.mark.parametrize(
+    ("told", "wish", "met"),
+    [
+        (True, "<is> True", True), (True, "<is> False", False), ("iSCSI", "iscsi", True), ("iSCSI", "s== iSCSI", True),
+        ("iSCSI", "s!= iSCSI", False), ("iSCSI", "<in> SCS", True), ("iSCSI", "<or> nbd <or> iSCSI", True),
+        (100, ">= 100", True), (100, "= 101", False), (100, "> 100", False), (100, "== 100", True), (100, "!= 5", True),
+        ("iSCSI", ">= 5", False), (100, "", False), (100, "100", True),
+    ],
+)  # fmt: skip
+def test_extra_specs_ask_for_capabilities(told: object, wish: str, met: bool) -> None:
+    assert placing.meets(told, wish) is met
+
+
+def test_the_one_with_most_room_of_those_that_fit_is_taken() -> None:
+    pools = [pool("a", 10), pool("b", 30), pool("c", 20, multiattach=False)]
+
+    def chosen(size: int = 1, **specs: str) -> str | None:
+        found = placing.choose(pools, {key.replace("__", ":"): value for key, value in specs.items()}, size)
+        return None if found is None else found.host
+
+    assert chosen() == "node@b#b"
+    assert chosen(31) is None
+    assert chosen(volume_backend_name="c") == "node@c#c"
+    assert chosen(volume_backend_name="c", multiattach="<is> True") is None
+    assert chosen(capabilities__multiattach="<is> False") == "node@c#c"
+    assert chosen(capabilities__colour="red") is None
+    # What has no scope is for people and for drivers.
+    assert chosen(colour="red") == "node@b#b"
