@@ -19,11 +19,12 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
-from cloudctl.image import kinds, properties, signatures
+from cloudctl.image import kinds, properties, regions, signatures
 from cloudctl.image.data import Measured
 from cloudctl.image.images import ACTIVE, IMPORTING, QUEUED, STORED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
+from cloudctl.image.regions import Elsewhere
 from cloudctl.image.store import DEFAULT
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image, ImageTask
@@ -33,11 +34,12 @@ from cloudctl.rest.listing import Listing, equals
 from cloudctl.tasks import Kind, Origin
 
 GLANCE_DIRECT, WEB_DOWNLOAD, COPY_IMAGE = "glance-direct", "web-download", "copy-image"
+GLANCE_DOWNLOAD = "glance-download"
 
 
 def methods(stores: Stores) -> tuple[str, ...]:
     """There is something to copy only where there are several stores."""
-    return (GLANCE_DIRECT, WEB_DOWNLOAD, *((COPY_IMAGE,) if stores.others else ()))
+    return (GLANCE_DIRECT, WEB_DOWNLOAD, GLANCE_DOWNLOAD, *((COPY_IMAGE,) if stores.others else ()))
 
 
 PENDING_TASK, PROCESSING, SUCCESS, FAILURE = "pending", "processing", "success", "failure"
@@ -93,6 +95,7 @@ class NewImport:
     told: Mapping[str, Any]
     stores: Sequence[str] = (DEFAULT,)
     all_must: bool = True
+    image: Elsewhere | None = None
 
 
 def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, options: ImageOptions) -> None:
@@ -105,7 +108,7 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, opti
     before = UPLOADING if method == GLANCE_DIRECT else QUEUED
     if image.status != before or image.upload_id is not None:
         raise Conflict(f"The image {image.id} is {image.status}; {method} imports an image that is {before}.")
-    if not (image.disk_format and image.container_format):
+    if wish.image is None and not (image.disk_format and image.container_format):
         raise Conflict("'disk_format' and 'container_format' must be set before an image is imported.")
     signatures.refuse(properties.of(conn, [image.id])[image.id])
     wanted = {"image_size_total": mebibytes(image.staged_size or 0), "image_count_uploading": 0}
@@ -171,7 +174,9 @@ def _submit(
             updated_at=caller.now,
         )
     )
-    args = {"task_id": task_id, "uri": wish.uri, "stores": list(wish.stores), "all_must": wish.all_must}
+    args: dict[str, Any] = {"task_id": task_id, "uri": wish.uri, "stores": list(wish.stores), "all_must": wish.all_must}
+    if wish.image is not None:
+        args["image"] = {"id": wish.image.image_id, "refusal": regions.refusal(conn, caller, wish.image)}
     tasks.submit(conn, kind, image.id, caller, args=args, deadline=options.import_deadline)
     return task_id
 
@@ -195,12 +200,18 @@ def importing(conn: Connection, image_id: str) -> Image:
 
 def finish(
     conn: Connection, task_id: str, image: Image, measured: Measured, there: Sequence[str], failed: Sequence[str],
-    now: datetime, kept: float,
+    now: datetime, kept: float, origin: domain.Image | None = None,
 ) -> None:  # fmt: skip
-    """The data is in the stores `there`. `kept`: seconds for which the record stays. Raises Gone, OverQuota."""
+    """The data is in the stores `there`, that of `origin` if it is another image's. `kept`: seconds for which the
+    record stays. Raises Gone, OverQuota.
+    """
     if image.staged_size is None:
         quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
-    if not domain.activate(conn, image.id, "imported", measured, now, stores=there, **_over(failed)):
+    columns: dict[str, Any] = {**_over(failed)}
+    if origin is not None:
+        columns |= {"disk_format": origin.row.disk_format, "container_format": origin.row.container_format}
+        properties.change(conn, image.id, regions.inherited(origin))
+    if not domain.activate(conn, image.id, "imported", measured, now, stores=there, **columns):
         raise Gone(f"The image {image.id} is not being imported any more.")
     _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
 

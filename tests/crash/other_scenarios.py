@@ -73,6 +73,15 @@ def imports_everywhere(stage: Stage) -> str:
     return image_id
 
 
+def imports_another_image(stage: Stage) -> str:
+    origin, image_id = asks.image(stage), asks.image(stage)
+    asks.put(stage, origin, "file", b"data")
+    stage.settle()
+    method = {"name": "glance-download", "glance_image_id": origin, "glance_region": "RegionOne"}
+    good(stage.demo.post(f"{asks.IMAGES}/{image_id}/import", {"method": method}))
+    return image_id
+
+
 def copies(stage: Stage) -> str:
     image_id = asks.image(stage)
     asks.put(stage, image_id, "file", b"data")
@@ -308,6 +317,7 @@ SCENARIOS = (
     Scenario("image.image.import", "works", imports, image_is("active", True)),
     Scenario("image.image.import", "fails", imports_something_else, image_is("queued", False)),
     Scenario("image.image.import", "works in two stores", imports_everywhere, is_in("default", "second")),
+    Scenario("image.image.import", "works from another image", imports_another_image, is_in("default")),
     Scenario("image.image.copy", "works", copies, is_in("default", "second")),
     Scenario("image.image.copy", "fails", copies_what_is_lost, copy_failed),
     Scenario("image.image.copy", "loses its image", copies, is_in(), later=(0.0, deletes_the_copied)),

@@ -34,7 +34,7 @@ def test_an_upload_makes_the_image_active(cloud: MemoryCloud, demo: Client) -> N
     image_id = create(demo)["id"]
     answer = upload(demo, image_id, BODY)
     assert (answer.status, answer.body) == (204, b"")
-    assert answer.headers["OpenStack-image-import-methods"] == "glance-direct,web-download"
+    assert answer.headers["OpenStack-image-import-methods"] == "glance-direct,web-download,glance-download"
     shown = show(demo, image_id)
     assert (shown["status"], shown["size"], shown["virtual_size"]) == ("active", len(BODY), len(BODY))
     assert shown["checksum"] == hashlib.md5(BODY).hexdigest()

@@ -72,7 +72,7 @@ def test_every_record_is_what_its_schema_says(demo: Client, alt: Client, admin: 
 
 def test_import_methods(demo: Client) -> None:
     told = demo.get("/image/v2/info/import").json()["import-methods"]
-    assert told["value"] == ["glance-direct", "web-download"]
+    assert told["value"] == ["glance-direct", "web-download", "glance-download"]
 
 
 def test_stores(demo: Client, admin: Client) -> None:

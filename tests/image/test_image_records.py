@@ -30,7 +30,7 @@ def test_an_empty_body_makes_an_image(demo: Client) -> None:
     made = answer.json()
     assert answer.status == 201
     assert answer.headers["Location"] == f"http://cloud.example.com{IMAGES}/{made['id']}"
-    assert answer.headers["OpenStack-image-import-methods"] == "glance-direct,web-download"
+    assert answer.headers["OpenStack-image-import-methods"] == "glance-direct,web-download,glance-download"
     assert re.fullmatch(r"[0-9a-f-]{36}", made["id"])
     assert made == {
         "id": made["id"], "name": None, "status": "queued", "visibility": "shared", "owner": made["owner"],

@@ -77,7 +77,7 @@ def test_stores_are_listed_the_heaviest_first(demo: Client, admin: Client) -> No
 def test_clients_are_told_where_data_may_go(demo: Client) -> None:
     headers = demo.post(IMAGES, {}).headers
     assert headers["OpenStack-image-store-ids"] == "heavy,default,light"
-    assert headers["OpenStack-image-import-methods"] == "glance-direct,web-download,copy-image"
+    assert headers["OpenStack-image-import-methods"] == "glance-direct,web-download,glance-download,copy-image"
     assert "copy-image" in demo.get("/image/v2/info/import").json()["import-methods"]["value"]
 
 

@@ -12,13 +12,14 @@ from cloudctl.image import imports as domain
 from cloudctl.image.api.definitions import plain
 from cloudctl.image.api.images import CreateImage, new_image
 from cloudctl.image.api.stores import named_store, offers
-from cloudctl.image.imports import URI_LENGTH, WEB_DOWNLOAD, NewImport
+from cloudctl.image.imports import GLANCE_DOWNLOAD, URI_LENGTH, WEB_DOWNLOAD, NewImport
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import DiskFormat
+from cloudctl.image.regions import Elsewhere
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import ImageTask
 from cloudctl.image.web import Permitted
-from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure
+from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure, uuid
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Limits, Page, conditions, page, paging
@@ -31,6 +32,10 @@ Uri = Annotated[str, Length(1, URI_LENGTH)]
 class Method:
     name: str
     uri: Uri | Missing | None = MISSING
+    # Of glance-download.
+    glance_image_id: Annotated[str, Length(1, 255)] | Missing = MISSING
+    glance_region: Annotated[str, Length(1, 255)] | Missing = MISSING
+    glance_service_interface: Annotated[str, Length(1, 255)] | Missing = MISSING
 
 
 @frozen
@@ -92,10 +97,28 @@ def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permit
         raise Invalid(f"The import method {name[:64]!r} is not one of {', '.join(methods)}.")
     if (name == WEB_DOWNLOAD) != (uri is not None):
         raise Invalid("A uri is needed for web-download, and for nothing else.")
+    image = elsewhere(body.method) if name == GLANCE_DOWNLOAD else None
+    if image is None and any(each is not MISSING for each in _named(body.method)):
+        raise Invalid("Only glance-download takes an image of another service.")
     if uri is not None:
         domain.check(uri, options, permitted)
     all_must = body.all_stores_must_succeed is not False
-    return NewImport(name, uri, plain(body), chosen(call, body, stores), all_must)
+    return NewImport(name, uri, plain(body), chosen(call, body, stores), all_must, image)
+
+
+def _named(method: Method) -> tuple[str | Missing, ...]:
+    return method.glance_image_id, method.glance_region, method.glance_service_interface
+
+
+def elsewhere(method: Method) -> Elsewhere:
+    """Raises Invalid."""
+    if method.glance_image_id is MISSING or method.glance_region is MISSING:
+        raise Invalid("glance-download needs a glance_image_id and a glance_region.")
+    try:
+        image_id = uuid(method.glance_image_id)
+    except ValueError:
+        raise Invalid("The remote image id does not look like a UUID.") from None
+    return Elsewhere(image_id, method.glance_region, method.glance_service_interface or "public")
 
 
 def chosen(call: Call, body: ImportImage, stores: Stores) -> list[str]:

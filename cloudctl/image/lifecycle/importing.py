@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cloudctl.db import Connection, Database
-from cloudctl.image import images, imports, kinds
+from cloudctl.image import images, imports, kinds, regions
 from cloudctl.image.data import ImageData
 from cloudctl.image.lifecycle.placing import ensure_placed
 from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import CHUNK
+from cloudctl.image.stores import Stores
 from cloudctl.image.web import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -27,28 +30,31 @@ def importing(
 
     async def ensure_fetched(ctx: Context) -> None:
         await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, ctx.now)
-        uri = ctx.args["uri"]
-        if uri is None:
-            return
+        uri, staged = ctx.args["uri"], store.staged(ctx.resource_id)
+        origin = await ctx.read(regions.source, ctx.args)
         try:
-            await fetch(uri, store.staged(ctx.resource_id))
+            if origin is not None:
+                await data.run(copy, data.stores, origin.row.id, staged)
+            elif uri is not None:
+                await fetch(uri, staged)
         except (Unreached, OSError) as error:
             raise Transient(str(error)) from error
 
     async def ensure_kept(ctx: Context) -> None:
         image = await ctx.read(imports.importing, ctx.resource_id)
+        origin = await ctx.read(regions.source, ctx.args)
         staged = store.staged(image.id)
         try:
             # An earlier run may have come as far as here.
             there = await data.run(staged.exists)
             source = staged if there else await data.run(data.stores.path, image.id)
-            measured = await data.measure(source, *images.formats(image))
+            measured = await data.measure(source, *images.formats(image if origin is None else origin.row))
             placed = await ensure_placed(ctx, data, source)
             await data.run(store.remove, staged)
         except OSError as error:
             raise Transient(f"the image store does not work: {error}") from error
         await ctx.commit(
-            imports.finish, ctx.args["task_id"], image, measured, placed.there, placed.failed, ctx.now, kept
+            imports.finish, ctx.args["task_id"], image, measured, placed.there, placed.failed, ctx.now, kept, origin
         )
 
     async def drop(ctx: Context) -> None:
@@ -65,3 +71,9 @@ def importing(
         Step("keep", ensure_kept, undo=drop),
     )
     return Workflow(kinds.IMPORT_IMAGE, steps, on_failure=ended, on_cancel=cancelled)
+
+
+def copy(stores: Stores, image_id: str, target: Path) -> None:
+    """Anew, the data of an image of this cloud."""
+    with stores.path(image_id).open("rb") as content, target.open("wb") as file:
+        shutil.copyfileobj(content, file, CHUNK)

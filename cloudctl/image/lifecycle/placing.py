@@ -26,7 +26,8 @@ async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
     """
     there, failed, trouble = [], [], ""
     # Where it arrived comes last: there the file is renamed.
-    for store_id in sorted(ctx.args["stores"], key=lambda store_id: store_id == data.store.id):
+    wanted = ctx.args.get("stores", (data.store.id,))  # an older task does not say
+    for store_id in sorted(wanted, key=lambda store_id: store_id == data.store.id):
         store = data.stores[store_id]
         try:
             if not await data.run(store.path(ctx.resource_id).exists):
@@ -34,7 +35,7 @@ async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
             there.append(store_id)
         except OSError as error:
             trouble = f"the image store {store_id} does not work: {error}"
-            if ctx.args["all_must"]:
+            if ctx.args.get("all_must", True):
                 raise Transient(trouble) from error
             failed.append(store_id)
     if not there and failed:
