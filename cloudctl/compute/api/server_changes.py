@@ -220,4 +220,6 @@ def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> di
     knows_volumes = call.version in gates.REBUILT_VOLUMES
     row, password = rebuilding.rebuild(conn, call.caller, server_id, asked, knows_volumes=knows_volumes)
     shown = server_views.updated(server_views.gather(conn, call, [row]), row)
+    # It comes under a name of its own.
+    shown.pop(server_views.USER_DATA_KEY, None)
     return {**shown, "adminPass": password, **REBUILT.of(call.version, row)}

@@ -30,6 +30,7 @@ from cloudctl.rest.views import Fields
 
 ADMIN_FIELDS = "compute:servers:show:admin_fields"
 USER_DATA = "compute:servers:show:user_data"
+USER_DATA_KEY = "OS-EXT-SRV-ATTR:user_data"
 
 View = dict[str, Any]
 
@@ -65,7 +66,7 @@ FOR_ADMINS = Fields[[Server]](
 # It may hold passwords, so whoever looks after the cloud without being its administrator is not told.
 SECRETS = Fields[[Server]](
     "a server, to those who may see user data",
-    {"OS-EXT-SRV-ATTR:user_data": (since(2, 3), lambda server: server.user_data)},
+    {USER_DATA_KEY: (since(2, 3), lambda server: server.user_data)},
 )
 VOLUME = Fields[[BlockDevice]](
     "the volumes that a server shows",
@@ -236,10 +237,14 @@ def _for_admins(around: Surroundings, row: Server) -> View:
 
 
 def updated(around: Surroundings, row: Server) -> View:
-    """The answer of a PUT or a rebuild: below 2.75 without zone, key, volumes and states."""
+    """The answer of a PUT or a rebuild: below 2.75 with bare addresses, and without zone, key, volumes and states."""
     shown = full(around, row)
     if around.call.version in gates.EVERY_FIELD:
         return shown
+    shown["addresses"] = {
+        network: [{"addr": each["addr"], "version": each["version"]} for each in addresses]
+        for network, addresses in shown["addresses"].items()
+    }
     return {
         key: value
         for key, value in shown.items()
