@@ -30,7 +30,8 @@ OWNED = {
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
     ("networking", "port_forwarding_id"), ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
-    ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"),
+    ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"), ("compute", "migration_id"),
+    ("compute", "token"),
 }  # fmt: skip
 
 
