@@ -293,7 +293,7 @@ def test_migrations_are_listed_newest_first(demo: Asking, admin: Asking, server_
     told = [(each["migration_type"], each["status"], each["source_compute"], each["dest_compute"]) for each in found]
     assert told[0] == ("migration", "finished", source, target)
     assert told[1][:3] == ("resize", "reverted", source)
-    assert [each["new_instance_type_id"] for each in found] == ["1", "2"]
+    assert [each["new_instance_type_id"] for each in found] == [1, 2]
     for query, number in (
         ("status=finished", 1),
         ("status=error", 0),
