@@ -121,11 +121,29 @@ def test_a_shelved_server_gets_and_loses_volumes(demo: Asking, hypervisor: FakeH
     assert demo.post(path, wanted, "2.20").status == 200
     assert demo.delete(f"{path}/{first}", "2.20").status == 202
     demo.cloud.settle()
-    assert (demo.volume_status(first), demo.volume_status(second)) == ("available", "reserved")
+    assert (demo.volume_status(first), demo.volume_status(second)) == ("available", "in-use")
+    shown = demo.client.get(f"/volume/v3/volumes/{second}").json()["volume"]["attachments"]
+    assert [each["server_id"] for each in shown] == [server_id]
+    assert [each["volumeId"] for each in demo.get(path, LATEST).json()["volumeAttachments"]] == [second]
     demo.act(server_id, {"unshelve": None})
     demo.cloud.settle()
     assert (demo.status(server_id), demo.volume_status(second)) == ("ACTIVE", "in-use")
     assert [each.volume_id for each in there(hypervisor.guests.get(server_id)).spec.volumes] == [second]
+
+
+def test_a_volume_may_go_before_its_shelved_server_runs_again(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id, volume_id = demo.boot(), demo.volume()
+    path = f"/servers/{server_id}/os-volume_attachments"
+    demo.act(server_id, {"shelve": None})
+    demo.cloud.settle()
+    demo.post(path, {"volumeAttachment": {"volumeId": volume_id}}, LATEST)
+    demo.cloud.settle()
+    assert demo.delete(f"{path}/{volume_id}", LATEST).status == 202
+    demo.cloud.settle()
+    assert demo.volume_status(volume_id) == "available"
+    demo.act(server_id, {"unshelve": None})
+    demo.cloud.settle()
+    assert not there(hypervisor.guests.get(server_id)).spec.volumes
 
 
 # -- consoles, topology

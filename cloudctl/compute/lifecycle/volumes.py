@@ -51,10 +51,11 @@ async def attach(ctx: Context) -> Memo:
     found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
     if found is None:
         raise Cancelled("the volume is no longer the server's")
-    if found.host is None:
-        # A shelved server: it is kept for it, until it has a host.
-        return None
     device, host = found.device, found.host
+    if host is None:
+        # A shelved server: the volume is its own, and is connected once there is a host.
+        await ctx.commit(attached, device.id, found.attachment_id, None, None, ctx.now)
+        return None
     await ctx.write(attachments.connect, found.attachment_id, host, ctx.now, device.device_name)
     info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
     await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, guests.connection(device, info))
@@ -63,7 +64,7 @@ async def attach(ctx: Context) -> Memo:
 
 
 def attached(
-    conn: Connection, device_id: str, attachment_id: str, info: dict[str, Any], host: str, now: datetime
+    conn: Connection, device_id: str, attachment_id: str, info: dict[str, Any] | None, host: str | None, now: datetime
 ) -> None:
     device = find(conn, device_id)
     if device is None:
