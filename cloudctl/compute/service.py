@@ -22,7 +22,7 @@ from cloudctl.volume.options import VolumeOptions
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
-    of_volumes = cloud.config.section(VolumeOptions)
+    of_volumes = cloud.made(VolumeOptions)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:

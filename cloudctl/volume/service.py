@@ -46,6 +46,8 @@ def compose(cloud: Surroundings) -> Part:
         prepare=prepare,
         bootstrap=first_rows,
         supports=supports,
+        # Compute makes volumes for its servers, wherever these may be.
+        shown=(options,),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from cloudctl.drivers.errors import Aborted
 from cloudctl.drivers.fake.hypervisor import Config, FakeHypervisor, create
@@ -67,8 +68,12 @@ def test_how_far_it_is_can_be_asked(clock: Clock, driver: FakeHypervisor) -> Non
 
 def test_one_that_is_aborted_stays(clock: Clock, driver: FakeHypervisor) -> None:
     done = moving(driver)
-    failed: list[type[Exception]] = []
-    done.addErrback(lambda failure: failed.append(failure.type))
+    failed: list[object] = []
+
+    def note(failure: Failure) -> None:
+        failed.append(failure.type)
+
+    done.addErrback(note)
     advance(clock, 15)
     ensureDeferred(driver.ensure_migration_aborted("g"))
     advance(clock, 1)
