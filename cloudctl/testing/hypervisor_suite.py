@@ -17,6 +17,8 @@ from attrs import evolve
 
 from cloudctl.drivers.errors import InvalidPower, UnknownGuest, UnknownHost, UnknownVolume
 from cloudctl.drivers.interfaces import (
+    ICrashDump,
+    IDiagnostics,
     ILiveMigrate,
     IPassword,
     IPause,
@@ -320,6 +322,40 @@ def hypervisor_suite(make: Make) -> type[Any]:
                         await driver.ensure_migrated(moved)
                         assert await self.see(driver) == state(moved, Power.RUNNING)
                 assert await self.boots(driver, ID) == 1
+
+        async def test_what_is_on_no_way_can_be_neither_stopped_nor_hurried(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, ILiveMigrate)
+                spec = await self.running(driver, tmp_path)
+                for id in (ID, OTHER):
+                    await driver.ensure_migration_aborted(id)
+                    await driver.ensure_migration_forced(id)
+                    assert await driver.migration_progress(id) is None
+                assert await self.see(driver) == state(spec, Power.RUNNING)
+
+        async def test_what_a_guest_uses_can_be_told(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IDiagnostics)
+                await refused(UnknownGuest, driver.diagnostics, ID)
+                spec = await self.running(driver, tmp_path)
+                found = await driver.diagnostics(ID)
+                assert (found.power, found.memory_mib) == (Power.RUNNING, spec.memory_mib)
+                assert len(found.cpu_times) == spec.vcpus and found.disks
+                assert [each.mac for each in found.nics] == [each.mac for each in spec.ports]
+                await driver.ensure_stopped(ID, 0.0)
+                assert (await driver.diagnostics(ID)).power is Power.STOPPED
+
+        async def test_a_guest_that_runs_can_be_interrupted(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, ICrashDump)
+                await refused(UnknownGuest, driver.ensure_interrupted, ID, "token")
+                await self.running(driver, tmp_path)
+                for _ in range(2):
+                    await driver.ensure_interrupted(ID, "token")
+                await driver.ensure_stopped(ID, 0.0)
+                # The one that it had has not to be had again.
+                await driver.ensure_interrupted(ID, "token")
+                await refused(InvalidPower, driver.ensure_interrupted, ID, "other token")
 
         async def test_a_running_guest_can_get_a_password(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
