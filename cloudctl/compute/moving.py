@@ -47,7 +47,7 @@ def migrate(conn: Connection, caller: Caller, server_id: str, wanted: Destinatio
     _alive(conn, row.host or "")
     if checked and not wanted.forced:
         wish = placing.moved(conn, row, wanted.host, forced=False)
-        if not passing(claims.host_states(conn), wish):
+        if not passing(claims.host_states(conn, wish), wish):
             raise Invalid(NO_HOST)
     new = NewMigration(row, LIVE, row.flavor_id, row.flavor, wanted.host)
     migration = migrations.create(conn, caller, new)

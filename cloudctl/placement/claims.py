@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import floor
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, CompoundSelect, Select, bindparam, func, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
@@ -22,6 +23,7 @@ from cloudctl.placement.tables import Allocation, Consumer, Host, Inventory, Pro
 from cloudctl.placement.weighers import Weights, best_first
 from cloudctl.placement.wishes import HostState, Wish
 
+NOTHING: Mapping[str, int] = {}
 NOT_ENOUGH = "No valid host was found. There are not enough hosts available."
 
 
@@ -29,8 +31,15 @@ class NoValidHost(CloudError):
     """No host can take the server now."""
 
 
+def _left(name: str) -> ColumnElement[float]:
+    """What is free of a class, of the host that is being read."""
+    free = (Inventory.total - Inventory.reserved) * Inventory.allocation_ratio - Inventory.used
+    mine = Inventory.provider_id == Host.id, Inventory.resource_class == name
+    return func.coalesce(select(free).where(*mine).scalar_subquery(), 0.0)
+
+
 # Built once: building costs more than running it.
-_hosts = select(Host).order_by(Host.name)
+_hosts = select(Host, _left(VCPU), _left(MEMORY_MB), _left(DISK_GB)).order_by(Host.name)
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
 _traits = select(ProviderTrait.provider_id, ProviderTrait.trait).join(Host.table, Host.id == ProviderTrait.provider_id)
 _holding = (
@@ -41,46 +50,41 @@ _holding = (
 )
 
 
-def host_states(conn: Connection, with_traits: bool = True) -> list[HostState]:
-    """Every host as the filters and weighers see it."""
+def host_states(conn: Connection, wish: Wish | None = None) -> list[HostState]:
+    """Every host as the filters and weighers see it; of what few ask for, only what the wish does."""
     left: dict[str, dict[str, int]] = defaultdict(dict)
-    for each in conn.execute(_inventories):
-        left[each.provider_id][each.resource_class] = each.capacity - each.used
+    if wish is not None and wish.resources.others:
+        for each in conn.execute(_inventories):
+            left[each.provider_id][each.resource_class] = each.capacity - each.used
     traits: dict[str, set[str]] = defaultdict(set)
-    if with_traits:
+    if wish is not None and (wish.required_traits or wish.forbidden_traits):
         for provider_id, trait in conn.execute(_traits):
             traits[provider_id].add(trait)
     of_aggregates = aggregates.metadata_of_hosts(conn)
     return [
-        _state(host, left[host.id], frozenset(traits[host.id]), of_aggregates.get(host.id, ()))
-        for host in conn.execute(_hosts)
+        HostState(
+            name=host.name,
+            zone=host.zone,
+            vcpus=host.vcpus,
+            memory_mib=host.memory_mib,
+            disk_gib=host.disk_gib,
+            free_vcpus=floor(vcpus),
+            free_memory_mib=floor(memory_mib),
+            free_disk_gib=floor(disk_gib),
+            up=hosts.is_alive(host),
+            enabled=host.enabled,
+            failed_builds=host.failed_builds,
+            hypervisor_type=host.hypervisor_type,
+            hypervisor_version=host.hypervisor_version,
+            cpu_info=host.cpu_info,
+            id=host.id,
+            host_ip=host.host_ip,
+            left=left.get(host.id, NOTHING),
+            traits=frozenset(traits.get(host.id, ())),
+            aggregates=of_aggregates.get(host.id, ()),
+        )
+        for host, vcpus, memory_mib, disk_gib in conn.execute(_hosts)
     ]
-
-
-def _state(
-    host: Host, left: Mapping[str, int], traits: frozenset[str], of_aggregates: Sequence[Mapping[str, str]]
-) -> HostState:
-    return HostState(
-        name=host.name,
-        zone=host.zone,
-        vcpus=host.vcpus,
-        memory_mib=host.memory_mib,
-        disk_gib=host.disk_gib,
-        free_vcpus=left.get(VCPU, 0),
-        free_memory_mib=left.get(MEMORY_MB, 0),
-        free_disk_gib=left.get(DISK_GB, 0),
-        up=hosts.is_alive(host),
-        enabled=host.enabled,
-        failed_builds=host.failed_builds,
-        hypervisor_type=host.hypervisor_type,
-        hypervisor_version=host.hypervisor_version,
-        cpu_info=host.cpu_info,
-        id=host.id,
-        host_ip=host.host_ip,
-        left=left,
-        traits=traits,
-        aggregates=tuple(of_aggregates),
-    )
 
 
 def claim(
@@ -90,7 +94,7 @@ def claim(
 
     Raises NoValidHost.
     """
-    states = host_states(conn, bool(wish.required_traits or wish.forbidden_traits))
+    states = host_states(conn, wish)
     held = holding(conn, consumer_id)
     if held:
         return next(state for state in states if state.name == held[0])

@@ -112,6 +112,8 @@ def suits_aggregates(host: HostState, wish: Wish) -> bool:
 
 def open_to_project(host: HostState, wish: Wish) -> bool:
     """Aggregates that name projects take the servers of these alone."""
+    if not host.aggregates:
+        return True
     named = {
         project_id
         for metadata in host.aggregates

@@ -99,7 +99,7 @@ def test_what_the_scheduler_saw_does_not_count(db: Database, monkeypatch: pytest
     filled(db, machine("a", vcpus=1))
     stale = db.transact(True, claims.host_states)
     claim(db, "quick")
-    monkeypatch.setattr(claims, "host_states", lambda _conn, _with_traits: stale)
+    monkeypatch.setattr(claims, "host_states", lambda _conn, _wish: stale)
     with pytest.raises(NoValidHost):
         claim(db, "slow")
     assert used(db)["a"] == (1, 100, 1)
