@@ -149,7 +149,7 @@ def _source(conn: Connection, caller: Caller, wanted: NewVolume) -> Source:
     if wanted.backup_id is not None:
         return _backup_source(conn, caller, wanted.backup_id)
     if wanted.image_id is not None:
-        return _image_source(_image(conn, caller, wanted.image_id))
+        return image_source(conn, caller, wanted.image_id)
     return Source()
 
 
@@ -210,6 +210,11 @@ def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
         bootable=backup.bootable,
         image_metadata=backup.image_metadata,
     )
+
+
+def image_source(conn: Connection, caller: Caller, name_or_id: str) -> Source:
+    """Raises Invalid if there is no such image that is whole, Conflict if there are two of this name."""
+    return _image_source(_image(conn, caller, name_or_id))
 
 
 def _image_source(found: Image) -> Source:

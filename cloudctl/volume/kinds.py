@@ -16,6 +16,7 @@ REVERT_VOLUME = Kind("volume.volume.revert", VOLUME, SOON)
 RESTORE_VOLUME = Kind("volume.volume.restore", VOLUME, DAY)
 UPLOAD_VOLUME = Kind("volume.volume.upload", VOLUME, LATER)
 MEND_VOLUME = Kind("volume.volume.mend", VOLUME, SOON)
+REIMAGE_VOLUME = Kind("volume.volume.reimage", VOLUME, LATER)
 MOVE_VOLUME = Kind("volume.volume.move", VOLUME, DAY)
 DETACH_VOLUME = Kind("volume.attachment.delete", VOLUME, SOON)
 

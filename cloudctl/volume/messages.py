@@ -43,6 +43,7 @@ RESTORE_FAILED = Trouble("015", "restore backup", "026", "Backup driver failed t
 # Upstream has no number for these.
 DELETE_FAILED = Trouble("017", "delete volume", "001", "The volume could not be deleted.")
 REVERT_FAILED = Trouble("019", "revert volume to snapshot", "001", "The volume could not be reverted.")
+REIMAGE_FAILED = Trouble("021", "reimage volume", "028", "Failed to reimage the volume.")
 RETYPE_FAILED = Trouble(
     "006", "retype volume", "001", "The type needs another backend, and the migration policy is never."
 )

@@ -65,6 +65,8 @@ BACKUP_REFUSED = (
     'Invalid volume: Volume to be backed up must be available or in-use, but the current status is "{status}".'
 )
 
+REIMAGE_REFUSED = "Invalid volume: Volume {id} status must be available or error, but current status is: {status}."
+
 MOVES = {
     "download": Move(_from(CREATING), DOWNLOADING),
     "created": Move(_from(CREATING, DOWNLOADING), AVAILABLE),
@@ -138,6 +140,10 @@ MOVES = {
         "available.",
     ),
     "revert failed": Move(_from(REVERTING), ERROR),
+    "reimage": Move(_from(AVAILABLE, ERROR), DOWNLOADING, REIMAGE_REFUSED),
+    "reimage reserved": Move(_from(AVAILABLE, ERROR, RESERVED), DOWNLOADING, REIMAGE_REFUSED),
+    # Nobody knows what the volume holds.
+    "reimage failed": Move(_from(DOWNLOADING), ERROR),
     "retype": Move(
         _from(AVAILABLE, IN_USE),
         RETYPING,

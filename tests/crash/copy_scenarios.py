@@ -11,7 +11,15 @@ import orjson
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError, InUse
 from cloudctl.drivers.fake.volume import Volume
-from cloudctl.volume.kinds import DELETE_VOLUME, MEND_VOLUME, MOVE_VOLUME, RESTORE_VOLUME, REVERT_VOLUME, UPLOAD_VOLUME
+from cloudctl.volume.kinds import (
+    DELETE_VOLUME,
+    MEND_VOLUME,
+    MOVE_VOLUME,
+    REIMAGE_VOLUME,
+    RESTORE_VOLUME,
+    REVERT_VOLUME,
+    UPLOAD_VOLUME,
+)
 from tests.crash import asks
 from tests.crash.asks import V3, good, make
 from tests.crash.scenario import Scenario, broken
@@ -234,6 +242,26 @@ def image_is(expected: str, volume: str = "available") -> Check:
     return check
 
 
+# -- images into volumes
+
+
+def reimages(stage: Stage) -> str:
+    volume_id = full_volume(stage)
+    stage.drivers.volume.volumes.put(volume_id, Volume(volume_id, 1, "something else"))
+    image_id = good(stage.demo.get(f"{V3}/volumes/{volume_id}"))["volume"]["volume_image_metadata"]["image_id"]
+    act(stage, volume_id, "os-reimage", {"image_id": image_id})
+    return volume_id
+
+
+def reimaged_is(expected: str) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, volume_id: str) -> None:
+        assert status(stage, "volume", volume_id) == expected
+        disk = stage.drivers.volume.volumes.get(volume_id)
+        assert (disk.head.encode() == CONTENT) is (expected == "available")
+
+    return check
+
+
 # -- moves to another backend
 
 
@@ -307,6 +335,8 @@ SCENARIOS = (
         broken("volume", "ensure_snapshot_absent"),
     ),
     Scenario(DELETE_VOLUME.name, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
+    Scenario(REIMAGE_VOLUME.name, "works", reimages, reimaged_is("available")),
+    Scenario(REIMAGE_VOLUME.name, "fails", reimages, reimaged_is("error"), broken("volume", "ensure_imported")),
     Scenario(MOVE_VOLUME.name, "works", moves, moved_is(True)),
     Scenario(MOVE_VOLUME.name, "fails", moves, moved_is(False), second_cannot_be_filled),
     Scenario(REVERT_VOLUME.name, "works", reverts, snapshot_is("available", True)),

@@ -135,3 +135,40 @@ def test_a_wrong_wish_is_refused(make: Any, demo: Any, wish: dict[str, Any]) -> 
     id = make()["id"]
     assert upload(demo, id, **wish).status == 400
     assert volume(demo, id)["status"] == "available"
+
+
+# -- the other way round
+
+
+def test_a_volume_is_filled_with_an_image(make: Any, demo: Any, admin: Any, cloud: Any, backend: Any) -> None:
+    origin, id = make()["id"], make()["id"]
+    fill(backend, origin, "what it holds")
+    made = upload(demo, origin).json()["os-volume_upload_image"]["image_id"]
+    cloud.settle()
+    assert act(demo, id, "os-reimage", {"image_id": made}, "3.67").status in (400, 404)
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 202
+    assert volume(demo, id)["status"] == "downloading"
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 409
+    cloud.settle()
+    found = volume(demo, id)
+    assert (found["status"], found["bootable"]) == ("available", "true")
+    assert found["volume_image_metadata"]["image_id"] == made
+    assert backend.volumes.get(id).head == "what it holds"
+    backend.behaviour.fail("ensure_imported", error=DriverError("it is broken"))
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 202
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error"
+    told = demo.get(f"{V3}/messages?resource_uuid={id}", headers=LATEST).json()["messages"]
+    assert [each["event_id"] for each in told] == ["VOLUME_VOLUME_021_028"]
+    # An error is no obstacle.
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 202
+
+
+def test_what_is_reserved_is_filled_by_those_who_may(make: Any, demo: Any, admin: Any, cloud: Any) -> None:
+    id = make()["id"]
+    made = upload(demo, make()["id"]).json()["os-volume_upload_image"]["image_id"]
+    cloud.settle()
+    demo.post(f"{V3}/attachments", {"attachment": {"volume_uuid": id, "instance_uuid": UNKNOWN}}, headers=LATEST)
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 409
+    assert act(demo, id, "os-reimage", {"image_id": made, "reimage_reserved": True}).status == 403
+    assert act(admin, id, "os-reimage", {"image_id": UNKNOWN, "reimage_reserved": True}).status == 400

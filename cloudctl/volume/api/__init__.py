@@ -30,7 +30,7 @@ from cloudctl.volume.api.services import Clusters, Hosts, Services
 from cloudctl.volume.api.snapshots import Snapshots
 from cloudctl.volume.api.transfers import NEWER, TRANSFERS, Acceptance
 from cloudctl.volume.api.types import DefaultTypes, TypeSpecs, volume_types
-from cloudctl.volume.api.uploading import Uploading
+from cloudctl.volume.api.uploading import Reimaging, Uploading
 from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
@@ -59,6 +59,7 @@ def build(
         Backups(db, backend, options),
         BackupRecords(db, options),
         Uploading(db, backend),
+        Reimaging(db, backend),
         Resource(db, volume_types(options)),
         TypeSpecs(db),
         TypeEncryptions(db),

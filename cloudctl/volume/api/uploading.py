@@ -1,4 +1,4 @@
-"""Images of volumes on the wire. Reference: volume.md, section 3, os-volume_upload_image."""
+"""Images of volumes, and volumes of images, on the wire. Reference: volume.md, section 3."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnap
 from cloudctl.errors import NotImplementedHere
 from cloudctl.image import images
 from cloudctl.rest import resource
-from cloudctl.rest.body import Body, Length, LooseBool, given
+from cloudctl.rest.body import Body, Length, LooseBool, Uuid, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
-from cloudctl.volume import types, uploads
+from cloudctl.volume import reimaging, types, uploads
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.api.types import ATTRIBUTES
 from cloudctl.volume.tables import Volume
@@ -86,6 +86,29 @@ class Uploading:
             "image_name": wanted.image_name,
         }
         return {"os-volume_upload_image": answer | LATER.of(call.version, wanted)}
+
+
+@frozen
+class Reimage:
+    image_id: Uuid
+    reimage_reserved: LooseBool = False
+
+
+@frozen
+class Reimaging:
+    routes = Routes("Volume actions")
+
+    db: Database
+    backend: IVolumeBackend
+
+    @routes.action(ACTION, "os-reimage", policy="volume:volumes:reimage", since=(3, 68), body=Body(Reimage))
+    async def reimage(self, call: Call, volume_id: str, body: Reimage) -> None:
+        """Fill a volume with an image, whatever it held."""
+        if not IVolumeData.providedBy(self.backend):
+            raise NotImplementedHere("The volume backend cannot import data.")
+        if body.reimage_reserved:
+            call.require("volume:volumes:reimage_reserved")
+        await self.db.run(reimaging.start, call.caller, volume_id, body.image_id, body.reimage_reserved)
 
 
 def _start(conn: Connection, call: Call, volume_id: str, wanted: NewUpload) -> tuple[Volume, Json, str]:

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cloudctl import tasks
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid
+from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
@@ -85,9 +85,14 @@ class CreateVolume:
     multiattach: LooseBool = False
 
     def wanted(self, call: Call) -> NewVolume:
-        """Raises Invalid for two sources, a flag that types decide, or a group without a type."""
+        """Raises Invalid for two sources, a flag that types decide, or a group without a type.
+
+        NotFound for a consistency group: there are none, only groups.
+        """
         backup_id = self.backup_id if call.version in gates.FROM_BACKUP else None
-        group_id = self.consistencygroup_id or (self.group_id if call.version in gates.GROUPS else None)
+        group_id = self.group_id if call.version in gates.GROUPS else None
+        if self.consistencygroup_id:
+            raise NotFound(f"ConsistencyGroup {self.consistencygroup_id} could not be found.")
         image_id = self.imageRef or self.image_id
         sources = [source for source in (image_id, self.snapshot_id, self.source_volid, backup_id) if source]
         if len(sources) > 1:

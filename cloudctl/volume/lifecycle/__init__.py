@@ -13,6 +13,7 @@ from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
 from cloudctl.volume.lifecycle.mend import MEND
 from cloudctl.volume.lifecycle.move import movement
+from cloudctl.volume.lifecycle.reimage import REIMAGE
 from cloudctl.volume.lifecycle.restore import restoration
 from cloudctl.volume.lifecycle.revert import REVERT
 from cloudctl.volume.lifecycle.snapshot_create import SNAPSHOT_CREATE
@@ -29,6 +30,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
     SNAPSHOT_DELETE,
     REVERT,
     UPLOAD,
+    REIMAGE,
     MEND,
 )
 

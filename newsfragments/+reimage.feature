@@ -1,0 +1,1 @@
+`os-reimage` fills a volume with an image.
