@@ -247,7 +247,7 @@ class TestServiceTypes:
             return str(fixed["subnet_id"])
 
         assert (subnet_of("compute:nova"), subnet_of("")) == (made["id"], network["subnets"][0])
-        body = {"subnet": {"service_types": []}}
+        body: dict[str, Any] = {"subnet": {"service_types": []}}
         neutron.expect(200, "PUT", f"/subnets/{made['id']}", body, "admin")
         assert subnet_of("compute:nova") == network["subnets"][0]
 
