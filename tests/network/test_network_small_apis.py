@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from zope.interface import directlyProvides
 
+from cloudctl.drivers.interfaces import INetworkBackend
+from cloudctl.network import api
+from cloudctl.network.api.extensions import offered
+from cloudctl.network.api.ports import PORTS
 from tests.network.conftest import Neutron
 
 DEFAULTS = {
@@ -39,6 +44,23 @@ def test_extensions(neutron: Neutron) -> None:
     neutron.refused(404, "ExtensionsNotFound", "GET", "/extensions/bgp")
     aliases = {extension["alias"] for extension in extensions}
     assert {"security-group", "external-net", "quotas", "tag-creation"} <= aliases
+
+
+def test_what_the_driver_cannot_do_is_not_offered(neutron: Neutron) -> None:
+    class Plain:
+        pass
+
+    plain = Plain()
+    directlyProvides(plain, INetworkBackend)
+    left, all_of_them = offered(plain), offered(neutron.driver)
+    assert set(all_of_them) == {each["alias"] for each in neutron.get("/extensions")["extensions"]}
+    missing = {"router", "trunk", "extra_dhcp_opt", "floating-ip-port-forwarding", "dhcp_agent_scheduler", "qos-pps"}
+    assert missing <= all_of_them.keys() - left.keys()
+    names = {each.name for each in PORTS.of(plain).attributes}
+    assert {"name", "dns_name"} <= names and not {"extra_dhcp_opts", "trunk_details"} & names
+    made: Any = api.build
+    paths = {path for path, _ in made(None, None, plain, "plain", neutron.options).operations}
+    assert not [path for path in paths if "trunks" in path or "port_forwardings" in path or "dscp_marking" in path]
 
 
 @pytest.mark.parametrize("path", ["/bgp-speakers", "/vpnservices", "/nothing/x/tags", "/networks/x/y"])
