@@ -16,16 +16,17 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.body import Body, BodyError, Problem
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import Version
+from cloudctl.rest.versions import Span, since
 
 LAST = (2, 5)
-# Protocol → its types, and since when they may be asked for.
-TYPES: dict[str, dict[str, Version]] = {
-    "vnc": {"novnc": (2, 6), "xvpvnc": (2, 6)},
-    "spice": {"spice-html5": (2, 6)},
-    "rdp": {"rdp-html5": (2, 6)},
-    "serial": {"serial": (2, 6)},
-    "mks": {"webmks": (2, 8)},
+CONSOLES, WEBMKS = since(2, 6, "remote consoles"), since(2, 8, "remote consoles of the type `webmks`")
+# Protocol → its types, and the versions in which they may be asked for.
+TYPES: dict[str, dict[str, Span]] = {
+    "vnc": {"novnc": CONSOLES, "xvpvnc": CONSOLES},
+    "spice": {"spice-html5": CONSOLES},
+    "rdp": {"rdp-html5": CONSOLES},
+    "serial": {"serial": CONSOLES},
+    "mks": {"webmks": WEBMKS},
 }
 
 
@@ -93,8 +94,8 @@ class Consoles:
     )
     async def create(self, call: Call, server_id: str, body: RemoteConsole) -> dict[str, Any]:
         """Open a console."""
-        since = TYPES[body.protocol].get(body.type)
-        if since is None or call.version < since:
+        span = TYPES[body.protocol].get(body.type)
+        if span is None or call.version not in span:
             raise BodyError([Problem("$.remote_console.type", f"{body.type!r} is no type of {body.protocol}")])
         return await self._open(call, server_id, body.type)
 
