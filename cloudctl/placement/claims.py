@@ -7,7 +7,7 @@ whatever the scheduler saw before. Reference: compute-scheduling.md, section 2.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import floor
 from typing import Any
 
@@ -23,7 +23,6 @@ from cloudctl.placement.tables import Allocation, Consumer, Host, Inventory, Pro
 from cloudctl.placement.weighers import Weights, best_first
 from cloudctl.placement.wishes import HostState, Wish
 
-NOTHING: Mapping[str, int] = {}
 NOT_ENOUGH = "No valid host was found. There are not enough hosts available."
 
 
@@ -79,7 +78,7 @@ def host_states(conn: Connection, wish: Wish | None = None) -> list[HostState]:
             cpu_info=host.cpu_info,
             id=host.id,
             host_ip=host.host_ip,
-            left=left.get(host.id, NOTHING),
+            left=left.get(host.id, {}),
             traits=frozenset(traits.get(host.id, ())),
             aggregates=of_aggregates.get(host.id, ()),
         )
