@@ -38,6 +38,12 @@ class NewFloatingIp:
 
 # Built once: building a statement costs more than running it.
 _ports = select(Port).where(Port.id.in_(bindparam("ports", expanding=True)))
+_unused = (
+    select(FloatingIp)
+    .where(FloatingIp.floating_network_id == bindparam("network"), FloatingIp.router_id.is_(None))
+    .order_by(FloatingIp.id)
+    .with_for_update()
+)
 _ipv4 = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.ip_version == 4).limit(1)
 _belongs = update(Port).where(Port.id == bindparam("port"))
 
@@ -146,6 +152,12 @@ def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None
     RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)
+
+
+def remove_unused(conn: Connection, network_id: str, now: datetime, by: Origin) -> None:
+    """Those of a network that is about to go which lead nowhere."""
+    for row in conn.execute(_unused, {"network": network_id}).all():
+        remove(conn, row, now, by)
 
 
 def _leading(to: Target | None) -> dict[str, str | None]:

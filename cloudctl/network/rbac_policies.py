@@ -86,9 +86,9 @@ def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mappin
     _check_target(caller, policy.action, target)
     record = _object(conn, policy)
     _check_new(conn, record, policy.action, target)
-    changed = standard.changed(conn, policy, caller.now, target=target)
-    # Whoever uses it may be meant by the new target, too.
+    # As if it were withdrawn, even from whom the new target means.
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
+    changed = standard.changed(conn, policy, caller.now, target=target)
     standard.change(conn, type(record).table, record.id, caller.now)
     return changed
 
@@ -98,7 +98,9 @@ def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
     record = _object(conn, policy)
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
     RECORDS.delete(conn, policy)
-    standard.change(conn, type(record).table, record.id, now)
+    # A network that nobody may put a router on leads nowhere.
+    inside = policy.action == EXTERNAL and not shares.with_whom(conn, record.id, EXTERNAL)
+    standard.change(conn, type(record).table, record.id, now, **({"external": False} if inside else {}))
 
 
 def _object(conn: Connection, policy: RbacPolicy) -> Standard:

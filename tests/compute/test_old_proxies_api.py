@@ -50,6 +50,23 @@ def test_a_group_that_cannot_go_stays(demo: Asking) -> None:
     assert demo.delete(f"/os-security-groups/{used['id']}").status == 400
 
 
+def test_a_group_that_is_shared_with_others_is_changed_by_its_owner_alone(demo: Asking, stranger: Asking) -> None:
+    made = group(demo)
+    allowed = rule(demo, made["id"]).json()["security_group_rule"]["id"]
+    share = {"object_type": "security_group", "object_id": made["id"], "action": "access_as_shared"}
+    theirs = stranger.client.get("/identity/v3/auth/projects").json()["projects"][0]["id"]
+    wanted = {"rbac_policy": {**share, "target_tenant": theirs}}
+    assert demo.client.post("/networking/v2.0/rbac-policies", wanted).status == 201
+    path = f"/os-security-groups/{made['id']}"
+    assert stranger.get(path).status == 200
+    assert stranger.put(path, {"security_group": {"name": "theirs", "description": ""}}).status == 403
+    assert stranger.delete(path).status == 403
+    assert rule(stranger, made["id"], from_port=80, to_port=80).status == 403
+    assert stranger.delete(f"/os-security-group-rules/{allowed}").status in (403, 404)
+    (kept,) = demo.get(path).json()["security_group"]["rules"]
+    assert kept["id"] == allowed
+
+
 def test_rules_of_old(demo: Asking) -> None:
     web, mail = group(demo)["id"], group(demo, "mail")["id"]
     made = rule(demo, web, cidr="10.0.0.1/8").json()["security_group_rule"]

@@ -78,7 +78,6 @@ class TestAllocation:
         assert (port["device_id"], port["device_owner"]) == (made["id"], "network:floatingip")
         assert (port["project_id"], port["status"], port["security_groups"]) == ("", "N/A", [])
         neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
-        neutron.refused(409, "NetworkInUse", "DELETE", f"/networks/{external['id']}", user="admin")
         neutron.refused(409, "SubnetInUse", "DELETE", f"/subnets/{external['subnets'][0]}", user="admin")
         body = {"network": {"router:external": False}}
         neutron.refused(409, "ExternalNetworkInUse", "PUT", f"/networks/{external['id']}", body, "admin")
@@ -89,6 +88,11 @@ class TestAllocation:
         neutron.refused(404, "FloatingIPNotFound", "DELETE", f"/floatingips/{made['id']}")
         assert neutron.get("/ports", "admin")["ports"] == []
         assert floating(neutron, external)["floating_ip_address"] == made["floating_ip_address"]
+
+    def test_those_that_lead_nowhere_go_with_their_network(self, neutron: Neutron, external: Any) -> None:
+        made = floating(neutron, external)
+        neutron.expect(204, "DELETE", f"/networks/{external['id']}", user="admin")
+        neutron.expect(404, "GET", f"/floatingips/{made['id']}")
 
     def test_administrators_choose_the_address(self, neutron: Neutron, external: Any) -> None:
         neutron.expect(403, "POST", "/floatingips", {"floatingip": {

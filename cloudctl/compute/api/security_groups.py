@@ -5,7 +5,6 @@ A rule says here what comes in; what goes out is the networking API's. Reference
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,21 +13,21 @@ from sqlalchemy import select, true
 
 from cloudctl.compute import servers
 from cloudctl.compute.api import query
+from cloudctl.compute.api.security_group_views import ANYWHERE, WITH_PORTS, groups, rule
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError, Conflict, Invalid
 from cloudctl.network import security_groups
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
-from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
+from cloudctl.network.standard import refuse_foreign
+from cloudctl.network.tables import SecurityGroup
 from cloudctl.rest.body import MISSING, Body, Length, LooseInt, Missing, Name
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 LAST = (2, 35)
 QUERY = ("limit", "offset", "all_tenants")
-WITH_PORTS = ("tcp", "udp")
-ANYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 PARAMETERS = "Not enough parameters to build a valid rule."
 
 
@@ -46,41 +45,6 @@ class CreateRule:
     to_port: LooseInt | Missing | None = MISSING
     cidr: Annotated[str, Length(0, 255)] | Missing | None = MISSING
     group_id: Annotated[str, Length(0, 255)] | int | Missing | None = MISSING
-
-
-def ports(rule: SecurityGroupRule) -> tuple[int | None, int | None]:
-    """Every port of a protocol that has ports, every type of one that has types."""
-    if rule.protocol and rule.port_range_min is None and rule.port_range_max is None:
-        return (1, 65535) if rule.protocol in WITH_PORTS else (-1, -1)
-    return rule.port_range_min, rule.port_range_max
-
-
-def view_rule(rule: SecurityGroupRule, remote: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """`remote`: group's id → its name and project."""
-    least, most = ports(rule)
-    name, project_id = remote.get(rule.remote_group_id or "", ("", ""))
-    prefix = rule.remote_ip_prefix or ANYWHERE[rule.ethertype]
-    return {
-        "id": rule.id,
-        "parent_group_id": rule.security_group_id,
-        "ip_protocol": rule.protocol,
-        "from_port": least,
-        "to_port": most,
-        "group": {"name": name, "tenant_id": project_id} if rule.remote_group_id else {},
-        "ip_range": {} if rule.remote_group_id else {"cidr": prefix},
-    }
-
-
-def view(
-    group: SecurityGroup, of_group: Sequence[SecurityGroupRule], remote: Mapping[str, tuple[str, str]]
-) -> dict[str, Any]:
-    return {
-        "id": group.id,
-        "name": group.name,
-        "description": group.description,
-        "tenant_id": group.project_id,
-        "rules": [view_rule(rule, remote) for rule in of_group if rule.direction == "ingress"],
-    }
 
 
 @frozen
@@ -160,48 +124,41 @@ def bad(error: CloudError) -> Invalid:
     return Invalid(error.message)
 
 
-def _shown(conn: Connection, groups: Sequence[SecurityGroup]) -> list[dict[str, Any]]:
-    of_groups = security_groups.rules_of(conn, [group.id for group in groups])
-    remote = _remote(conn, [rule for some in of_groups.values() for rule in some])
-    return [view(group, of_groups.get(group.id, ()), remote) for group in groups]
-
-
-def _remote(conn: Connection, shown: Sequence[SecurityGroupRule]) -> dict[str, tuple[str, str]]:
-    ids = {rule.remote_group_id for rule in shown if rule.remote_group_id is not None}
-    if not ids:
-        return {}
-    found = select(SecurityGroup.id, SecurityGroup.name, SecurityGroup.project_id).where(SecurityGroup.id.in_(ids))
-    return {id: (name, project_id) for id, name, project_id in conn.execute(found)}
+def _own(conn: Connection, call: Call, group_id: str) -> SecurityGroup:
+    """The group, locked, of who may change it: others may use what is shared with them. Raises Forbidden, NotFound."""
+    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    refuse_foreign(call.caller, group, "network:security_groups:update")
+    return group
 
 
 def _page(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[str, Any]]:
     everyone = call.query.flag("all_tenants") and call.may(servers.ALL_PROJECTS)
     mine = true() if everyone else SecurityGroup.project_id == call.project_id
     found = select(SecurityGroup).where(mine).order_by(SecurityGroup.created_at, SecurityGroup.id)
-    return _shown(conn, conn.execute(found.limit(limit).offset(offset)).all())
+    return groups(conn, conn.execute(found.limit(limit).offset(offset)).all())
 
 
 def _one(conn: Connection, call: Call, group_id: str) -> dict[str, Any]:
-    return _shown(conn, [security_groups.visible(conn, call.caller, checked(group_id))])[0]
+    return groups(conn, [security_groups.visible(conn, call.caller, checked(group_id))])[0]
 
 
 def _create(conn: Connection, call: Call, wanted: NewGroup) -> dict[str, Any]:
     try:
-        return _shown(conn, [security_groups.create(conn, call.project_id, wanted, call.now)])[0]
+        return groups(conn, [security_groups.create(conn, call.project_id, wanted, call.now)])[0]
     except Conflict as error:
         raise bad(error) from None
 
 
 def _change(conn: Connection, call: Call, group_id: str, changes: dict[str, Any]) -> dict[str, Any]:
-    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    group = _own(conn, call, group_id)
     try:
-        return _shown(conn, [security_groups.change(conn, group, changes, call.now, call.caller)])[0]
+        return groups(conn, [security_groups.change(conn, group, changes, call.now, call.caller)])[0]
     except Conflict as error:
         raise bad(error) from None
 
 
 def _remove(conn: Connection, call: Call, group_id: str) -> None:
-    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    group = _own(conn, call, group_id)
     try:
         security_groups.remove(conn, group, call.now, call.caller)
     except Conflict as error:
@@ -209,7 +166,7 @@ def _remove(conn: Connection, call: Call, group_id: str) -> None:
 
 
 def _create_rule(conn: Connection, call: Call, body: CreateRule) -> dict[str, Any]:
-    group = security_groups.visible(conn, call.caller, checked(body.parent_group_id), lock=True)
+    group = _own(conn, call, str(body.parent_group_id))
     remote = None
     if body.group_id:
         remote = security_groups.visible(conn, call.caller, checked(body.group_id)).id
@@ -217,7 +174,7 @@ def _create_rule(conn: Connection, call: Call, body: CreateRule) -> dict[str, An
         (made,) = security_groups.add_rules(conn, group, [wanted_rule(body, remote)], call.now, call.caller)
     except Conflict as error:
         raise bad(error) from None
-    return view_rule(made, _remote(conn, [made]))
+    return rule(conn, made)
 
 
 def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
@@ -243,5 +200,6 @@ def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
 
 
 def _remove_rule(conn: Connection, call: Call, rule_id: str) -> None:
-    rule = security_groups.visible_rule(conn, call.caller, checked(rule_id, "Security group rule id"), lock=True)
-    security_groups.remove_rule(conn, rule, call.now, call.caller)
+    found = security_groups.visible_rule(conn, call.caller, checked(rule_id, "Security group rule id"), lock=True)
+    refuse_foreign(call.caller, found, "network:security_group_rules:delete")
+    security_groups.remove_rule(conn, found, call.now, call.caller)

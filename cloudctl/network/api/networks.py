@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from cloudctl.db import Connection
-from cloudctl.network import address_scopes, networks, qos_policies, shares
+from cloudctl.network import address_scopes, floating_ips, networks, qos_policies, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.ports import Domain
@@ -136,6 +136,8 @@ def check(conn: Connection, call: Call, network: Network, changes: dict[str, Any
 
 
 def remove(conn: Connection, call: Call, network: Network) -> None:
+    if network.external:
+        floating_ips.remove_unused(conn, network.id, call.now, call.caller)
     networks.remove(conn, network, call.now, call.caller)
 
 
