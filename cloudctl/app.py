@@ -229,7 +229,11 @@ class Cloud(OrderedService):
         self.resource = Tree(self.apis, self.root_api)
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
-        self.uploads = next((part.uploads for part in self.parts if part.uploads is not None), None)
+        self.uploads = {
+            service.mount: part.uploads
+            for service, part in zip(self.offered, self.parts, strict=True)
+            if part.uploads is not None
+        }
         self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
         self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout, self.connections)
         self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout, self.connections)

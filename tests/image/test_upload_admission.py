@@ -175,8 +175,8 @@ def test_what_is_under_way_stays_within_the_budget() -> None:
     third.send(SOME)
     third.send(b"x" * 100_000)
     assert show(demo, ids[2])["status"] == "active"
-    uploads = cloud.cloud.uploads
-    assert uploads is not None and uploads.in_flight == 600_000
+    uploads = cloud.cloud.uploads["image"]
+    assert uploads.in_flight == 600_000
     first.end()
     assert uploads.in_flight == 0 and spooled(cloud) == []
     cloud.close()
