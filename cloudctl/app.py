@@ -28,6 +28,7 @@ import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
+import cloudctl.object_store.service
 import cloudctl.placement.service
 import cloudctl.volume.service
 from cloudctl import bootstrap, state_dir
@@ -61,6 +62,7 @@ T = TypeVar("T")
 # What a cloud offers. Each may use those before it.
 SERVICES: tuple[Service, ...] = (
     cloudctl.identity.service.SERVICE,
+    cloudctl.object_store.service.SERVICE,
     cloudctl.image.service.SERVICE,
     cloudctl.placement.service.SERVICE,
     cloudctl.network.service.SERVICE,
