@@ -131,10 +131,8 @@ def _make_room(conn: Connection, container: Container, name: str, now: datetime)
     archive = None if found is None else versions.archive(conn, container, lock=True)
     if found is None or archive is None:
         return _take_away(conn, container, name)
-    old = versions.version_name(name, found.updated_at)
-    freed = _take_away(conn, archive, old)
-    versions.move(conn, found, archive, old)
-    return freed
+    versions.move(conn, found, archive, versions.version_name(conn, archive, name, found.updated_at))
+    return []
 
 
 def _take_away(conn: Connection, container: Container, name: str) -> list[str]:
@@ -172,7 +170,8 @@ def remove(conn: Connection, place: Place, now: datetime) -> Sequence[str]:
         return unused(conn, freed)
     freed = _make_room(conn, container, place.name, now)
     marker = NewObject(content_type=versions.DELETED)
-    return unused(conn, [*freed, *_insert(conn, archive, versions.version_name(place.name, now), marker, now)])
+    name = versions.version_name(conn, archive, place.name, now)
+    return unused(conn, [*freed, *_insert(conn, archive, name, marker, now)])
 
 
 def expire(conn: Connection, now: datetime, most: int) -> tuple[int, list[str]]:

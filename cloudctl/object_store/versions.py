@@ -6,6 +6,7 @@ version is the object's row under another name: `003abc/1800000000.00000` for on
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from sqlalchemy import select, update
@@ -19,6 +20,7 @@ from cloudctl.object_store.names import Place
 from cloudctl.object_store.tables import Container, Object
 
 STACK, HISTORY = "X-Versions-Location", "X-History-Location"
+STAMP = re.compile(r"\d{10}\.\d{5}", re.ASCII)
 DELETED = "application/x-deleted;swift_versions_deleted=1"
 
 
@@ -37,8 +39,13 @@ def prefix(name: str) -> str:
     return f"{len(name.encode()):03x}{name}/"
 
 
-def version_name(name: str, when: datetime) -> str:
-    return f"{prefix(name)}{seconds(when):016.5f}"
+def version_name(conn: Connection, container: Container, name: str, when: datetime) -> str:
+    """One that no other version has: of two at the same time the later one is a little later."""
+    newest = latest(conn, container, name)
+    at = f"{prefix(name)}{seconds(when):016.5f}"
+    if newest is None or newest.name < at:
+        return at
+    return f"{prefix(name)}{float(newest.name.rpartition('/')[2]) + 0.00001:016.5f}"
 
 
 def move(conn: Connection, found: Object, container: Container, name: str) -> None:
@@ -48,7 +55,10 @@ def move(conn: Connection, found: Object, container: Container, name: str) -> No
 
 
 def latest(conn: Connection, container: Container, name: str) -> Object | None:
-    """The newest old version of an object."""
+    """The newest old version of an object. What a user put there under a name of his own is none."""
     start = prefix(name)
-    query = select(Object).where(Object.container_id == container.id, Object.name >= start, Object.name < after(start))
-    return conn.execute(query.order_by(Object.name.desc()).limit(1).with_for_update()).first()
+    # From digit to digit.
+    between = (Object.name >= f"{start}0", Object.name < after(f"{start}9"))
+    query = select(Object).where(Object.container_id == container.id, *between)
+    found = conn.execute(query.order_by(Object.name.desc()).limit(20).with_for_update()).all()
+    return next((each for each in found if STAMP.fullmatch(each.name[len(start) :])), None)
