@@ -54,7 +54,7 @@ def test_archives_that_are_none(mine: Account, reader: Client, cloud: MemoryClou
 
 def test_lists(mine: Account) -> None:
     mine.holding("c", "a", "b c", "é")
-    body = "/c/a\nc/b%20c\n\n/c/%C3%A9\n/c/none\n/none\n/c\n".encode()
+    body = b"/c/a\nc/b%20c\n\n/c/%C3%A9\n/c/none\n/none\n/c\n"
     said = mine.ask("POST", "", "bulk-delete", body=body, Content_Type="text/plain", **JSON).json()
     assert (said["Number Deleted"], said["Number Not Found"], said["Errors"]) == (4, 2, [])
     assert said["Response Status"] == "200 OK"
