@@ -19,6 +19,7 @@ from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Account
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
 
 QUOTA = "X-Account-Quota-"
 # As it was called before, among what users say freely.
@@ -76,11 +77,13 @@ class Accounts:
         entries = [listings.of_container(each) for each in found]
         return listings.ACCOUNT.reply(call, place.account, entries, await self._said(call, place))
 
-    async def may_post(self, call: Call, account: str) -> None:
+    async def may_post(self, call: Call, account: str) -> Admitted:
         """Whether a list of what is to be deleted may come."""
         if "bulk-delete" not in call.query:
             raise TooLarge("")
-        await self.door.enter(call, placed(account))
+        place = placed(account)
+        await self.door.enter(call, place)
+        return Admitted(place.project_id)
 
     @routes.post(
         "/v1/<account>",
@@ -118,11 +121,13 @@ class Accounts:
             raise MethodNotAllowed("", headers=ALLOWED)
         return await self.bulk.delete(call, place)
 
-    async def may_extract(self, call: Call, account: str) -> None:
+    async def may_extract(self, call: Call, account: str) -> Admitted:
         """Whether an archive may come."""
         if "extract-archive" not in call.query:
             raise TooLarge("")
-        await self.door.enter(call, placed(account))
+        place = placed(account)
+        await self.door.enter(call, place)
+        return Admitted(place.project_id)
 
     @routes.put(
         "/v1/<account>",

@@ -17,6 +17,7 @@ from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
 
 POLICY = "default"
 
@@ -82,11 +83,13 @@ class Containers:
         entries = [listings.of_object(each, place.account) for each in objects]
         return listings.CONTAINER.reply(call, place.container, entries, await self._said(call, found))
 
-    async def may_extract(self, call: Call, account: str, container: str) -> None:
+    async def may_extract(self, call: Call, account: str, container: str) -> Admitted:
         """Whether an archive may come."""
         if "extract-archive" not in call.query:
             raise TooLarge("")
-        await self.door.enter(call, placed(account, container), acl_header=acl.WRITE)
+        place = placed(account, container)
+        await self.door.enter(call, place, acl_header=acl.WRITE)
+        return Admitted(place.project_id)
 
     @routes.put(
         "/v1/<account>/<container>",
@@ -108,11 +111,13 @@ class Containers:
         is_new = await self.db.run(containers.put, place, container_changes(call), call.now)
         return Reply(None, 201 if is_new else 202, (HTML_TYPE,))
 
-    async def may_post(self, call: Call, account: str, container: str) -> None:
+    async def may_post(self, call: Call, account: str, container: str) -> Admitted:
         """Whether a form may come: who it is from is known when it is there."""
         if not is_form(call):
             raise TooLarge("")
-        await self.forms.check(call, placed(account, container))
+        place = placed(account, container)
+        await self.forms.check(call, place)
+        return Admitted(place.project_id)
 
     @routes.post(
         "/v1/<account>/<container>",

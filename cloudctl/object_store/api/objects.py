@@ -24,6 +24,7 @@ from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
 
 PATH = "/v1/<account>/<container>/<path:name>"
 SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
@@ -149,15 +150,16 @@ class Objects:
 
     # -- writing
 
-    async def may_upload(self, call: Call, account: str, container: str, name: str) -> None:
+    async def may_upload(self, call: Call, account: str, container: str, name: str) -> Admitted:
         """Whether data may come. Raises what `upload` would."""
         place = placed(account, container, name)
         if "extract-archive" in call.query:
             await self.reader.door.enter(call, place, acl_header=acl.WRITE)
-            return
+            return Admitted(place.project_id)
         await self._may_write(call, place)
         await self.intake.db.read(_check_room, place, length_of(call))
         new_object(call, place)
+        return Admitted(place.project_id)
 
     async def _may_write(self, call: Call, place: Place) -> Entered:
         entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="PUT")
@@ -196,11 +198,13 @@ class Objects:
         content = await self.intake.put(place, call.content, new, etag, call.now)
         return Reply(None, 201, written(content.etag, call))
 
-    async def may_post(self, call: Call, account: str, container: str, name: str) -> None:
+    async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
         """Whether a form may come: who it is from is known when it is there."""
         if not is_form(call):
             raise TooLarge("")
-        await self.forms.check(call, placed(account, container, name))
+        place = placed(account, container, name)
+        await self.forms.check(call, place)
+        return Admitted(place.project_id)
 
     @routes.post(
         PATH,
