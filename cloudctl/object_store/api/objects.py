@@ -239,8 +239,9 @@ class Objects:
     async def copy(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Copy an object to where the header Destination says."""
         place = placed(account, container, name)
+        await self.reader.door.enter(call, place, acl_header=acl.READ)
         target = self.copying.destination(call, place)
-        await self.reader.door.enter(call, target, acl_header=acl.WRITE)
+        await self.reader.door.enter(call, target, acl_header=acl.WRITE, rule="object_store:objects:create")
         return await self.copying.copy(call, f"{place.container}/{place.name}", account, target, quoted=False)
 
 
