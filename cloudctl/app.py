@@ -28,6 +28,7 @@ import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
 import cloudctl.network.service
+import cloudctl.object_store.service
 import cloudctl.placement.service
 import cloudctl.volume.service
 from cloudctl import bootstrap, state_dir
@@ -61,6 +62,7 @@ T = TypeVar("T")
 # What a cloud offers. Each may use those before it.
 SERVICES: tuple[Service, ...] = (
     cloudctl.identity.service.SERVICE,
+    cloudctl.object_store.service.SERVICE,
     cloudctl.image.service.SERVICE,
     cloudctl.placement.service.SERVICE,
     cloudctl.network.service.SERVICE,
@@ -229,7 +231,11 @@ class Cloud(OrderedService):
         self.resource = Tree(self.apis, self.root_api)
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
-        self.uploads = next((part.uploads for part in self.parts if part.uploads is not None), None)
+        self.uploads = {
+            service.mount: part.uploads
+            for service, part in zip(self.offered, self.parts, strict=True)
+            if part.uploads is not None
+        }
         self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
         self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout, self.connections)
         self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout, self.connections)

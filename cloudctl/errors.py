@@ -79,6 +79,13 @@ class Gone(CloudError):
     type = "HTTPGone"
 
 
+class LengthRequired(CloudError):
+    """The request does not say how long its body is."""
+
+    status = 411
+    type = "HTTPLengthRequired"
+
+
 class PreconditionFailed(CloudError):
     """If-Match names another revision."""
 
@@ -114,6 +121,13 @@ class RangeNotSatisfiable(CloudError):
     type = "HTTPRangeNotSatisfiable"
 
 
+class Unprocessable(CloudError):
+    """What came is not what was announced."""
+
+    status = 422
+    type = "HTTPUnprocessableEntity"
+
+
 class TooMany(CloudError):
     """The client asks more often than it may. Carries `Retry-After`."""
 
@@ -133,6 +147,13 @@ class Unavailable(CloudError):
 
     status = 503
     type = "ServiceUnavailable"
+
+
+class InsufficientStorage(CloudError):
+    """There is no room on the disk."""
+
+    status = 507
+    type = "HTTPInsufficientStorage"
 
 
 class ConfigError(Exception):

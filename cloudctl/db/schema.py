@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 9
-COMPATIBLE_FROM = 9
+VERSION = 10
+COMPATIBLE_FROM = 10
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

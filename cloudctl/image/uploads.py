@@ -6,20 +6,18 @@ record whose upload died with its process is known by a file that nobody holds. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from typing import IO, Any, TypeVar
+from typing import IO
 
 from attrs import frozen
 from sqlalchemy import select
-from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id
-from cloudctl.errors import CloudError, Conflict, Gone, Invalid, TooLarge, Unavailable
+from cloudctl.errors import Conflict, Gone, Invalid, TooLarge, Unavailable
 from cloudctl.image import images as domain
 from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
@@ -29,6 +27,7 @@ from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import Image
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.finishing import finished
 from cloudctl.rest.quota import UNLIMITED
 from cloudctl.rest.uploads import Admitted, Uploads
 
@@ -38,8 +37,6 @@ RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
 TOTALS = {SAVING: "image_size_total", UPLOADING: "image_stage_total"}
 # The moves that lead there; `… failed` leads back.
 BEGINS = {SAVING: "save", UPLOADING: "stage"}
-
-T = TypeVar("T")
 
 Work = Callable[[Caller, str, str, int | None], Awaitable[None]]
 
@@ -210,17 +207,3 @@ class Intake:
 def unwritable(error: OSError) -> Unavailable:
     log.error("the image store cannot be written: {error}", error=str(error))
     return Unavailable("The image store cannot be written now.")
-
-
-def finished(work: Coroutine[Any, Any, T]) -> Deferred[T]:
-    """Fires with the outcome of `work`, which goes on to its end even if the one who waits hangs up."""
-    waiting: Deferred[T] = Deferred()
-
-    def ended(outcome: T | Failure) -> None:
-        if not waiting.called:
-            waiting.callback(outcome)
-        elif isinstance(outcome, Failure) and not outcome.check(CloudError):
-            log.failure("an upload failed after its client had hung up", failure=outcome)
-
-    ensureDeferred(work).addBoth(ended)
-    return waiting

@@ -53,11 +53,22 @@ class ApiApp:
                 self._bound[path, operation.policy is None].append(bound)
         self.endpoints: Endpoints = tuple((key, methods(bound)) for key, bound in self._bound.items())
         self.router = router(self.endpoints)
+        # Whether a body may be an upload.
+        self.takes_uploads = any(bound.admits is not None for each in self._bound.values() for bound in each)
 
     @cached_property
     def klein(self) -> IResource:
         """Serves what the router leaves over. It is made when it is first needed: most processes never do."""
         return tree(self.endpoints)
+
+    def find(self, request: Any) -> tuple[Endpoint, dict[str, str]] | None:
+        """The endpoint of a request that has its place, and the variables of its path."""
+        method, path = request.method, request.where.path
+        found = self.router.find(method, path)
+        if found is None and self.pipeline.verbatim and path.endswith("/"):
+            # No name of its own ends here, so the slash is none's.
+            found = self.router.find(method, path[:-1])
+        return found
 
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
         """Answer what was routed to `endpoint`."""
@@ -65,7 +76,7 @@ class ApiApp:
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """Whether the upload that these headers begin may be: see `Pipeline.admit`. None: they begin no upload."""
-        found = self.router.find(request.method, request.where.path)
+        found = self.find(request)
         if found is None:
             return None
         endpoint, variables = found
@@ -87,7 +98,10 @@ class ApiApp:
         return await self._raise(request, error)
 
     async def unknown(self, request: Any) -> bytes | None:
-        """Answer a path that is not there."""
+        """Answer a path that is not there, or not with this method."""
+        if self.pipeline.verbatim and (allowed := self.router.methods(request.where.path)):
+            told = {"Allow": ", ".join(allowed)}
+            return await self._raise(request, errors.MethodNotAllowed("", headers=told))
         return await self._raise(request, errors.NotFound(self.pipeline.faults.unknown_path))
 
     async def _raise(self, request: Any, error: errors.CloudError) -> bytes | None:
@@ -153,8 +167,10 @@ class Tree(Resource):
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's: `request` has its method and its path, and nothing of its body yet."""
-        mounted, *segments = [unquote_to_bytes(each) for each in request.path.split(b"/") if each] or [b""]
-        return self._apis[mounted].admit(request, [mounted], segments) if mounted in self._apis else None
+        mounted, _, below = request.path.lstrip(b"/").partition(b"/")
+        mounted, segments = unquote_to_bytes(mounted), [unquote_to_bytes(each) for each in below.split(b"/")]
+        api = self._apis.get(mounted)
+        return api.admit(request, [mounted], segments) if api is not None and api.takes_uploads else None
 
     def getChild(self, path: bytes, request: Any) -> Resource:
         if path == b"" and any(request.postpath):
@@ -180,6 +196,7 @@ class ApiResource(Resource):
         super().__init__()
         self._api = api
         self._named = named
+        self.takes_uploads = api.takes_uploads
 
     def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's, of a path in two parts: above this resource, and below it."""
@@ -188,6 +205,11 @@ class ApiResource(Resource):
 
     def _place(self, request: Any, above: list[bytes], below: list[bytes]) -> list[bytes]:
         """The segments that are left; `request.where` says what they come to."""
+        if self._api.pipeline.verbatim:
+            text = b"/".join(below).decode("utf-8", "surrogateescape")
+            prefix, _, name = b"".join(b"/" + each for each in above if each).decode("utf-8").rpartition("/")
+            request.where = Where(prefix, name, f"/{text}" if text else "")
+            return below
         segments = [segment for segment in below if segment]
         try:
             text = b"/".join(segments).decode("utf-8")
@@ -207,11 +229,11 @@ class ApiResource(Resource):
 
     def render(self, request: Any) -> Any:
         segments = self._place(request, request.prepath, request.postpath)
-        found = self._api.router.find(request.method, request.where.path)
+        found = self._api.find(request)
         if found is not None:
             Answering(request, self._api.respond(request, *found)).start()
             return NOT_DONE_YET
-        if not names_a_host(request) or request.where.path.endswith("/"):
+        if self._api.pipeline.verbatim or not names_a_host(request) or request.where.path.endswith("/"):
             # Klein would fail over the one, with a traceback in the log, and drop the other.
             Answering(request, self._api.unknown(request)).start()
             return NOT_DONE_YET

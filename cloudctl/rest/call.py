@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 from twisted.web.http_headers import Headers
 
 from cloudctl.errors import Invalid
@@ -147,18 +147,55 @@ class Call:
 
 @frozen
 class Download:
-    """A part of a file as a response body."""
+    """A part of a file as a response body. `file`: the open file, if it may be gone from `path` when it is sent."""
 
     path: Path
     offset: int
     length: int
+    file: IO[bytes] | None = field(default=None, eq=False)
+
+    def chunks(self, size: int) -> Generator[bytes, None, None]:
+        """Raises OSError, also where the file is shorter than it should be."""
+        with self.file or self.path.open("rb") as file:
+            file.seek(self.offset)
+            left = self.length
+            while left:
+                data = file.read(min(size, left))
+                if not data:
+                    raise OSError(f"{self.path} ends {left} bytes early")
+                left -= len(data)
+                yield data
+
+
+@frozen
+class Parts:
+    """Parts of files, and what stands between them, as one response body. Files are opened as their turn comes."""
+
+    parts: Sequence[Download | bytes]
+    length: int
+
+    def chunks(self, size: int) -> Generator[bytes, None, None]:
+        try:
+            for part in self.parts:
+                if isinstance(part, bytes):
+                    yield part
+                else:
+                    yield from part.chunks(size)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close what was opened before."""
+        for part in self.parts:
+            if isinstance(part, Download) and part.file is not None:
+                part.file.close()
 
 
 @frozen
 class Reply:
     """An answer with a status, headers or a body of its own.
 
-    `body`: bytes are sent as they are, a Download from its file, Pages one by one, anything else but None as JSON.
+    `body`: bytes are sent as they are, a Download or Parts from files, Pages one by one, all else but None as JSON.
     """
 
     body: Any = None

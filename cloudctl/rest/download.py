@@ -1,23 +1,30 @@
-"""Part of a file as a response body, at the pace of the client."""
+"""Chunks of bytes, such as those of a file, as a response body, at the pace of the client."""
 
 from __future__ import annotations
 
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
+from twisted.logger import Logger
 from zope.interface import implementer
+
+log = Logger()
 
 CHUNK = 65536
 
 
 @implementer(IPushProducer)
-class FileProducer:
-    """Writes the next `length` bytes of `file` to a consumer whenever it has room for them."""
+class Producer:
+    """Writes the next chunk to a consumer whenever it has room for one.
 
-    def __init__(self, file: IO[bytes], length: int, consumer: Any) -> None:
-        self._file = file
-        self._left = length
+    What a chunk raises comes too late for a status: the connection is broken off, so that a part of the body never
+    looks like all of it.
+    """
+
+    def __init__(self, chunks: Iterator[bytes], consumer: Any) -> None:
+        self._chunks = chunks
         self._consumer = consumer
         self._paused = True
         self._stopped = False
@@ -32,12 +39,17 @@ class FileProducer:
     def resumeProducing(self) -> None:
         self._paused = False
         while not self._paused and not self._stopped:
-            data = self._file.read(min(CHUNK, self._left))
-            self._left -= len(data)
-            if data:
-                self._consumer.write(data)
-            if self._left == 0 or not data:
+            try:
+                data = next(self._chunks, None)
+            except OSError:
+                log.failure("a download broke off")
+                self._stopped = True
+                self._consumer.transport.abortConnection()
+                return
+            if data is None:
                 self._end()
+            else:
+                self._consumer.write(data)
 
     def pauseProducing(self) -> None:
         self._paused = True

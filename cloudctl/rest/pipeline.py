@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -28,9 +29,9 @@ from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
-from cloudctl.rest.call import Call, Download, Query, Reply
+from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
-from cloudctl.rest.download import FileProducer
+from cloudctl.rest.download import CHUNK, Producer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
 from cloudctl.rest.metrics import Metrics
@@ -115,6 +116,10 @@ class Pipeline:
     media_status: int = 415
     project_mismatch: bool = True  # whether a foreign project id in the path is refused
     vary: str = ""
+    # Whether names in paths are whatever bytes a client sends: slashes stay as they are, bytes that are no UTF-8 come
+    # as surrogates, NUL as itself, and the handlers say what is wrong with them.
+    verbatim: bool = False
+    transaction_id: bool = False  # X-Trans-Id too
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -125,6 +130,8 @@ class Pipeline:
         request.setHeader("x-openstack-request-id", request_id)
         if self.legacy_request_id:
             request.setHeader("x-compute-request-id", request_id)
+        if self.transaction_id:
+            request.setHeader("X-Trans-Id", f"tx{request_id[4:].replace('-', '')[:21]}-{int(started):010x}")
         call: Call | None = None
         try:
             if self.http.admission is not None:
@@ -160,7 +167,7 @@ class Pipeline:
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
-        call.caller = evolve(call.caller, identity=await self._authenticate(request))
+        call.caller = evolve(call.caller, identity=await self._who(request, bound.operation))
         self._check_project(request, call.identity)
         self._authorize(call, bound.operation)
         admitted: Admitted = await bound.admits(call, **variables)
@@ -168,7 +175,7 @@ class Pipeline:
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
         host_url = self.http.host_url(request)
-        if any("\0" in value for value in variables.values()):
+        if not self.verbatim and any("\0" in value for value in variables.values()):
             raise NotFound(self.faults.unknown_path)
         where: Where = request.where
         target = {name: variables[name] for name in TARGETS if name in variables}
@@ -191,7 +198,7 @@ class Pipeline:
     ) -> bytes | None:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
-            call.caller = evolve(call.caller, identity=await self._authenticate(request))
+            call.caller = evolve(call.caller, identity=await self._who(request, bound[0].operation))
             if self.http.admission is not None:
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
@@ -235,6 +242,14 @@ class Pipeline:
             headers = (("Content-Type", "application/json"), *reply.headers)
             answers.keep(key, Answer(status, sent, headers, generation, reply.until))
         return sent
+
+    async def _who(self, request: Any, operation: Operation) -> Identity:
+        try:
+            return await self._authenticate(request)
+        except Unauthorized:
+            if operation.anonymous:
+                return ANONYMOUS
+            raise
 
     async def _authenticate(self, request: Any) -> Identity:
         token = request.getHeader("x-auth-token")
@@ -293,6 +308,9 @@ class Pipeline:
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
         call.rule, caller = operation.policy, call.caller
+        if operation.anonymous:
+            # Also for a caller whom the rule does not name: others may have opened it to him.
+            return
         if caller.may(operation.policy):
             caller.decided.add(operation.policy)
         elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
@@ -330,6 +348,9 @@ class Pipeline:
             request.setHeader("Vary", self.vary)
         body = reply.body
         if isinstance(body, Download):
+            await self._stream(request, Parts((body,), body.length), status)
+            return None
+        if isinstance(body, Parts):
             await self._stream(request, body, status)
             return None
         if isinstance(body, Pages):
@@ -344,19 +365,19 @@ class Pipeline:
             return body
         if body is None:
             request.setResponseCode(status)
-            if status != 204:
+            if status not in (204, 304):
                 request.setHeader("Content-Length", "0")
             return b""
         return self._encode(request, status, body)
 
-    async def _stream(self, request: Any, body: Download, status: int) -> None:
+    async def _stream(self, request: Any, body: Parts, status: int) -> None:
         request.setResponseCode(status)
         request.setHeader("Content-Length", str(body.length))
         if request.method == b"HEAD" or body.length == 0:
+            body.close()
             return
-        with body.path.open("rb") as file:
-            file.seek(body.offset)
-            await FileProducer(file, body.length, request).start()
+        with closing(body.chunks(CHUNK)) as chunks:
+            await Producer(chunks, request).start()
 
     def _encode(self, request: Any, status: int, body: Any) -> bytes:
         try:
@@ -423,4 +444,4 @@ def headers_are_text(headers: Headers) -> bool:
     return True
 
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY"})

@@ -58,6 +58,8 @@ class Operation:
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
+    # Who brings no valid token is let through as nobody, and the handler decides: what he asks for may be public.
+    anonymous: bool = False
     # Of one that takes an upload: the method, of the handler's arguments, that says whether it may, before a byte of it
     # is kept. It returns an Admitted, or raises what the handler would.
     admits: str = ""

@@ -13,17 +13,19 @@ from collections.abc import Iterable, Sequence
 Endpoint = tuple[str, bool]
 Endpoints = tuple[tuple[Endpoint, tuple[str, ...]], ...]
 
-VARIABLE = re.compile(r"<([a-z_]+)>")
+VARIABLE = re.compile(r"<(?:path:)?([a-z_]+)>")
 
 
 class Node:
     """What the path may go on with, and what it is if it ends here."""
 
-    __slots__ = ("ends", "literal", "variable")
+    __slots__ = ("ends", "literal", "rest", "variable")
 
     def __init__(self) -> None:
         self.literal: dict[str, Node] = {}
         self.variable: Node | None = None
+        # Where all that follows is one value, slashes and all.
+        self.rest: Node | None = None
         # By method; with the names of the variables on the way.
         self.ends: dict[bytes, tuple[Endpoint, tuple[str, ...]]] = {}
 
@@ -33,8 +35,10 @@ class Node:
         for segment in segments:
             if variable := VARIABLE.fullmatch(segment):
                 names.append(variable[1])
-                node.variable = node.variable or Node()
-                node = node.variable
+                if segment.startswith("<path:"):
+                    node.rest = node = node.rest or Node()
+                else:
+                    node.variable = node = node.variable or Node()
             else:
                 node = node.literal.setdefault(segment, Node())
         return node, tuple(names)
@@ -57,13 +61,20 @@ class Node:
             if (found := self.variable.find(method, segments, at + 1, values)) is not None:
                 return found
             values.pop()
+        if self.rest is not None and (text := "/".join(segments[at:])) and (end := self.rest.ends.get(method)):
+            values.append(text)
+            return end
         return None
 
 
 class Router:
-    """The endpoints of one API. A segment of a path is a literal or a whole variable: `/servers/<server_id>/action`."""
+    """The endpoints of one API. A segment of a path is a literal or a whole variable: `/servers/<server_id>/action`.
+
+    The last one may stand for all that follows: `/<container>/<path:name>`.
+    """
 
     def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
         self._root = Node()
         for endpoint, methods in endpoints:
             path, _ = endpoint
@@ -79,6 +90,11 @@ class Router:
             return None
         endpoint, names = found
         return endpoint, dict(zip(names, values, strict=True))
+
+    def methods(self, path: str) -> tuple[str, ...]:
+        """Those that the path takes; none if there is no such path."""
+        every = sorted({method for _, methods in self._endpoints for method in methods})
+        return tuple(method for method in every if self.find(method.encode(), path) is not None)
 
 
 def split(path: str) -> Sequence[str]:

@@ -7,7 +7,7 @@ it, so that keeping it is a hard link and no copy.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from io import BytesIO
 from typing import IO, Any, cast
 
@@ -22,17 +22,15 @@ from cloudctl.config import AdmissionOptions
 from cloudctl.errors import CloudError, Unavailable
 from cloudctl.rest.app import Tree
 from cloudctl.rest.connections import Channel, Connections
-from cloudctl.rest.pipeline import JSON_LIMIT
+from cloudctl.rest.pipeline import JSON_LIMIT, Where
 from cloudctl.rest.uploads import LATER, Admitted, Flow, Uploads
 
 log = Logger()
 
-UPLOAD_TYPE = b"application/octet-stream"
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
 
 BUSY = "Too many requests are being received now."
-UNWRITABLE = "Uploads cannot be kept now."
 
 TOO_LARGE = (
     b"HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -54,6 +52,7 @@ class LimitedRequest(Request):
     # A request that has been answered has none.
     channel: Any = None
     _uploads: Uploads | None = None
+    where: Where
     _flow: Flow | None = None  # of the upload that is being kept
     _asking = False
     _spooled = False
@@ -63,9 +62,8 @@ class LimitedRequest(Request):
     def gotLength(self, length: int | None) -> None:
         self.content = self.body = cast(IO[bytes], BytesIO())
         site = getattr(self.channel, "site", None)
-        media = (self.getHeader(b"content-type") or b"").partition(b";")[0].strip().lower()
-        if media == UPLOAD_TYPE and isinstance(site, CloudSite) and site.uploads is not None:
-            self._ask(site, site.uploads, length or 0)
+        if length != 0 and isinstance(site, CloudSite) and site.uploads:
+            self._ask(site, length or 0)
         self._judge(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -133,7 +131,7 @@ class LimitedRequest(Request):
 
     # -- uploads
 
-    def _ask(self, site: CloudSite, uploads: Uploads, length: int) -> None:
+    def _ask(self, site: CloudSite, length: int) -> None:
         """Have the Operation say whether this upload may be. Until it has, nothing more is read from the client."""
         # As they will be when the body is complete.
         self.method, self.uri = self.channel._command, self.channel._path
@@ -141,8 +139,8 @@ class LimitedRequest(Request):
         asked = site.admit(self)
         if asked is None:
             return
+        uploads = self._uploads = site.uploads[self.where.mounted]
         self.limit = uploads.limit
-        self._uploads = uploads
         self._asking = True
         Deferred.fromCoroutine(asked).addCallback(self._begin, uploads, length).addErrback(self._may_not)
         if self._asking:
@@ -158,7 +156,7 @@ class LimitedRequest(Request):
             self.content = self.body = uploads.spool()
         except OSError as error:
             log.error("an upload cannot be kept: {error}", error=str(error))
-            raise Unavailable(UNWRITABLE) from error
+            raise uploads.unwritable(error) from error
         self._spooled = True
         self._flow = uploads.begin(admitted)
         self.notifyFinish().addBoth(self._end, uploads)
@@ -194,7 +192,7 @@ class LimitedRequest(Request):
             return
         except OSError as error:
             log.error("an upload cannot be kept: {error}", error=str(error))
-            self._refuse_with(Unavailable(UNWRITABLE))
+            self._refuse_with(self._uploads.unwritable(error))
             return
         self._uploads.grow(self._flow, len(data))
 
@@ -205,7 +203,10 @@ class LimitedRequest(Request):
 
 
 class CloudSite(Site):
-    """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids."""
+    """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids.
+
+    `uploads`: of those APIs that take some, by the first segment of their paths.
+    """
 
     protocol: Any = Channel  # plain HTTP/1.1: nothing is negotiated
 
@@ -213,7 +214,7 @@ class CloudSite(Site):
         self,
         resource: Resource,
         clock: IReactorTime,
-        uploads: Uploads | None,
+        uploads: Mapping[str, Uploads] | None,
         idle: float = 65.0,
         connections: Connections | None = None,
     ) -> None:
@@ -225,7 +226,7 @@ class CloudSite(Site):
             # Nobody here takes a form: one is refused by the pipeline, and no content type is taken apart for it.
             parsePOSTFormSubmission=False,
         )
-        self.uploads = uploads
+        self.uploads = uploads or {}
         self.connections = connections or Connections(clock, AdmissionOptions())
         self.displayTracebacks = False
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
 from attrs import define, field, frozen
 
-from cloudctl.errors import OverQuota, Unavailable
+from cloudctl.errors import CloudError, OverQuota, Unavailable
 
 SPOOL_PREFIX = "upload-"
 
 LATER = {"Retry-After": "30"}
+UNWRITABLE = "Uploads cannot be kept now."
 FULL = "Too much data is being uploaded now."
 FULL_SHARE = "The project uploads too much data at once; wait for the end of another upload."
 
@@ -56,6 +58,10 @@ class Uploads:
     limit: int
     budget: int = 0
     share: int = 0
+    # What the client is told if the data cannot be kept.
+    unwritable: Callable[[OSError], CloudError] = lambda _: Unavailable(UNWRITABLE)
+    # The file that the data goes to may look at it on the way: hash it, for example.
+    through: Callable[[IO[bytes]], IO[bytes]] = lambda file: file
     in_flight: int = field(default=0, init=False)  # bytes
     _of_project: Counter[str] = field(factory=Counter, init=False)  # bytes
     _for_purpose: Counter[tuple[str, str]] = field(factory=Counter, init=False)  # bytes
@@ -98,7 +104,7 @@ class Uploads:
 
     def spool(self) -> IO[bytes]:
         """A file that is deleted when the request is over, unless somebody has linked it by then."""
-        return cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory))
+        return self.through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory)))
 
     def sweep(self, before: float = math.inf) -> None:
         """Delete what a killed process left behind. Call it before the listener starts.

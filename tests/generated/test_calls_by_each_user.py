@@ -26,7 +26,7 @@ OWNED = {
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
     ("volume", "group_id"), ("volume", "group_snapshot_id"),
-    ("compute", "server_id"), ("compute", "group_id"),
+    ("compute", "server_id"), ("compute", "group_id"), ("object-store", "account"),
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
@@ -36,7 +36,7 @@ ABSENT = {
 }  # fmt: skip
 
 
-SERVICES = ("identity", "image", "placement", "networking", "volume", "compute")
+SERVICES = ("identity", "object-store", "image", "placement", "networking", "volume", "compute")
 # (persona, secret) that answers of a service show.
 TOLD = {
     "identity": {("member", "the EC2 secret"), ("member", "the seed of passcodes")},

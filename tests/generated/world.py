@@ -52,6 +52,7 @@ class World:
         self._volume()
         self._compute()
         self._placement()
+        self._object_store()
         self.cloud.settle()
         self.clients = {
             "anonymous": self.cloud.anonymous(**LATEST),
@@ -301,6 +302,18 @@ class World:
             ("volume", "encryption_id"): UNKNOWN, ("volume", "host"): "cloudctl@volumes",
             ("volume", "cluster"): "cluster",
         }  # fmt: skip
+
+    def _object_store(self) -> None:
+        account, container, name = f"AUTH_{self.project}", "own", "own"
+        base = f"/object-store/v1/{account}/{container}"
+        _good(self.member.put(base))
+        # Without data: going back to a database that was kept brings no file back.
+        _good(self.member.put(f"{base}/{name}", body=b""))
+        self.ids |= {
+            ("object-store", "account"): account,
+            ("object-store", "container"): container,
+            ("object-store", "name"): name,
+        }
 
     def _compute(self) -> None:
         base, demo = "/compute/v2.1", self.member

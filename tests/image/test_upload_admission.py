@@ -175,8 +175,8 @@ def test_what_is_under_way_stays_within_the_budget() -> None:
     third.send(SOME)
     third.send(b"x" * 100_000)
     assert show(demo, ids[2])["status"] == "active"
-    uploads = cloud.cloud.uploads
-    assert uploads is not None and uploads.in_flight == 600_000
+    uploads = cloud.cloud.uploads["image"]
+    assert uploads.in_flight == 600_000
     first.end()
     assert uploads.in_flight == 0 and spooled(cloud) == []
     cloud.close()
@@ -201,8 +201,8 @@ def test_one_project_cannot_take_the_whole_budget() -> None:
     other.end()
     first.send(b"x" * 150_000)
     assert show(demo, ids[0])["status"] == "active"
-    uploads = cloud.cloud.uploads
-    assert uploads is not None and (uploads.in_flight, uploads.under_way(project_of(demo))) == (0, 0)
+    uploads = cloud.cloud.uploads["image"]
+    assert (uploads.in_flight, uploads.under_way(project_of(demo))) == (0, 0)
     cloud.close()
 
 

@@ -1,0 +1,1 @@
+"""The object store: containers of objects, over Swift's API."""

@@ -1,0 +1,60 @@
+"""Accounts: every project has one; a row says what was said of it. Reference: object-store.md, A3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from attrs import frozen
+from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection, totals
+from cloudctl.object_store import metadata
+from cloudctl.object_store.tables import Account
+
+_account = select(Account).where(Account.project_id == bindparam("project"))
+TOTALS = ("object_store.containers", "object_store.objects", "object_store.bytes")
+
+
+@frozen
+class Usage:
+    containers: int
+    objects: int
+    bytes: int
+
+
+def find(conn: Connection, project_id: str) -> Account | None:
+    return conn.execute(_account, {"project": project_id}).first()
+
+
+def headers(conn: Connection, project_id: str) -> Mapping[str, str]:
+    """What is said of the account."""
+    found = find(conn, project_id)
+    return {} if found is None else found.headers
+
+
+def usage(conn: Connection, project_id: str) -> Usage:
+    found = totals.totals(conn, project_id, TOTALS)
+    return Usage(*(found[name] for name in TOTALS))
+
+
+def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
+    """The account's row, which from now on is there."""
+    found = find(conn, project_id)
+    if found is None:
+        try:
+            with conn.begin_nested():
+                conn.execute(insert(Account).values(project_id=project_id, headers={}, created_at=now))
+        except IntegrityError:
+            """Another transaction was faster."""
+        found = conn.execute(_account, {"project": project_id}).one()
+    return found
+
+
+def change(conn: Connection, project_id: str, changes: Mapping[str, str | None], now: datetime) -> None:
+    """Set headers; None: take away. Raises Invalid."""
+    ensure(conn, project_id, now)
+    account = conn.execute(select(Account).where(Account.project_id == project_id).with_for_update()).one()
+    merged = metadata.merged(account.headers, changes, metadata.ACCOUNT)
+    conn.execute(update(Account).where(Account.project_id == project_id).values(headers=merged))

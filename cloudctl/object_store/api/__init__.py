@@ -1,0 +1,36 @@
+"""The object store's API, which is Swift's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudctl.object_store.api.accounts import Accounts
+from cloudctl.object_store.api.bulk import Bulk
+from cloudctl.object_store.api.containers import Containers
+from cloudctl.object_store.api.copying import Copying
+from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.faults import FAULTS
+from cloudctl.object_store.api.forms import Forms
+from cloudctl.object_store.api.info import Info
+from cloudctl.object_store.api.manifests import Manifests
+from cloudctl.object_store.api.objects import Objects
+from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+
+
+def build(http: Http, intake: Intake, options: ObjectStoreOptions) -> ApiApp:
+    db, door = intake.db, Door(intake.db)
+    reader = Reader(db, intake.store, door)
+    bulk, forms = Bulk(intake, door, options.max_object_size), Forms(intake)
+    copying = Copying(reader, intake, options.max_object_size)
+    resources: tuple[Any, ...] = (
+        Info(options),
+        Accounts(db, door, bulk),
+        Containers(db, door, bulk, forms),
+        Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms),
+    )
+    pipeline = Pipeline(http, "object-store", FAULTS, verbatim=True, transaction_id=True)
+    return ApiApp(pipeline, [("", each) for each in resources])

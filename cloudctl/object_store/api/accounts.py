@@ -1,0 +1,162 @@
+"""Accounts: what is in them, and what is said of them. Reference: object-store.md, A3."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Forbidden, Invalid, MethodNotAllowed, TooLarge
+from cloudctl.object_store import accounts, listing, metadata
+from cloudctl.object_store.accounts import Usage
+from cloudctl.object_store.api import listings
+from cloudctl.object_store.api.bulk import Bulk
+from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.headers import Headers, changes, shown, timestamp
+from cloudctl.object_store.names import Place, placed
+from cloudctl.object_store.tables import Account
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
+
+QUOTA = "X-Account-Quota-"
+# As it was called before, among what users say freely.
+OLD_QUOTA = f"{metadata.ACCOUNT}Quota-"
+# Accounts come and go with their projects.
+ALLOWED = {"Allow": "HEAD, GET, POST, OPTIONS"}
+RESELLERS = "object_store:resellers"
+
+
+def _headers(found: Account | None, usage: Usage, now: datetime, *, owner: bool) -> Headers:
+    policy = "X-Account-Storage-Policy-Default"
+    amounts = [("Container-Count", usage.containers), ("Object-Count", usage.objects), ("Bytes-Used", usage.bytes)]
+    said = dict(found.headers) if found is not None else {}
+    said |= {name.replace(QUOTA, OLD_QUOTA): value for name, value in said.items() if name.startswith(QUOTA)}
+    return (
+        *((f"X-Account-{name}", str(amount)) for name, amount in amounts),
+        *((f"{policy}-{name}", str(amount)) for name, amount in amounts if usage.containers),
+        ("X-Timestamp", timestamp(now if found is None else found.created_at)),
+        ("Accept-Ranges", "bytes"),
+        *shown(said, owner=owner),
+    )
+
+
+def _show(conn: Connection, project_id: str) -> tuple[Account | None, Usage]:
+    return accounts.find(conn, project_id), accounts.usage(conn, project_id)
+
+
+@frozen
+class Accounts:
+    routes = Routes("Object store: accounts")
+
+    db: Database
+    door: Door
+    bulk: Bulk
+
+    async def _said(self, call: Call, place: Place) -> Headers:
+        found, usage = await self.db.read(_show, place.project_id)
+        owner = call.may("object_store:accounts:update", project_id=place.project_id)
+        return _headers(found, usage, call.now, owner=owner)
+
+    @routes.head("/v1/<account>", policy="object_store:accounts:show", anonymous=True, status=204)
+    async def show(self, call: Call, account: str) -> Reply:
+        """Show what is said of an account."""
+        place = placed(account)
+        await self.door.enter(call, place)
+        return Reply(None, headers=(*await self._said(call, place), ("Content-Type", "text/plain; charset=utf-8")))
+
+    @routes.get("/v1/<account>", policy="object_store:accounts:show", anonymous=True, query=listings.PARAMETERS)
+    async def list(self, call: Call, account: str) -> Reply:
+        """List the containers of an account."""
+        place = placed(account)
+        await self.door.enter(call, place)
+        wanted = listings.wanted(call)
+        found = await self.db.scan(listing.of_containers, place.project_id, wanted)
+        entries = [listings.of_container(each) for each in found]
+        return listings.ACCOUNT.reply(call, place.account, entries, await self._said(call, place))
+
+    async def may_post(self, call: Call, account: str) -> Admitted:
+        """Whether a list of what is to be deleted may come."""
+        if "bulk-delete" not in call.query:
+            raise TooLarge("")
+        place = placed(account)
+        await self.door.enter(call, place)
+        return Admitted(place.project_id)
+
+    @routes.post(
+        "/v1/<account>",
+        policy="object_store:accounts:update",
+        anonymous=True,
+        raw=True,
+        status=204,
+        admits="may_post",
+        query=("bulk-delete",),
+    )
+    async def update(self, call: Call, account: str) -> Reply:
+        """Say something of an account, or delete many things that are in it."""
+        place = placed(account)
+        await self.door.enter(call, place)
+        if "bulk-delete" in call.query:
+            return await self.bulk.delete(call, place)
+        wanted = changes(call, metadata.ACCOUNT) | _quotas(call)
+        await self.db.run(accounts.change, place.project_id, wanted, call.now)
+        return Reply(None, 204, (HTML_TYPE,))
+
+    @routes.delete(
+        "/v1/<account>",
+        policy="object_store:accounts:bulk_delete",
+        anonymous=True,
+        raw=True,
+        status=200,
+        admits="may_post",
+        query=("bulk-delete",),
+    )
+    async def delete_many(self, call: Call, account: str) -> Reply:
+        """Delete many things that are in an account."""
+        place = placed(account)
+        await self.door.enter(call, place)
+        if "bulk-delete" not in call.query:
+            raise MethodNotAllowed("", headers=ALLOWED)
+        return await self.bulk.delete(call, place)
+
+    async def may_extract(self, call: Call, account: str) -> Admitted:
+        """Whether an archive may come."""
+        if "extract-archive" not in call.query:
+            raise TooLarge("")
+        place = placed(account)
+        await self.door.enter(call, place)
+        return Admitted(place.project_id)
+
+    @routes.put(
+        "/v1/<account>",
+        policy="object_store:accounts:extract",
+        anonymous=True,
+        raw=True,
+        admits="may_extract",
+        query=("extract-archive",),
+    )
+    async def extract(self, call: Call, account: str) -> Reply:
+        """Make containers and objects of the files in an archive."""
+        place = placed(account)
+        await self.door.enter(call, place)
+        if "extract-archive" not in call.query:
+            raise MethodNotAllowed("", headers=ALLOWED)
+        return await self.bulk.extract(call, place)
+
+
+def _quotas(call: Call) -> dict[str, str | None]:
+    """The limits that a reseller sets. Raises Invalid, Forbidden."""
+    found: dict[str, str | None] = {}
+    given = changes(call, OLD_QUOTA) | changes(call, QUOTA)
+    for name, value in given.items():
+        kind = name.removeprefix(OLD_QUOTA).removeprefix(QUOTA)
+        if kind not in ("Bytes", "Count"):
+            continue
+        if not call.may(RESELLERS):
+            raise Forbidden("")
+        if value is not None and not (value.isascii() and value.isdecimal()):
+            raise Invalid("Invalid quota.")
+        found |= {f"{QUOTA}{kind}": value, f"{OLD_QUOTA}{kind}": None}
+    return found

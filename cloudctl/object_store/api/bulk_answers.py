@@ -1,0 +1,88 @@
+"""Answers of calls that do many things, of which some may fail. Reference: object-store.md, A8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+import orjson
+from attrs import define, field
+
+from cloudctl.errors import CloudError, NotFound
+from cloudctl.object_store.api.listings import JSON, PLAIN, TEXT_XML, XML
+from cloudctl.rest.accept import preferred
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.faults import reason
+
+
+def media(call: Call) -> str:
+    return preferred(call.header("accept") or PLAIN, [PLAIN, JSON, XML, TEXT_XML]) or PLAIN
+
+
+def told(call: Call, said: Mapping[str, Any], status: int = 200) -> Reply:
+    """The answer: a value by its name, and `Errors`, pairs of a path and of what is wrong with it."""
+    form = media(call)
+    if form == JSON:
+        body = orjson.dumps(said)
+    elif form == PLAIN:
+        lines = [f"{name}: {value}" for name, value in said.items() if name != "Errors"]
+        body = "\n".join([*lines, "Errors:", *(f"{path}, {why}" for path, why in said["Errors"])]).encode()
+    else:
+        parts = "".join(
+            f"<{(tag := name.lower().replace(' ', '_'))}>{escape(str(value))}</{tag}>"
+            for name, value in said.items()
+            if name != "Errors"
+        )
+        wrong = "".join(
+            f"<object><name>{escape(path)}</name><status>{escape(why)}</status></object>"
+            for path, why in said["Errors"]
+        )
+        body = f'<?xml version="1.0" encoding="UTF-8"?>\n<delete>{parts}<errors>{wrong}</errors></delete>'.encode()
+    return Reply(body, status, (("Content-Type", f"{form}; charset=utf-8"),))
+
+
+def errors(call: Call, wrong: Sequence[tuple[str, str]]) -> Reply:
+    """What is wrong with the segments of a manifest."""
+    return told(call, {"Errors": [(quote(path, errors="surrogateescape"), why) for path, why in wrong]}, 400)
+
+
+def status_of(error: CloudError) -> str:
+    return f"{error.status} {reason(error.status)}"
+
+
+@define
+class Outcome:
+    """Of a call that deletes, or that creates: `deleted` and `created` count what was done."""
+
+    deleted: int = 0
+    missing: int = 0
+    created: int | None = None
+    wrong: list[tuple[str, str]] = field(factory=list)
+    status: str = ""  # what the whole call came to, if not to what its parts did
+    body: str = ""
+
+    @contextmanager
+    def of(self, path: str) -> Iterator[None]:
+        """One of the things to be done; what is wrong with it is told at the end."""
+        try:
+            yield
+        except NotFound as error:
+            if self.created is None:
+                self.missing += 1
+            else:
+                self.wrong.append((quote(path, errors="surrogateescape"), status_of(error)))
+        except CloudError as error:
+            self.wrong.append((quote(path, errors="surrogateescape"), status_of(error)))
+
+    def reply(self, call: Call) -> Reply:
+        done: dict[str, Any] = {"Number Deleted": self.deleted, "Number Not Found": self.missing}
+        good = "200 OK"
+        if self.created is not None:
+            done, good = {"Number Files Created": self.created}, "201 Created"
+        elif not self.deleted and not self.wrong and self.missing:
+            good = "404 Not Found"
+        status = self.status or ("400 Bad Request" if self.wrong else good)
+        return told(call, {**done, "Response Status": status, "Response Body": self.body, "Errors": self.wrong})

@@ -1,0 +1,77 @@
+"""Conditional requests and ranges. Reference: object-store.md, A5."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import ceil
+
+from cloudctl.db.columns import seconds
+from cloudctl.errors import PreconditionFailed, RangeNotSatisfiable
+from cloudctl.rest.call import Call
+
+ONE = re.compile(r"(\d{0,19})\s*-\s*(\d{0,19})", re.ASCII)
+MOST_RANGES = 50
+
+Range = tuple[int, int]  # from here, and up to there
+
+
+def holds(call: Call, etag: str, updated_at: datetime) -> bool:
+    """Whether the object is to be sent; False: the client has it already. Raises PreconditionFailed."""
+    changed = ceil(seconds(updated_at))
+    if (given := call.header("if-match")) is not None and not matches(given, etag):
+        raise PreconditionFailed("")
+    if (moment := _moment(call.header("if-unmodified-since"))) is not None and changed > moment:
+        raise PreconditionFailed("")
+    if (given := call.header("if-none-match")) is not None:
+        return not matches(given, etag)
+    return (moment := _moment(call.header("if-modified-since"))) is None or changed > moment
+
+
+def matches(header: str, etag: str) -> bool:
+    """Whether one of the tags is this one. The object is there."""
+    tags = {each.strip().removeprefix("W/").strip('"') for each in header.split(",")}
+    return "*" in tags or etag.strip('"') in tags
+
+
+def _moment(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def ranges(call: Call, size: int, etag: str, updated_at: datetime) -> Sequence[Range]:
+    """The parts that are asked for; none: all of it. Raises RangeNotSatisfiable."""
+    unit, equals, text = (call.header("range") or "").partition("=")
+    if not equals or unit.strip().lower() != "bytes" or not _if_range(call, etag, updated_at):
+        return ()
+    found, some = [], text.split(",")
+    for each in some:
+        match = ONE.fullmatch(each.strip())
+        if match is None or match.groups() == ("", ""):
+            return ()
+        first, last = match.groups()
+        if first and last and int(last) < int(first):
+            return ()
+        start, stop = (max(0, size - int(last)), size) if not first else (int(first), size)
+        if first and last:
+            stop = min(int(last) + 1, size)
+        if start < stop:
+            found.append((start, stop))
+    if not found or len(some) > MOST_RANGES:
+        raise RangeNotSatisfiable("", headers={"Content-Range": f"bytes */{size}"})
+    return found
+
+
+def _if_range(call: Call, etag: str, updated_at: datetime) -> bool:
+    given = call.header("if-range")
+    if given is None:
+        return True
+    moment = _moment(given)
+    return matches(given, etag) if moment is None else ceil(seconds(updated_at)) <= moment

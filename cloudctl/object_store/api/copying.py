@@ -1,0 +1,94 @@
+"""Copies. One shares the file of its source, unless it is a part of it, or of many. Reference: object-store.md, A6."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from attrs import evolve, frozen
+
+from cloudctl.errors import PreconditionFailed, TooLarge
+from cloudctl.object_store import acl, metadata, objects
+from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.large import path_of
+from cloudctl.object_store.names import Place, placed
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.store import CHUNK, Content
+from cloudctl.rest.call import Call, Reply
+
+COPY_FROM = "X-Copy-From"
+SHOW = "object_store:objects:show"
+# What makes an object more than its own data.
+LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", TARGET, TARGET_ACCOUNT})
+
+
+def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place:
+    """`container/object`, as a header has it. Raises PreconditionFailed."""
+    container, _, name = (path_of(text) if quoted else text).removeprefix("/").partition("/")
+    if not container or not name:
+        raise PreconditionFailed(f"{header} header must be of the form <container name>/<object name>")
+    return placed(account, container, name)
+
+
+@frozen
+class Copying:
+    reader: Reader
+    intake: Intake
+    max_size: int  # bytes
+
+    def destination(self, call: Call, source: Place) -> Place:
+        """Raises PreconditionFailed."""
+        account = call.header("Destination-Account") or source.account
+        return named("Destination", call.header("Destination") or "", account)
+
+    async def copy(self, call: Call, source: str, account: str, target: Place, *, quoted: bool = True) -> Reply:
+        """The caller may write to `target`."""
+        place = named(COPY_FROM, source, account, quoted=quoted)
+        await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
+        own = call.query.get("multipart-manifest") == "get" or call.query.get("symlink") == "get"
+        found = await self.reader.find(call, place, own=own)
+        if not conditions.holds(call, found.data.etag, found.object.updated_at):
+            raise PreconditionFailed("")
+        new = self._new(call, found, own)
+        content = await self._copy(call, found, target, new, own)
+        told = (
+            ("ETag", content.etag),
+            ("Last-Modified", headers.last_modified(call.now)),
+            ("X-Copied-From", quote(f"{place.container}/{place.name}")),
+            ("X-Copied-From-Account", place.account),
+            ("X-Copied-From-Last-Modified", headers.last_modified(found.object.updated_at)),
+            *((name, value) for name, value in new.headers.items() if name.startswith(metadata.OBJECT)),
+            HTML_TYPE,
+        )
+        return Reply(None, 201, told)
+
+    async def _copy(self, call: Call, found: Found, target: Place, new: NewObject, own: bool) -> Content:
+        record, data = found.object, found.data
+        ranges = conditions.ranges(call, data.size, data.etag, record.updated_at)
+        if not ranges and (own or (record.large_etag is None and "X-Object-Manifest" not in record.headers)):
+            content = Content(record.file_id, record.size, record.etag)
+            await self.intake.change(objects.copy, record, target, evolve(new, content=content), call.now)
+            return content
+        if data.size > self.max_size:
+            raise TooLarge(f"The source has {data.size} bytes; an object has at most {self.max_size}.")
+        body, _, _ = self.reader.body(call, found)
+        return await self.intake.write(target, body.chunks(CHUNK), new, call.now)
+
+    def _new(self, call: Call, found: Found, own: bool) -> NewObject:
+        record, given = found.object, headers.of_object(call)
+        kept = {} if headers.is_true(call.header("X-Fresh-Metadata")) else dict(record.headers)
+        if own:
+            kept |= {name: value for name, value in record.headers.items() if name in LEADS_ELSEWHERE}
+        else:
+            kept = {name: value for name, value in kept.items() if name not in LEADS_ELSEWHERE}
+        kept |= given
+        metadata.check(kept, metadata.OBJECT)
+        return NewObject(
+            content_type=call.header("content-type") or record.content_type,
+            headers=kept,
+            delete_at=headers.delete_at(call) or record.delete_at,
+            large_size=record.large_size if own else None,
+            large_etag=record.large_etag if own else None,
+        )

@@ -1,0 +1,35 @@
+"""Error bodies of the object store: a line of HTML. Reference: object-store.md, A1."""
+
+from __future__ import annotations
+
+from html import escape
+
+from cloudctl.rest.faults import Faults, Form, JsonObject, plain_problems, reason
+
+# What is said where nobody says more.
+USUAL = {
+    401: "This server could not verify that you are authorized to access the document you requested.",
+    403: "Access was denied to this resource.",
+    404: "The resource could not be found.",
+    405: "The method is not allowed for this resource.",
+    409: "There was a conflict when trying to complete your request.",
+    411: "Content-Length header required.",
+    412: "A precondition for this request was not met.",
+    416: "The Range requested is not available.",
+    422: "Unable to process the contained instructions",
+    507: "There was not enough space to save the resource.",
+}
+
+
+def _envelope(status: int, message: str, type: str) -> JsonObject:
+    return {"title": reason(status), "message": message or USUAL.get(status, "")}
+
+
+def _write(body: JsonObject) -> bytes:
+    return f"<html><h1>{escape(body['title'])}</h1><p>{escape(body['message'])}</p></html>".encode()
+
+
+HTML = Form("text/html", _write, "UTF-8")
+HTML_TYPE = ("Content-Type", HTML.content_type)
+
+FAULTS = Faults(_envelope, plain_problems, unknown_path=USUAL[404], forms=(HTML,), otherwise=HTML)

@@ -1,0 +1,135 @@
+"""Headers of requests that say something of accounts, containers and objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from email.utils import formatdate
+from math import ceil
+
+from cloudctl.db.columns import seconds
+from cloudctl.errors import Invalid
+from cloudctl.object_store import acl, metadata
+from cloudctl.rest.call import Call
+
+Headers = tuple[tuple[str, str], ...]
+
+TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
+# For the owners' eyes only.
+PRIVATE = frozenset(
+    {acl.READ, acl.WRITE}
+    | {f"{prefix}Temp-Url-Key{which}" for prefix in (metadata.ACCOUNT, metadata.CONTAINER) for which in ("", "-2")}
+)
+# Of containers, beside what users say freely.
+OF_CONTAINERS = ("X-Versions-Location", "X-History-Location")
+# Of objects.
+OF_OBJECTS = (
+    "Content-Encoding",
+    "Content-Disposition",
+    "Content-Language",
+    "Cache-Control",
+    "Expires",
+    "X-Robots-Tag",
+    "X-Object-Manifest",
+)
+
+
+def is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() in TRUE
+
+
+def sent(call: Call) -> Iterator[tuple[str, str]]:
+    """All headers, by names such as X-Object-Meta-Color. Raises Invalid."""
+    for name, values in call.headers.getAllRawHeaders():
+        value = values[-1].decode()
+        if "\0" in value:
+            raise Invalid("A header contains a NUL character.")
+        yield name.decode("utf-8", "replace").title(), value
+
+
+def changes(call: Call, prefix: str) -> dict[str, str | None]:
+    """What is to be said of an account or a container; None: what is to be no longer."""
+    found: dict[str, str | None] = {}
+    removing = prefix.replace("X-", "X-Remove-", 1)
+    for name, value in sent(call):
+        if name.startswith(removing):
+            found[prefix + name[len(removing) :]] = None
+        elif name.startswith(prefix):
+            found[name] = value or None
+    return found
+
+
+def container_changes(call: Call) -> dict[str, str | None]:
+    """Raises Invalid."""
+    found = changes(call, metadata.CONTAINER)
+    for name in (acl.READ, acl.WRITE):
+        if call.header(name.replace("X-", "X-Remove-", 1)) is not None:
+            found[name] = None
+        elif (value := call.header(name)) is not None:
+            found[name] = acl.cleaned(name, value) or None
+    for name in ("Bytes", "Count"):
+        header = f"{metadata.CONTAINER}Quota-{name}"
+        if (quota := found.get(header)) is not None and not (quota.isascii() and quota.isdecimal()):
+            raise Invalid(f"Invalid {name.lower()} quota.")
+    return found | _versioning(call)
+
+
+def _versioning(call: Call) -> dict[str, str | None]:
+    """Where old versions go: to one place at most. Raises Invalid."""
+    found: dict[str, str | None] = {}
+    for name, other in (OF_CONTAINERS, OF_CONTAINERS[::-1]):
+        value = call.header(name)
+        if call.header(name.replace("X-", "X-Remove-", 1)) is not None or value == "":
+            found[name] = None
+        elif value is not None:
+            if call.header(other):
+                raise Invalid(f"Only one of {' or '.join(OF_CONTAINERS)} may be specified")
+            if "/" in value:
+                raise Invalid(f"{name}: a container is expected")
+            found |= {name: value, other: None}
+    return found
+
+
+def of_object(call: Call) -> dict[str, str]:
+    """What is kept of the headers of an object. Raises Invalid."""
+    found = {name: value for name, value in sent(call) if name.startswith(metadata.OBJECT) or name in OF_OBJECTS}
+    metadata.check(found, metadata.OBJECT)
+    manifest = found.get("X-Object-Manifest")
+    if manifest is not None:
+        container, slash, prefix = manifest.lstrip("/").partition("/")
+        if not (container and slash and prefix) or "?" in manifest or "&" in manifest:
+            raise Invalid("X-Object-Manifest must be in the format container/prefix")
+    return found
+
+
+def delete_at(call: Call) -> int | None:
+    """When the object is to be gone, in seconds since the epoch. Raises Invalid."""
+    now = seconds(call.now)
+    after, at = call.header("X-Delete-After"), call.header("X-Delete-At")
+    if after is not None:
+        return int(now) + _number("X-Delete-After", after)
+    if at is None:
+        return None
+    when = _number("X-Delete-At", at)
+    if when <= now:
+        raise Invalid("X-Delete-At in past")
+    return when
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:20]) < 2**31:
+        raise Invalid(f"Non-integer {name}")
+    return int(text)
+
+
+def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
+    return tuple((name, value) for name, value in headers.items() if owner or name not in PRIVATE)
+
+
+def last_modified(when: datetime) -> str:
+    """Not before it was so: a second is rounded up."""
+    return formatdate(ceil(seconds(when)), usegmt=True)
+
+
+def timestamp(when: datetime) -> str:
+    return f"{seconds(when):.5f}"

@@ -1,0 +1,90 @@
+"""Static large objects: manifests are sent, shown, and deleted with what they name. Reference: object-store.md, A7."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+from attrs import evolve, frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import NotFound, TooLarge, Unprocessable
+from cloudctl.object_store import acl, large, objects
+from cloudctl.object_store.api import bulk_answers, headers
+from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.reading import Found, Reader
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.tables import Container, Object
+from cloudctl.rest.call import Call, Reply
+
+
+@frozen
+class Manifests:
+    reader: Reader
+    intake: Intake
+
+    async def create(self, call: Call, place: Place, new: NewObject) -> Reply:
+        """The body is a manifest. The caller may write to `place`."""
+
+        def may_read(container: Container) -> bool:
+            owner = call.may("object_store:objects:show", project_id=container.project_id)
+            return owner or self.reader.door.admits(call, container)
+
+        body = call.content
+        body.seek(0)
+        raw = body.read(large.MOST_BYTES + 1)
+        segments = await self.intake.run(large.parse, raw)
+        manifest, wrong = await self.intake.db.scan(large.check, place, segments, call.now, may_read)
+        if wrong:
+            return bulk_answers.errors(call, wrong)
+        etag = (call.header("etag") or "").strip('"').lower()
+        if etag and etag != manifest.etag:
+            raise Unprocessable("")
+        if sum(1 for _ in manifest.entries) > large.MOST_SEGMENTS:
+            raise TooLarge("")
+        made = evolve(new, large_size=manifest.size, large_etag=manifest.etag)
+        await self.intake.write(place, (orjson.dumps(manifest.entries),), made, call.now)
+        told = (("ETag", f'"{manifest.etag}"'), ("Last-Modified", headers.last_modified(call.now)), HTML_TYPE)
+        return Reply(None, 201, told)
+
+    async def show(self, call: Call, found: Found, said: Headers) -> Reply:
+        """The manifest itself."""
+        entries = await self.intake.run(large.read, self.reader.store, found.object)
+        if call.query.get("format") == "raw":
+            entries = large.raw(entries)
+        return Reply(orjson.dumps(entries), 200, (*said, ("Content-Type", "application/json; charset=utf-8")))
+
+    async def delete(self, call: Call, place: Place) -> Reply:
+        """The large object and all its segments. The caller may delete `place`."""
+        found = await self.intake.db.read(_get, place, call)
+        outcome = bulk_answers.Outcome()
+        for each in [*await self._segments(call, place, found), place]:
+            await self._delete(call, each, outcome)
+        return outcome.reply(call)
+
+    async def _segments(self, call: Call, place: Place, found: Object, depth: int = 1) -> Sequence[Place]:
+        if found.large_etag is None:
+            return ()
+        places: list[Place] = []
+        for each in await self.intake.run(large.segments_of, self.reader.store, place, found):
+            try:
+                inner = await self.intake.db.read(_get, each, call)
+            except NotFound:
+                inner = None
+            if inner is not None and inner.large_etag is not None and depth < large.DEEPEST:
+                places += await self._segments(call, each, inner, depth + 1)
+            places.append(each)
+        return list(dict.fromkeys(places))
+
+    async def _delete(self, call: Call, place: Place, outcome: bulk_answers.Outcome) -> None:
+        with outcome.of(f"/{place.container}/{place.name}"):
+            await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
+            await self.intake.change(objects.remove, place, call.now)
+            outcome.deleted += 1
+
+
+def _get(conn: Connection, place: Place, call: Call) -> Object:
+    return objects.get(conn, place, call.now)

@@ -1,0 +1,261 @@
+"""Objects: their data, and what is said of them. Reference: object-store.md, A5, A6."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import Invalid, LengthRequired, PreconditionFailed, TooLarge, Unavailable
+from cloudctl.object_store import acl, containers, metadata, objects
+from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api.bulk import Bulk
+from cloudctl.object_store.api.copying import COPY_FROM, Copying
+from cloudctl.object_store.api.door import Entered
+from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.forms import Forms, is_form
+from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.manifests import Manifests
+from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.large import path_of
+from cloudctl.object_store.names import Place, placed
+from cloudctl.object_store.objects import NewObject
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
+
+PATH = "/v1/<account>/<container>/<path:name>"
+SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
+PUBLIC = f"{metadata.OBJECT}Public-"
+# A signed URL says where data go, and so they may not say where others are.
+NOT_BY_SIGNATURE = ("X-Object-Manifest", TARGET, COPY_FROM)
+
+
+def length_of(call: Call) -> int:
+    """Bytes that will come, as far as the headers say. Raises LengthRequired."""
+    length = call.header("content-length")
+    if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
+        raise LengthRequired("Missing Content-Length header.")
+    return int(length) if length and length.isdecimal() else 0
+
+
+def content_type(call: Call, name: str) -> str:
+    given = call.header("content-type")
+    if not given or headers.is_true(call.header("X-Detect-Content-Type")):
+        return objects.guessed_type(name)
+    return given
+
+
+def new_object(call: Call, place: Place) -> NewObject:
+    """What a PUT makes, but for its data. Raises Invalid."""
+    kept = headers.of_object(call)
+    target = call.header(TARGET)
+    if target is not None:
+        kept |= _symlink(call, place, target)
+    none = call.header("if-none-match")
+    if none is not None and none.strip() != "*":
+        raise Invalid("If-None-Match only supports *")
+    return NewObject(
+        content_type=content_type(call, place.name),
+        headers=kept,
+        delete_at=headers.delete_at(call),
+        only_if_absent=none is not None,
+    )
+
+
+def _symlink(call: Call, place: Place, target: str) -> dict[str, str]:
+    """Raises Invalid, PreconditionFailed."""
+    container, slash, name = path_of(target).partition("/")
+    account = call.header(TARGET_ACCOUNT) or place.account
+    if not (container and slash and name):
+        raise PreconditionFailed(f"{TARGET} header must be of the form <container name>/<object name>")
+    if length_of(call):
+        raise Invalid("Symlink requests require a zero byte body")
+    if (where := placed(account, container, name)) == place:
+        raise Invalid("Symlink cannot target itself")
+    return {
+        TARGET: f"{where.container}/{where.name}",
+        **({TARGET_ACCOUNT: account} if account != place.account else {}),
+    }
+
+
+def written(etag: str, when: Call) -> Headers:
+    return (("ETag", etag), ("Last-Modified", headers.last_modified(when.now)), HTML_TYPE)
+
+
+@frozen
+class Objects:
+    routes = Routes("Object store: objects")
+
+    reader: Reader
+    intake: Intake
+    copying: Copying
+    manifests: Manifests
+    bulk: Bulk
+    forms: Forms
+
+    # -- reading
+
+    @routes.head(
+        PATH, policy="object_store:objects:show", anonymous=True, query=(*SIGNED, "multipart-manifest", "symlink")
+    )
+    async def show(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Show what is said of an object."""
+        return await self._read(call, placed(account, container, name), "HEAD")
+
+    @routes.get(
+        PATH, policy="object_store:objects:show", anonymous=True, query=(*SIGNED, "multipart-manifest", "symlink")
+    )
+    async def download(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Get the data of an object, or ranges of them."""
+        return await self._read(call, placed(account, container, name), "GET")
+
+    async def _read(self, call: Call, place: Place, method: str) -> Reply:
+        entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method)
+        manifest = call.query.get("multipart-manifest") == "get"
+        found = await self.reader.find(call, place, own=manifest or call.query.get("symlink") == "get")
+        if manifest and found.object.large_etag is not None:
+            return await self.manifests.show(call, found, self._said(found, entered))
+        said = self._said(found, entered)
+        if not conditions.holds(call, found.data.etag, found.object.updated_at):
+            return Reply(None, 304, said)
+        try:
+            body, status, told = self.reader.body(call, found)
+        except OSError as error:
+            raise Unavailable("The data cannot be read now.") from error
+        if found.place != place:
+            told += (("Content-Location", f"/v1/{found.place.account}/{found.place.container}/{found.place.name}"),)
+        return Reply(body, status, (*said, *told))
+
+    def _said(self, found: Found, entered: Entered) -> Headers:
+        record = found.object
+        kept = [*record.headers.items()]
+        if entered.signed is not None:
+            kept = [each for each in kept if not each[0].startswith(metadata.OBJECT) or each[0].startswith(PUBLIC)]
+            kept = [*kept, ("Content-Disposition", entered.signed.disposition)]
+        said = [
+            ("ETag", found.data.etag),
+            ("Last-Modified", headers.last_modified(record.updated_at)),
+            ("Accept-Ranges", "bytes"),
+            ("X-Timestamp", headers.timestamp(record.updated_at)),
+            *kept,
+        ]
+        if record.delete_at is not None:
+            said.append(("X-Delete-At", str(record.delete_at)))
+        if record.large_etag is not None:
+            said.append(("X-Static-Large-Object", "True"))
+        return tuple(said)
+
+    # -- writing
+
+    async def may_upload(self, call: Call, account: str, container: str, name: str) -> Admitted:
+        """Whether data may come. Raises what `upload` would."""
+        place = placed(account, container, name)
+        if "extract-archive" in call.query:
+            await self.reader.door.enter(call, place, acl_header=acl.WRITE)
+            return Admitted(place.project_id)
+        await self._may_write(call, place)
+        await self.intake.db.read(_check_room, place, length_of(call))
+        new_object(call, place)
+        return Admitted(place.project_id)
+
+    async def _may_write(self, call: Call, place: Place) -> Entered:
+        entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="PUT")
+        if entered.signed is not None and any(call.header(name) is not None for name in NOT_BY_SIGNATURE):
+            raise Invalid("This header may not be sent with a signed URL.")
+        if entered.container is None:
+            raise containers.not_found()
+        return entered
+
+    @routes.put(
+        PATH,
+        policy="object_store:objects:create",
+        anonymous=True,
+        raw=True,
+        status=201,
+        admits="may_upload",
+        query=(*SIGNED, "multipart-manifest", "extract-archive"),
+    )
+    async def upload(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Create an object, or replace it."""
+        place = placed(account, container, name)
+        if "extract-archive" in call.query:
+            await self.reader.door.enter(call, place, acl_header=acl.WRITE)
+            return await self.bulk.extract(call, place)
+        await self._may_write(call, place)
+        source = call.header(COPY_FROM)
+        if source is not None:
+            if length_of(call):
+                raise Invalid("Copy requests require a zero byte body")
+            return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
+        length_of(call)
+        new = new_object(call, place)
+        if call.query.get("multipart-manifest") == "put":
+            return await self.manifests.create(call, place, new)
+        etag = (call.header("etag") or "").strip('"').lower()
+        content = await self.intake.put(place, call.content, new, etag, call.now)
+        return Reply(None, 201, written(content.etag, call))
+
+    async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
+        """Whether a form may come: who it is from is known when it is there."""
+        if not is_form(call):
+            raise TooLarge("")
+        place = placed(account, container, name)
+        await self.forms.check(call, place)
+        return Admitted(place.project_id)
+
+    @routes.post(
+        PATH,
+        policy="object_store:objects:update",
+        anonymous=True,
+        raw=True,
+        status=202,
+        admits="may_post",
+        query=SIGNED,
+    )
+    async def update(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Say something else of an object; or take the files of a form, whose names begin with this one."""
+        place = placed(account, container, name)
+        if is_form(call):
+            return await self.forms.take(call, place)
+        await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="POST")
+        kept, at = headers.of_object(call), headers.delete_at(call)
+        await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
+        return Reply(None, 202, (HTML_TYPE,))
+
+    @routes.delete(PATH, policy="object_store:objects:delete", anonymous=True, query=(*SIGNED, "multipart-manifest"))
+    async def delete(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Delete an object."""
+        place = placed(account, container, name)
+        await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
+        if call.query.get("multipart-manifest") == "delete":
+            return await self.manifests.delete(call, place)
+        await self.intake.change(objects.remove, place, call.now)
+        return Reply(None, 204, (HTML_TYPE,))
+
+    @routes.route("COPY", PATH, policy="object_store:objects:copy", anonymous=True, status=201)
+    async def copy(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Copy an object to where the header Destination says."""
+        place = placed(account, container, name)
+        await self.reader.door.enter(call, place, acl_header=acl.READ)
+        target = self.copying.destination(call, place)
+        await self.reader.door.enter(call, target, acl_header=acl.WRITE, rule="object_store:objects:create")
+        return await self.copying.copy(call, f"{place.container}/{place.name}", account, target, quoted=False)
+
+
+def _check_room(conn: Connection, place: Place, size: int) -> None:
+    objects.check_room(conn, containers.get(conn, place), size)
+
+
+def _update(
+    conn: Connection, place: Place, kept: dict[str, str], delete_at: int | None, content_type: str | None, call: Call
+) -> None:
+    found = objects.get(conn, place, call.now, lock=True)
+    # What users said goes, and the rest stays where it is not said anew.
+    stays = {name: value for name, value in found.headers.items() if not name.startswith(metadata.OBJECT)}
+    changes: dict[str, Any] = {"headers": {**stays, **kept}, "delete_at": delete_at}
+    if content_type:
+        changes["content_type"] = content_type
+    objects.change(conn, found, changes, call.now)

@@ -1,0 +1,126 @@
+"""What an object is when it is read: the one that a symlink leads to, with the data of all its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_hex
+
+from attrs import frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Conflict, RangeNotSatisfiable
+from cloudctl.object_store import acl, large, objects
+from cloudctl.object_store.api import conditions
+from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.large import Data, Piece
+from cloudctl.object_store.names import Place, placed
+from cloudctl.object_store.store import ObjectStore
+from cloudctl.object_store.tables import Container, Object
+from cloudctl.rest.call import Call, Download, Parts
+
+MOST_LINKS = 2
+TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
+
+
+@frozen
+class Found:
+    place: Place
+    object: Object
+    data: Data
+
+
+def target_of(place: Place, found: Object) -> Place | None:
+    """Where a symlink leads."""
+    target = found.headers.get(TARGET)
+    if target is None:
+        return None
+    container, _, name = target.partition("/")
+    return placed(found.headers.get(TARGET_ACCOUNT, place.account), container, name)
+
+
+def _link(conn: Connection, call: Call, place: Place) -> Object:
+    return objects.get(conn, place, call.now)
+
+
+@frozen
+class Reader:
+    db: Database
+    store: ObjectStore
+    door: Door
+
+    async def find(self, call: Call, place: Place, *, own: bool = False) -> Found:
+        """`own`: the object itself, not what it leads to or is made of. The caller may read `place`.
+
+        Raises NotFound, Unauthorized, Forbidden, Conflict.
+        """
+        found = await self.db.read(_link, call, place)
+        for _ in range(MOST_LINKS):
+            target = None if own else target_of(place, found)
+            if target is None:
+                break
+            await self.door.enter(call, target, acl_header=acl.READ)
+            place, found = target, await self.db.read(_link, call, target)
+        else:
+            if target_of(place, found) is not None:
+                raise Conflict("Too many levels of symbolic links.")
+        return Found(place, found, await self._data(call, place, found, own))
+
+    async def _data(self, call: Call, place: Place, found: Object, own: bool) -> Data:
+        def may_read(container: Container) -> bool:
+            owner = call.may("object_store:objects:show", project_id=container.project_id)
+            # Who signed a URL of a large object meant its segments, too.
+            signed = "temp_url_sig" in call.query and container.project_id == place.project_id
+            return owner or signed or self.door.admits(call, container)
+
+        if own:
+            return large.of_file(found)
+        if found.large_etag is not None:
+            return await self.db.scan(large.static, self.store, place, found, call.now, may_read)
+        if (manifest := large.manifest_of(found)) is not None:
+            return await self.db.scan(large.dynamic, place.inside(manifest), call.now, may_read)
+        return large.of_file(found)
+
+    def opened(self, pieces: Sequence[Piece]) -> list[Download | bytes]:
+        """A single file is opened now, since it may be replaced and removed meanwhile. Raises OSError."""
+        parts: list[Download | bytes] = []
+        for piece in pieces:
+            if piece.file_id:
+                path = self.store.path(piece.file_id)
+                file = path.open("rb") if len(pieces) == 1 else None
+                parts.append(Download(path, piece.offset, piece.length, file))
+            else:
+                parts.append(piece.data)
+        return parts
+
+    def body(self, call: Call, found: Found) -> tuple[Parts, int, Headers]:
+        """The answer: body, status, and headers that go with it. Raises RangeNotSatisfiable."""
+        data, kind = found.data, found.object.content_type
+        wanted = conditions.ranges(call, data.size, data.etag, found.object.updated_at)
+        if not wanted:
+            return self._parts([*data.pieces]), 200, (("Content-Type", kind),)
+        if len(wanted) == 1:
+            ((start, stop),) = wanted
+            told: Headers = (("Content-Type", kind), ("Content-Range", f"bytes {start}-{stop - 1}/{data.size}"))
+            return self._parts([*large.cut(data.pieces, start, stop)]), 206, told
+        if sum(stop - start for start, stop in wanted) > 2 * data.size:
+            # The same bytes over and over are nothing that a client needs.
+            raise RangeNotSatisfiable("", headers={"Content-Range": f"bytes */{data.size}"})
+        boundary = token_hex(16)
+        pieces: list[Piece] = []
+        for start, stop in wanted:
+            head = (
+                f"--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: bytes {start}-{stop - 1}/{data.size}\r\n\r\n"
+            )
+            pieces += [_text(head), *large.cut(data.pieces, start, stop), _text("\r\n")]
+        pieces.append(_text(f"--{boundary}--"))
+        told = (("Content-Type", f"multipart/byteranges;boundary={boundary}"),)
+        return self._parts(pieces), 206, told
+
+    def _parts(self, pieces: Sequence[Piece]) -> Parts:
+        return Parts(self.opened(pieces), sum(piece.length for piece in pieces))
+
+
+def _text(text: str) -> Piece:
+    raw = text.encode()
+    return Piece(len(raw), data=raw)

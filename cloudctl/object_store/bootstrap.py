@@ -1,0 +1,14 @@
+"""What a new cloud begins with: the role of those who may do anything in every account, as Swift's clients know it."""
+
+from __future__ import annotations
+
+from cloudctl.composition import FirstStart
+from cloudctl.db import Connection
+from cloudctl.identity import roles
+
+RESELLER = "ResellerAdmin"
+
+
+def bootstrap(conn: Connection, first: FirstStart) -> None:
+    values = {"name": RESELLER, "domain_id": "", "description": "May do anything in every account.", "options": {}}
+    roles.create(conn, values, first.now)

@@ -1,0 +1,113 @@
+"""The way of data to an object: a body that has come → a file that is on the disk → the row that names it.
+
+A crash on the way leaves a file that no row names, which the sweep removes. What was replaced is removed after the
+commit; who is reading it keeps reading.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from datetime import datetime
+from typing import IO, ParamSpec, TypeVar, cast
+
+from attrs import evolve, frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
+
+from cloudctl.db import Database
+from cloudctl.db.threads import Threads
+from cloudctl.errors import CloudError, InsufficientStorage, Unavailable, Unprocessable
+from cloudctl.object_store import objects
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.store import Content, ObjectStore, Taken
+from cloudctl.rest.finishing import finished
+
+log = Logger()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def unwritable(error: OSError) -> CloudError:
+    log.error("the object store cannot be written: {error}", error=str(error))
+    if error.errno in FULL:
+        return InsufficientStorage("")
+    return Unavailable("The object store cannot be written now.")
+
+
+@frozen
+class Intake:
+    """`threads` wait for the disk; `reactor` is where their results come back."""
+
+    db: Database
+    store: ObjectStore
+    threads: Threads
+    reactor: IReactorFromThreads
+
+    def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
+        """`fn` in a thread."""
+        pool, run = cast(ThreadPool, self.threads), copy_context().run
+        return deferToThreadPool(self.reactor, pool, lambda: run(fn, *args, **kwargs))
+
+    async def put(self, place: Place, body: IO[bytes], new: NewObject, etag: str, now: datetime) -> Content:
+        """`body` becomes the object's data. `etag`: what the client says it is; empty: he does not.
+
+        Raises Unprocessable, InsufficientStorage, Unavailable, and what `objects.put` does.
+        """
+        try:
+            taken = self.store.take(body)
+        except OSError as error:
+            raise unwritable(error) from error
+        # Nothing depends on the request any more.
+        return await finished(self._put(place, taken, new, etag, now))
+
+    async def _put(self, place: Place, taken: Taken, new: NewObject, etag: str, now: datetime) -> Content:
+        try:
+            content = await self.run(self.store.settle, taken)
+            if etag and etag != content.etag:
+                raise Unprocessable("")
+            freed = await self.db.run(objects.put, place, evolve(new, content=content), now)
+        except Exception as error:
+            if taken.file_id is not None:
+                await self.remove([taken.file_id])
+            if isinstance(error, OSError):
+                raise unwritable(error) from error
+            raise
+        await self.remove(freed)
+        return content
+
+    async def write(self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime) -> Content:
+        """The same with bytes that are here already, or are read in the thread that writes them."""
+        return await finished(self._write(place, chunks, new, now))
+
+    async def _write(self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime) -> Content:
+        try:
+            content = await self.run(self.store.write, chunks)
+        except OSError as error:
+            raise unwritable(error) from error
+        try:
+            freed = await self.db.run(objects.put, place, evolve(new, content=content), now)
+        except Exception:
+            await self.remove([content.file_id] if content.file_id else [])
+            raise
+        await self.remove(freed)
+        return content
+
+    async def change(self, fn: Callable[..., Sequence[str]], *args: object) -> None:
+        """`fn(conn, …)` in a transaction, and the files that it says nobody needs any more are removed."""
+        await finished(self._change(fn, *args))
+
+    async def _change(self, fn: Callable[..., Sequence[str]], *args: object) -> None:
+        await self.remove(await self.db.run(fn, *args))
+
+    async def remove(self, file_ids: Sequence[str]) -> None:
+        if file_ids:
+            await self.run(self.store.remove, file_ids)

@@ -1,0 +1,291 @@
+"""Large objects, whose data are those of other ones. Reference: object-store.md, A7.
+
+Dynamic: what begins with a prefix, one after the other. Static: what a manifest names, which is the object's file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from attrs import frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict, Invalid, TooLarge
+from cloudctl.object_store import containers, listing, objects
+from cloudctl.object_store.listing import Wanted
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.store import ObjectStore
+from cloudctl.object_store.tables import Container, Object
+
+MOST_SEGMENTS = 1000
+MOST_BYTES = 8 * 2**20  # of a manifest
+DEEPEST = 10
+RANGE = re.compile(r"(\d{0,19})-(\d{0,19})", re.ASCII)
+KEYS = frozenset({"path", "etag", "size_bytes", "range", "data"})
+
+MayRead = Callable[[Container], bool]
+
+
+@frozen
+class Piece:
+    """A part of the data: of a file, or the bytes themselves."""
+
+    length: int
+    file_id: str = ""
+    offset: int = 0
+    data: bytes = b""
+
+    def cut(self, start: int, stop: int) -> Piece:
+        """The part from `start` up to `stop`, counted from the start of the piece."""
+        return Piece(stop - start, self.file_id, self.offset + start, self.data[start:stop])
+
+
+def cut(pieces: Sequence[Piece], start: int, stop: int) -> Iterator[Piece]:
+    """What of all their bytes lies between."""
+    at = 0
+    for piece in pieces:
+        first, last = max(start - at, 0), min(stop - at, piece.length)
+        if first < last:
+            yield piece.cut(first, last)
+        at += piece.length
+
+
+@frozen
+class Data:
+    """The data of an object, and their tag as it is shown."""
+
+    size: int
+    etag: str
+    pieces: Sequence[Piece]
+
+
+def of_file(found: Object) -> Data:
+    pieces = (Piece(found.size, found.file_id),) if found.file_id else ()
+    return Data(found.size, found.etag, pieces)
+
+
+def tag(etags: Sequence[str]) -> str:
+    return hashlib.md5("".join(etags).encode(), usedforsecurity=False).hexdigest()
+
+
+def manifest_of(found: Object) -> str | None:
+    """The container/prefix of a dynamic large object."""
+    return found.headers.get("X-Object-Manifest")
+
+
+def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:
+    """`place` is a container and a prefix. Raises Conflict: what is there may not be read."""
+    container = containers.find(conn, place)
+    if container is None:
+        return Data(0, f'"{tag(())}"', ())
+    if not may_read(container):
+        raise Conflict("A segment may not be read.")
+    found = listing.of_objects(conn, container, Wanted(prefix=place.name))
+    segments = [each for each in found if not isinstance(each, str) and not objects.is_expired(each, now)]
+    pieces = [piece for each in segments for piece in of_file(each).pieces]
+    return Data(sum(each.length for each in pieces), f'"{tag([each.etag for each in segments])}"', pieces)
+
+
+# -- static
+
+
+@frozen
+class Segment:
+    """A segment as a client names it. `start`, `stop`: the part of it that is meant."""
+
+    path: str = ""
+    etag: str | None = None
+    size: int | None = None
+    range: str | None = None
+    data: bytes = b""
+
+
+def parse(raw: bytes) -> list[Segment]:
+    """Raises Invalid, TooLarge."""
+    if len(raw) > MOST_BYTES:
+        raise TooLarge(f"Manifest File > {MOST_BYTES} bytes")
+    try:
+        given = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise Invalid("Manifest must be valid JSON.") from None
+    if not isinstance(given, list):
+        raise Invalid("Manifest must be a list.")
+    if not given:
+        raise Invalid("No segments.")
+    if len(given) > MOST_SEGMENTS:
+        raise TooLarge(f"Number of object-backed segments must be <= {MOST_SEGMENTS}")
+    found = [_segment(index, each) for index, each in enumerate(given)]
+    if not any(each.path for each in found):
+        raise Invalid("Inline data segments require at least one object-backed segment.")
+    return found
+
+
+def _segment(index: int, given: Any) -> Segment:
+    """Raises Invalid."""
+
+    def wrong(why: str) -> Invalid:
+        return Invalid(f"Index {index}: {why}")
+
+    if not isinstance(given, dict):
+        raise wrong("not a JSON object")
+    if unknown := given.keys() - KEYS:
+        raise wrong(f"extraneous keys {', '.join(sorted(str(each)[:64] for each in unknown))}")
+    if "data" in given:
+        try:
+            data = base64.b64decode(given["data"], validate=True)
+        except (TypeError, ValueError, binascii.Error):
+            raise wrong("data must be valid base64") from None
+        if not data or len(given) > 1:
+            raise wrong("too small; each segment must be at least 1 byte." if not data else "data stands alone")
+        return Segment(data=data)
+    path, etag, size, range_ = (given.get(key) for key in ("path", "etag", "size_bytes", "range"))
+    if not isinstance(path, str) or "/" not in path.lstrip("/").rstrip("/"):
+        raise wrong("path does not refer to an object. Path must be of the form /container/object.")
+    if isinstance(size, str) and size.isascii() and size.isdecimal():
+        size = int(size[:20])
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+        raise wrong("invalid size_bytes")
+    if etag is not None and not isinstance(etag, str):
+        raise wrong("invalid etag")
+    if size is not None and size < 1:
+        raise wrong("too small; each segment must be at least 1 byte.")
+    if range_ is not None and (not isinstance(range_, str) or RANGE.fullmatch(range_) is None or range_ == "-"):
+        raise wrong("invalid range")
+    return Segment(path, etag.strip('"') if etag else None, size, range_ or None)
+
+
+@frozen
+class Manifest:
+    """What is kept: entries as `?multipart-manifest=get` shows them."""
+
+    entries: Sequence[Mapping[str, Any]]
+    size: int
+    etag: str
+
+
+def check(
+    conn: Connection, place: Place, segments: Sequence[Segment], now: datetime, may_read: MayRead
+) -> tuple[Manifest, list[tuple[str, str]]]:
+    """The manifest, and what is wrong with segments: (path, why) of each."""
+    entries: list[dict[str, Any]] = []
+    etags: list[str] = []
+    wrong: list[tuple[str, str]] = []
+    total = 0
+    for segment in segments:
+        if segment.data:
+            entries.append({"data": base64.b64encode(segment.data).decode()})
+            etags.append(hashlib.md5(segment.data, usedforsecurity=False).hexdigest())
+            total += len(segment.data)
+            continue
+        entry, why = _checked(conn, place, segment, now, may_read)
+        if entry is None:
+            wrong.append((segment.path, why))
+            continue
+        entries.append(entry)
+        etags.append(f"{entry['hash']}:{entry['range']};" if "range" in entry else entry["hash"])
+        total += _length(entry)
+    return Manifest(entries, total, tag(etags)), wrong
+
+
+def _checked(
+    conn: Connection, place: Place, segment: Segment, now: datetime, may_read: MayRead
+) -> tuple[dict[str, Any] | None, str]:
+    """The entry of one segment, or why there is none."""
+    where = place.inside(segment.path)
+    container = containers.find(conn, where)
+    found = None if container is None else objects.find(conn, container, where.name, now)
+    if found is None or container is None:
+        return None, "404 Not Found"
+    if not may_read(container):
+        return None, "403 Forbidden"
+    size = found.size if found.large_size is None else found.large_size
+    etag = found.etag if found.large_etag is None else found.large_etag
+    if segment.size is not None and segment.size != size:
+        return None, "Size Mismatch"
+    if segment.etag is not None and segment.etag != etag:
+        return None, "Etag Mismatch"
+    if size < 1:
+        return None, "Too Small; each segment must be at least 1 byte."
+    entry: dict[str, Any] = {
+        "name": f"/{where.container}/{where.name}",
+        "bytes": size,
+        "hash": etag,
+        "content_type": found.content_type,
+        "last_modified": found.updated_at.isoformat(timespec="microseconds"),
+    }
+    if found.large_etag is not None:
+        entry["sub_slo"] = True
+    if segment.range is not None:
+        start, stop = _span(segment.range, size)
+        if start >= stop:
+            return None, "Unsatisfiable Range"
+        if (start, stop) != (0, size):
+            entry["range"] = f"{start}-{stop - 1}"
+    return entry, ""
+
+
+def _span(range_: str, size: int) -> tuple[int, int]:
+    first, _, last = range_.partition("-")
+    if not first:
+        return max(0, size - int(last)), size
+    return int(first), min(int(last) + 1, size) if last else size
+
+
+def _length(entry: Mapping[str, Any]) -> int:
+    start, stop = _span(entry.get("range", "0-"), entry["bytes"])
+    return stop - start
+
+
+def read(store: ObjectStore, found: Object) -> list[dict[str, Any]]:
+    """The manifest of a static large object. Blocks. Raises OSError."""
+    assert found.file_id is not None
+    entries: list[dict[str, Any]] = orjson.loads(store.path(found.file_id).read_bytes())
+    return entries
+
+
+def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A manifest in the form in which it can be sent again."""
+    names = (("path", "name"), ("etag", "hash"), ("size_bytes", "bytes"), ("range", "range"), ("data", "data"))
+    return [{ours: each[theirs] for ours, theirs in names if theirs in each} for each in entries]
+
+
+def static(
+    conn: Connection, store: ObjectStore, place: Place, found: Object, now: datetime, may_read: MayRead, depth: int = 1
+) -> Data:
+    """Raises Conflict: a segment is not any more what it was."""
+    pieces: list[Piece] = []
+    for entry in read(store, found):
+        if "data" in entry:
+            data = base64.b64decode(entry["data"])
+            pieces.append(Piece(len(data), data=data))
+            continue
+        where = place.inside(entry["name"])
+        container = containers.find(conn, where)
+        segment = None if container is None else objects.find(conn, container, where.name, now)
+        if segment is None or container is None or not may_read(container) or depth > DEEPEST:
+            raise Conflict(f"The segment {entry['name'][:64]} cannot be read.")
+        inner = of_file(segment)
+        if "sub_slo" in entry and segment.large_etag is not None:
+            inner = static(conn, store, place, segment, now, may_read, depth + 1)
+        if inner.etag.strip('"') != entry["hash"] or inner.size != entry["bytes"]:
+            raise Conflict(f"The segment {entry['name'][:64]} was changed.")
+        pieces += cut(inner.pieces, *_span(entry.get("range", "0-"), inner.size))
+    return Data(sum(each.length for each in pieces), f'"{found.large_etag}"', pieces)
+
+
+def segments_of(store: ObjectStore, place: Place, found: Object) -> list[Place]:
+    """The objects that a static large object is made of. Blocks. Raises OSError."""
+    return [place.inside(entry["name"]) for entry in read(store, found) if "name" in entry]
+
+
+def path_of(text: str) -> str:
+    """A path as it stands in a header or in a list, with its escapes read."""
+    return unquote(text, errors="surrogateescape")

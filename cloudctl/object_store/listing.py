@@ -1,0 +1,168 @@
+"""Listings of containers and objects, by name: prefix, delimiter, markers. Reference: object-store.md, A3, A4.
+
+A page costs what it shows: what lies below a delimiter is stepped over, not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from attrs import evolve, frozen
+from sqlalchemy import ColumnElement, select
+
+from cloudctl.db import Connection, totals
+from cloudctl.object_store.containers import TOTALS, Usage
+from cloudctl.object_store.tables import Container, Object
+
+MOST = 10_000
+LAST = chr(0x10FFFF)
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Named)
+
+
+@frozen
+class Wanted:
+    """Which names: those with `prefix`, between `marker` and `end_marker`, at most `limit` of them.
+
+    What has the delimiter behind the prefix is shown as one entry that ends with it. With `flat` it is not shown at
+    all, unless it ends there.
+    """
+
+    limit: int = MOST
+    marker: str = ""
+    end_marker: str = ""
+    prefix: str = ""
+    delimiter: str = ""
+    reverse: bool = False
+    flat: bool = False
+
+
+def after(prefix: str) -> str:
+    """The least text that is above all that begin so; empty if there is none."""
+    text = prefix.rstrip(LAST)
+    if not text:
+        return ""
+    code = ord(text[-1]) + 1
+    # Surrogates are in no text.
+    return text[:-1] + chr(0xE000 if code == 0xD800 else code)
+
+
+@frozen
+class _Bounds:
+    """Names from here on, and up to there. Empty: there is no such bound."""
+
+    least: str = ""
+    includes_least: bool = True
+    most: str = ""
+
+    def where(self, name: ColumnElement[str]) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        if self.least:
+            found.append(name >= self.least if self.includes_least else name > self.least)
+        if self.most:
+            found.append(name < self.most)
+        return found
+
+
+def bounds(wanted: Wanted) -> _Bounds:
+    low, high = (wanted.end_marker, wanted.marker) if wanted.reverse else (wanted.marker, wanted.end_marker)
+    end = after(wanted.prefix) if wanted.prefix else ""
+    most = min(filter(None, (end, high)), default="")
+    if low and low >= wanted.prefix:
+        return _Bounds(low, False, most)
+    return _Bounds(wanted.prefix, True, most)
+
+
+def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R | str]:
+    """What is wanted: records, and texts that stand for all that begin so.
+
+    `read(bounds, most)` gives the first records within bounds, in the wanted order.
+    """
+    found: list[R | str] = []
+    within, most = bounds(wanted), wanted.limit
+    if wanted.delimiter:
+        most = min(most, 64)
+    while len(found) < wanted.limit:
+        some = read(within, most)
+        for record in some:
+            if len(found) == wanted.limit:
+                break
+            folder = _folder(record.name, wanted)
+            if folder is None:
+                if not (wanted.flat and record.name == wanted.prefix):
+                    found.append(record)
+            else:
+                if not wanted.flat and folder != wanted.marker:
+                    found.append(folder)
+                within = _past_all(within, folder, wanted.reverse)
+                # The next ones may all be in the same folder.
+                most = 2
+                break
+        else:
+            if len(some) < most:
+                break
+            within = _past(within, some[-1].name, wanted.reverse)
+            most = min(most * 2, wanted.limit)
+    return found
+
+
+def _folder(name: str, wanted: Wanted) -> str | None:
+    """What stands for this name, and others."""
+    if not wanted.delimiter:
+        return None
+    end = name.find(wanted.delimiter, len(wanted.prefix))
+    if end < 0:
+        return None
+    folder = name[: end + len(wanted.delimiter)]
+    return None if wanted.flat and folder == name else folder
+
+
+def _past(within: _Bounds, name: str, reverse: bool) -> _Bounds:
+    return evolve(within, most=name) if reverse else evolve(within, least=name, includes_least=False)
+
+
+def _past_all(within: _Bounds, prefix: str, reverse: bool) -> _Bounds:
+    if reverse:
+        return evolve(within, most=prefix)
+    return evolve(within, least=after(prefix) or LAST * 1024, includes_least=True)
+
+
+def of_objects(conn: Connection, container: Container, wanted: Wanted) -> list[Object | str]:
+    order = Object.name.desc() if wanted.reverse else Object.name.asc()
+
+    def read(within: _Bounds, most: int) -> Sequence[Object]:
+        query = select(Object).where(Object.container_id == container.id, *within.where(Object.name))
+        return conn.execute(query.order_by(order).limit(most)).all()
+
+    return page(wanted, read)
+
+
+def of_containers(conn: Connection, project_id: str, wanted: Wanted) -> list[tuple[Container, Usage] | str]:
+    order = Container.name.desc() if wanted.reverse else Container.name.asc()
+
+    def read(within: _Bounds, most: int) -> Sequence[Container]:
+        query = select(Container).where(Container.project_id == project_id, *within.where(Container.name))
+        return conn.execute(query.order_by(order).limit(most)).all()
+
+    found = page(wanted, read)
+    used = usages(conn, [each.id for each in found if not isinstance(each, str)])
+    return [each if isinstance(each, str) else (each, used.get(each.id, Usage(0, 0))) for each in found]
+
+
+def usages(conn: Connection, container_ids: Sequence[str]) -> dict[str, Usage]:
+    amounts: dict[tuple[str, str], int] = {}
+    for start in range(0, len(container_ids), 500):
+        some = container_ids[start : start + 500]
+        query = select(totals.Kept).where(totals.Kept.name.in_(TOTALS), totals.Kept.project_id.in_(some))
+        amounts |= {(row.project_id, row.name): row.amount for row in conn.execute(query)}
+    return {
+        container_id: Usage(*(amounts.get((container_id, name), 0) for name in TOTALS))
+        for container_id in container_ids
+    }

@@ -1,0 +1,49 @@
+"""What users say of accounts, containers and objects: X-Object-Meta-Color. Reference: object-store.md, A4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cloudctl.errors import Invalid
+
+ACCOUNT, CONTAINER, OBJECT = "X-Account-Meta-", "X-Container-Meta-", "X-Object-Meta-"
+
+MOST_OF_NAME = 128  # bytes
+MOST_OF_VALUE = 256
+MOST_COUNT = 90
+MOST_OVERALL = 4096
+
+
+def merged(headers: Mapping[str, str], changes: Mapping[str, str | None], prefix: str) -> dict[str, str]:
+    """The headers with these changes; None takes one away. Raises Invalid."""
+    both = {**headers, **changes}
+    result = {name: value for name, value in both.items() if value is not None}
+    check(result, prefix)
+    return result
+
+
+def check(headers: Mapping[str, str], prefix: str) -> None:
+    """Raises Invalid for what is more than may be said."""
+    size = count = 0
+    for header, value in headers.items():
+        if not header.startswith(prefix):
+            continue
+        name, length = header[len(prefix) :], len(value.encode())
+        count += 1
+        size += len(name.encode()) + length
+        if not name:
+            raise Invalid("Metadata name cannot be empty")
+        if len(name.encode()) > MOST_OF_NAME:
+            raise Invalid(f"Metadata name too long: {header[:160]}")
+        if length > MOST_OF_VALUE:
+            raise Invalid(f"Metadata value longer than {MOST_OF_VALUE}: {header}")
+    if count > MOST_COUNT:
+        raise Invalid(f"Too many metadata items; max {MOST_COUNT}")
+    if size > MOST_OVERALL:
+        raise Invalid(f"Total metadata too large; max {MOST_OVERALL}")
+
+
+def number(headers: Mapping[str, str], name: str) -> int | None:
+    """The number that a header holds; None if there is none."""
+    text = headers.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

@@ -1,0 +1,36 @@
+"""`[object_store]` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+MAX_OBJECT = 5 * 2**30 + 2
+UPLOAD_BUDGET = 2**37
+
+
+def _positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def _not_negative(_instance: object, _attribute: Any, value: float) -> None:
+    if value < 0:
+        raise ValueError("must not be negative")
+
+
+@frozen
+class ObjectStoreOptions:
+    """What an operator may choose about the object store."""
+
+    # Bytes of one object; larger ones are put together of several (SLO, DLO).
+    max_object_size: int = field(default=MAX_OBJECT, validator=_positive)
+    # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
+    upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    # Bytes of all uploads of one project; 0: no limit.
+    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
+    # Threads that write and copy data.
+    threads: int = field(default=2, validator=_positive)
+    # Seconds between two looks for objects whose time has come.
+    expiry_period: float = field(default=30.0, validator=_positive)

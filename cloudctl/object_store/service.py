@@ -1,0 +1,62 @@
+"""The object store as a part of a cloud: its files, and the threads that wait for the disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
+from cloudctl.object_store import api
+from cloudctl.object_store.bootstrap import bootstrap
+from cloudctl.object_store.expiry import Expiry
+from cloudctl.object_store.intake import Intake, unwritable
+from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.store import ObjectStore
+from cloudctl.object_store.sweep import YOUNG, sweep
+from cloudctl.rest.uploads import Uploads
+from cloudctl.tasks.audit import Finding
+
+# Seconds.
+ABANDONED_UPLOAD = 3600.0
+
+
+def compose(cloud: Surroundings) -> Part:
+    db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
+    store = ObjectStore(cloud.config.state_dir / "objects")
+    threads, supports = cloud.threads("objects", options.threads)
+    intake = Intake(db, store, threads, cloud.reactor)
+    limits = options.max_object_size, options.upload_budget, options.upload_share
+    uploads = Uploads(store.spool, *limits, unwritable=unwritable, through=store.hashed)
+
+    def clean() -> None:
+        # With PostgreSQL other processes may be writing now.
+        now = cloud.clock.seconds()
+        uploads.sweep(math.inf if db.is_sqlite else now - ABANDONED_UPLOAD)
+        sweep(db, store, math.inf if db.is_sqlite else now - YOUNG)
+
+    async def check() -> Sequence[Finding]:
+        removed = await intake.run(sweep, db, store, cloud.clock.seconds() - YOUNG)
+        told = f"{removed} files that no object has were removed"
+        return [Finding("file-left-over", "object-store", "files", told, submitted=False)] if removed else []
+
+    return Part(
+        lambda http: api.build(http, intake, options),
+        checks={"object files": check},
+        prepare=store.prepare,
+        bootstrap=bootstrap,
+        recover=clean,
+        supports=supports,
+        watches=(Expiry(intake, options.expiry_period),),
+        shown=(store,),
+        uploads=uploads,
+    )
+
+
+SERVICE = Service(
+    "cloudctl.object_store",
+    "Object store",
+    compose,
+    mount="object-store",
+    options=ObjectStoreOptions,
+    catalog=(CatalogEntry("object-store", "swift", "{base_url}/object-store/v1/AUTH_{project_id}"),),
+)

@@ -1,0 +1,43 @@
+"""Files that no object has: of a killed process, or of a transaction that did not come to be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from twisted.logger import Logger
+
+from cloudctl.db import Connection, Database
+from cloudctl.object_store.store import ObjectStore
+from cloudctl.object_store.tables import Object
+
+log = Logger()
+
+BATCH = 500
+# Seconds that a file may wait for its row.
+YOUNG = 3600.0
+
+
+def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
+    """Remove the files that no row names; how many there were. Blocks.
+
+    `before`: only what has its name since before this time (seconds since the epoch); other processes may be about to
+    name the rest.
+    """
+    removed = 0
+    for folder in store.folders():
+        old = [file_id for file_id, since in folder if since < before]
+        for start in range(0, len(old), BATCH):
+            batch = old[start : start + BATCH]
+            known = db.transact(True, _known, batch)
+            left = [file_id for file_id in batch if file_id not in known]
+            store.remove(left)
+            removed += len(left)
+    if removed:
+        log.info("{count} files that no object has are removed", count=removed)
+    return removed
+
+
+def _known(conn: Connection, file_ids: Sequence[str]) -> set[str]:
+    return {each for each in conn.scalars(select(Object.file_id).where(Object.file_id.in_(file_ids))) if each}

@@ -1,0 +1,64 @@
+"""Old versions in a container of their own: X-Versions-Location, X-History-Location. Reference: object-store.md, A8.
+
+With the one, deleting an object brings back the version before; with the other, what is deleted is kept, too. An old
+version is the object's row under another name: `003abc/1800000000.00000` for one of `abc`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from sqlalchemy import select, update
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import seconds
+from cloudctl.errors import PreconditionFailed
+from cloudctl.object_store import containers
+from cloudctl.object_store.listing import after
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.tables import Container, Object
+
+STACK, HISTORY = "X-Versions-Location", "X-History-Location"
+STAMP = re.compile(r"\d{10}\.\d{5}", re.ASCII)
+DELETED = "application/x-deleted;swift_versions_deleted=1"
+
+
+def archive(conn: Connection, container: Container, *, lock: bool = False) -> Container | None:
+    """Where old versions of a container's objects go; None: nowhere. Raises PreconditionFailed."""
+    name = container.headers.get(STACK) or container.headers.get(HISTORY)
+    if name is None:
+        return None
+    found = containers.find(conn, Place(container.project_id, name), lock=lock)
+    if found is None:
+        raise PreconditionFailed(f"The container {name[:64]} for old versions does not exist.")
+    return found
+
+
+def prefix(name: str) -> str:
+    return f"{len(name.encode()):03x}{name}/"
+
+
+def version_name(conn: Connection, container: Container, name: str, when: datetime) -> str:
+    """One that no other version has: of two at the same time the later one is a little later."""
+    newest = latest(conn, container, name)
+    at = f"{prefix(name)}{seconds(when):016.5f}"
+    if newest is None or newest.name < at:
+        return at
+    return f"{prefix(name)}{float(newest.name.rpartition('/')[2]) + 0.00001:016.5f}"
+
+
+def move(conn: Connection, found: Object, container: Container, name: str) -> None:
+    """The row is another object from now on."""
+    query = update(Object).where(Object.container_id == found.container_id, Object.name == found.name)
+    conn.execute(query.values(container_id=container.id, name=name, project_id=container.project_id))
+
+
+def latest(conn: Connection, container: Container, name: str) -> Object | None:
+    """The newest old version of an object. What a user put there under a name of his own is none."""
+    start = prefix(name)
+    # From digit to digit.
+    between = (Object.name >= f"{start}0", Object.name < after(f"{start}9"))
+    query = select(Object).where(Object.container_id == container.id, *between)
+    found = conn.execute(query.order_by(Object.name.desc()).limit(20).with_for_update()).all()
+    return next((each for each in found if STAMP.fullmatch(each.name[len(start) :])), None)

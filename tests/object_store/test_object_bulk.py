@@ -1,0 +1,77 @@
+"""Many at once: lists of paths, and archives."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+
+from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.object_store.asking import Account, files
+
+JSON = {"Accept": "application/json"}
+
+
+def archive(mode: str = "w", **members: bytes) -> bytes:
+    """A name has __ for /."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as tar:  # type: ignore[call-overload]  # a mode of the caller's
+        for name, data in members.items():
+            info = tarfile.TarInfo(name.replace("__", "/"))
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("c/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(("form", "mode"), [("tar", "w"), ("tar.gz", "w:gz"), ("tar.bz2", "w:bz2")])
+def test_archives(mine: Account, form: str, mode: str) -> None:
+    sent = archive(mode, c__a=b"one", c__b__c=b"two" * 50_000, d__e=b"")
+    made = mine.ask("PUT", "", f"extract-archive={form}", body=sent, **JSON)
+    assert made.json() == {
+        "Number Files Created": 3, "Response Status": "201 Created", "Response Body": "", "Errors": [],
+    }  # fmt: skip
+    assert (mine.names(), mine.names("c")) == (["c", "d"], ["a", "b/c"])
+    assert mine.get("c/b/c").body == b"two" * 50_000
+    below = mine.ask("PUT", "c/x", f"extract-archive={form}", body=archive(mode, y=b"1"), **JSON)
+    assert below.json()["Number Files Created"] == 1
+    assert mine.get("c/x/y").body == b"1"
+
+
+def test_archives_that_are_none(mine: Account, reader: Client, cloud: MemoryCloud) -> None:
+    for body in (b"", b"x" * 5000, archive("w", c__a=b"1" * 5000)[:3000]):
+        said = mine.ask("PUT", "", "extract-archive=tar", body=body, **JSON).json()
+        assert said["Response Status"] == "400 Bad Request", said
+    assert mine.ask("PUT", "", "extract-archive=zip", body=b"x").status == 400
+    assert mine.ask("PUT", "").status == 405
+    rita = Account(reader, mine.project_id)
+    assert rita.ask("PUT", "", "extract-archive=tar", body=archive("w", c__a=b"1")).status == 403
+    assert files(cloud) == set()
+
+
+def test_lists(mine: Account) -> None:
+    mine.holding("c", "a", "b c", "é")
+    body = b"/c/a\nc/b%20c\n\n/c/%C3%A9\n/c/none\n/none\n/c\n"
+    said = mine.ask("POST", "", "bulk-delete", body=body, Content_Type="text/plain", **JSON).json()
+    assert (said["Number Deleted"], said["Number Not Found"], said["Errors"]) == (4, 2, [])
+    assert said["Response Status"] == "200 OK"
+    mine.holding("d", "a")
+    said = mine.ask("DELETE", "", "bulk-delete", body=b"/d\n/d/%ff", **JSON).json()
+    assert said["Errors"] == [["/d", "409 Conflict"], ["/d/%FF", "412 Precondition Failed"]]
+    assert said["Response Status"] == "400 Bad Request"
+    assert mine.ask("DELETE", "").status == 405
+    many = mine.ask("POST", "", "bulk-delete", body=b"/x/y\n" * 10_001, **JSON).json()
+    assert many["Response Status"] == "413 Request Entity Too Large"
+    empty = mine.ask("POST", "", "bulk-delete", body=b"\n \n", **JSON).json()
+    assert empty["Response Status"] == "400 Bad Request"
+
+
+def test_forms_of_the_answer(mine: Account) -> None:
+    mine.put("c")
+    plain = mine.ask("POST", "", "bulk-delete", body=b"/c", Accept="text/plain").body
+    assert plain == b"Number Deleted: 1\nNumber Not Found: 0\nResponse Status: 200 OK\nResponse Body: \nErrors:"
+    xml = mine.ask("POST", "", "bulk-delete", body=b"/c", Accept="application/xml").body
+    assert b"<delete><number_deleted>0</number_deleted><number_not_found>1</number_not_found>" in xml

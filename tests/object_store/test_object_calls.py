@@ -1,0 +1,215 @@
+"""What clients ask of objects beside putting and getting them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from email.utils import formatdate
+
+import pytest
+
+from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.object_store.asking import Account, files
+
+DATA = b"0123456789" * 10
+MD5 = hashlib.md5(DATA).hexdigest()
+
+
+@pytest.fixture
+def o(mine: Account) -> Account:
+    mine.put("c")
+    mine.put("c/o", DATA, Content_Type="text/x-test")
+    return mine
+
+
+def test_conditions(o: Account) -> None:
+    assert o.get("c/o", If_Match=MD5).status == 200
+    assert o.get("c/o", If_Match='"x"').status == 412
+    assert o.get("c/o", If_None_Match="*").status == 304
+    assert o.get("c/o", If_None_Match="x").status == 200
+    assert o.get("c/o", If_Modified_Since=formatdate(1_900_000_000, usegmt=True)).status == 304
+    assert o.get("c/o", If_Unmodified_Since=formatdate(1_700_000_000, usegmt=True)).status == 412
+    assert o.ask("PUT", "c/o", body=b"x", If_None_Match="*").status == 412
+    assert o.get("c/o").body == DATA
+    assert o.ask("PUT", "c/new", body=b"x", If_None_Match="*").status == 201
+
+
+def test_ranges(o: Account) -> None:
+    one = o.get("c/o", Range="bytes=5-14")
+    assert (one.status, one.body, one.headers["Content-Range"]) == (206, DATA[5:15], "bytes 5-14/100")
+    assert o.get("c/o", Range="bytes=-3").body == DATA[-3:]
+    assert o.get("c/o", Range="bytes=95-").body == DATA[95:]
+    beyond = o.get("c/o", Range="bytes=100-")
+    assert (beyond.status, beyond.headers["Content-Range"]) == (416, "bytes */100")
+    for ignored in ("bytes=x-y", "lines=1-2", "bytes=9-5"):
+        assert (answer := o.get("c/o", Range=ignored)).status == 200 and answer.body == DATA
+    several = o.get("c/o", Range="bytes=0-1,98-")
+    kind, _, boundary = several.headers["Content-Type"].partition(";boundary=")
+    assert (several.status, kind) == (206, "multipart/byteranges")
+    parts = several.body.split(f"--{boundary}".encode())
+    assert [part.partition(b"\r\n\r\n")[2] for part in parts[1:3]] == [b"01\r\n", b"89\r\n"]
+    assert o.get("c/o", Range="bytes=0-1", If_Range='"other"').status == 200
+
+
+def test_what_is_said_of_an_object(o: Account) -> None:
+    o.put("c/o", DATA, X_Object_Meta_A="1", X_Object_Meta_B="2", Content_Encoding="x", Content_Type="text/x-test")
+    assert o.post("c/o", X_Object_Meta_A="3").status == 202
+    told = o.head("c/o").headers
+    assert (told["X-Object-Meta-A"], told["X-Object-Meta-B"], told["Content-Encoding"]) == ("3", None, "x")
+    assert told["Content-Type"] == "text/x-test"
+    for header, value in (("X_Object_Meta_" + "x" * 129, "1"), ("X_Object_Meta_A", "x" * 257), ("X_Object_Meta_", "1")):
+        assert o.post("c/o", **{header: value}).status == 400
+    assert o.post("c/o", **{f"X_Object_Meta_{n}": "1" for n in range(91)}).status == 400
+    assert o.post("c/o", **{f"X_Object_Meta_{n}": "x" * 250 for n in range(17)}).status == 400
+
+
+def test_a_wrong_tag_leaves_nothing(o: Account, cloud: MemoryCloud) -> None:
+    before = files(cloud)
+    assert o.ask("PUT", "c/o", body=b"other", ETag=MD5).status == 422
+    assert o.get("c/o").body == DATA
+    assert files(cloud) == before
+    assert o.put("c/o", DATA, ETag=MD5).headers["ETag"] == MD5
+
+
+def test_copies_share_their_data(o: Account, cloud: MemoryCloud) -> None:
+    o.post("c/o", X_Object_Meta_A="1")
+    copied = o.ask("COPY", "c/o", Destination="/c/copy%20of", X_Object_Meta_B="2")
+    assert (copied.status, copied.headers["X-Copied-From"]) == (201, "c/o")
+    assert len(files(cloud)) == 1
+    told = o.get("c/copy of")
+    assert (told.body, told.headers["X-Object-Meta-A"], told.headers["X-Object-Meta-B"]) == (DATA, "1", "2")
+    assert o.put("c/o", X_Copy_From="c/o", X_Fresh_Metadata="true").status == 201
+    assert o.head("c/o").headers["X-Object-Meta-A"] is None
+    assert o.delete("c/o").status == 204
+    assert o.get("c/copy of").body == DATA
+    o.put("c/part", X_Copy_From="/c/copy%20of", Range="bytes=0-3")
+    assert o.get("c/part").body == b"0123"
+    assert o.ask("PUT", "c/x", X_Copy_From="c/none").status == 404
+    assert o.ask("PUT", "c/x", X_Copy_From="none").status == 412
+    assert o.ask("PUT", "c/x", body=b"x", X_Copy_From="c/part").status == 400
+    assert o.delete("c/copy of").status == 204
+    assert o.delete("c/part").status == 204
+    assert files(cloud) == set()
+
+
+def test_quotas(o: Account) -> None:
+    o.post("c", X_Container_Meta_Quota_Bytes="150", X_Container_Meta_Quota_Count="3")
+    assert o.ask("PUT", "c/p", body=b"x" * 51).status == 413
+    o.put("c/p", b"x" * 50)
+    o.put("c/q")
+    assert o.ask("PUT", "c/r").status == 413
+    assert o.post("c", X_Container_Meta_Quota_Bytes="much").status == 400
+    assert o.post(X_Account_Meta_Quota_Bytes="1").status == 403
+
+
+def test_objects_expire(o: Account, cloud: MemoryCloud) -> None:
+    assert o.ask("PUT", "c/o", body=b"x", X_Delete_At="1").status == 400
+    o.put("c/o", b"x", X_Delete_After="100")
+    assert o.head("c/o").headers["X-Delete-At"] == str(int(cloud.clock.seconds()) + 100)
+    cloud.advance(101)
+    assert o.get("c/o").status == 404
+    cloud.advance(60)
+    assert o.head("c").headers["X-Container-Object-Count"] == "0"
+    assert files(cloud) == set()
+
+
+def test_dynamic_large_objects(o: Account) -> None:
+    o.put("c/s/1", b"one")
+    o.put("c/s/2", b"two")
+    o.put("c/all", b"", X_Object_Manifest="c/s/")
+    got = o.get("c/all")
+    tag = hashlib.md5(b"".join(hashlib.md5(each).hexdigest().encode() for each in (b"one", b"two"))).hexdigest()
+    assert (got.body, got.headers["ETag"], got.headers["X-Object-Manifest"]) == (b"onetwo", f'"{tag}"', "c/s/")
+    assert o.get("c/all", Range="bytes=2-3").body == b"et"
+    o.put("c/joined", X_Copy_From="c/all")
+    assert o.head("c/joined").headers["X-Object-Manifest"] is None
+    assert o.get("c/joined").body == b"onetwo"
+
+
+def manifest(*segments: object) -> bytes:
+    return json.dumps(segments).encode()
+
+
+def test_static_large_objects(o: Account, cloud: MemoryCloud) -> None:
+    o.put("c/1", b"one")
+    o.put("c/2", b"two")
+    sent = manifest({"path": "/c/1", "size_bytes": 3}, {"data": "LQ=="}, {"path": "c/2", "range": "1-"})
+    made = o.ask("PUT", "c/all", "multipart-manifest=put", body=sent)
+    assert made.status == 201, made
+    got = o.get("c/all")
+    assert (got.body, got.headers["X-Static-Large-Object"]) == (b"one-wo", "True")
+    assert got.headers["ETag"] == made.headers["ETag"] and got.headers["ETag"].startswith('"')
+    (entry,) = [each for each in o.get("c", "format=json").json() if each["name"] == "all"]
+    assert (entry["bytes"], entry["slo_etag"]) == (6, made.headers["ETag"])
+    shown = o.get("c/all", "multipart-manifest=get").json()
+    assert [each.get("name") for each in shown] == ["/c/1", None, "/c/2"]
+    raw = o.get("c/all", "multipart-manifest=get&format=raw").body
+    assert o.ask("PUT", "c/again", "multipart-manifest=put", body=raw).headers["ETag"] == made.headers["ETag"]
+    nested = manifest({"path": "/c/all"}, {"path": "/c/all", "range": "0-2"})
+    assert o.ask("PUT", "c/nested", "multipart-manifest=put", body=nested).status == 201
+    assert o.get("c/nested").body == b"one-woone"
+    wrong = o.ask(
+        "PUT", "c/bad", "multipart-manifest=put", body=manifest({"path": "/c/1", "etag": "x"}, {"path": "/c/none"}),
+        Accept="application/json",
+    )  # fmt: skip
+    assert wrong.status == 400
+    assert wrong.json()["Errors"] == [["/c/1", "Etag Mismatch"], ["/c/none", "404 Not Found"]]
+    o.put("c/1", b"changed")
+    assert o.get("c/all").status == 409
+    gone = o.delete("c/all", "multipart-manifest=delete", Accept="application/json").json()
+    assert (gone["Number Deleted"], gone["Errors"]) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"{}", b"[]", b"[1]", manifest({"path": "c"}), manifest({"data": "LQ=="}),
+             manifest({"path": "/c/o", "size_bytes": 0}), manifest({"path": "/c/o", "x": 1}),
+             manifest({"path": "/c/o", "range": "-"}), manifest({"path": 1}), manifest({"data": "!"})],
+)  # fmt: skip
+def test_manifests_that_are_none(o: Account, body: bytes) -> None:
+    assert o.ask("PUT", "c/bad", "multipart-manifest=put", body=body).status == 400
+    assert o.head("c/bad").status == 404
+
+
+def test_symlinks(o: Account) -> None:
+    o.put("c/link", b"", X_Symlink_Target="c/o", Content_Type="application/symlink")
+    assert o.get("c/link").body == DATA
+    itself = o.head("c/link", "symlink=get").headers
+    assert (itself["X-Symlink-Target"], itself["Content-Length"]) == ("c/o", "0")
+    entry = next(each for each in o.get("c", "format=json").json() if each["name"] == "link")
+    assert entry["symlink_path"] == f"/v1/AUTH_{o.project_id}/c/o"
+    o.put("c/broken", b"", X_Symlink_Target="c/none")
+    assert o.get("c/broken").status == 404
+    assert o.ask("PUT", "c/self", X_Symlink_Target="c/self").status == 400
+    for number in range(3):
+        o.put(f"c/l{number}", b"", X_Symlink_Target=f"c/l{number + 1}")
+    o.put("c/l3", b"end")
+    assert o.get("c/l1").body == b"end"
+    assert o.get("c/l0").status == 409
+
+
+def test_old_versions(o: Account) -> None:
+    o.put("old")
+    o.post("c", X_Versions_Location="old")
+    o.put("c/o", b"second")
+    assert len(o.names("old")) == 1 and o.names("old")[0].startswith("001o/")
+    assert o.delete("c/o").status == 204
+    assert o.get("c/o").body == DATA
+    assert o.names("old") == []
+    o.post("c", X_History_Location="old")
+    assert o.head("c").headers["X-Versions-Location"] is None
+    assert o.delete("c/o").status == 204
+    assert o.get("c/o").status == 404
+    assert len(o.names("old")) == 2
+    o.post("c", X_History_Location="nowhere")
+    o.put("c/p", b"1")
+    assert o.ask("PUT", "c/p", body=b"2").status == 412
+
+
+def test_a_body_without_a_length(o: Account, demo: Client) -> None:
+    from cloudctl.testing.http import exchange
+
+    raw = exchange(
+        o.client.cloud.site,
+        f"PUT {o.url}/c/x HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {demo.token}\r\n\r\n".encode(),
+    )
+    assert raw.startswith(b"HTTP/1.1 411 ")
