@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Index, String, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import VARCHAR
 
 from cloudctl.db.columns import Field, column, identifier, json, optional_text, text, time
@@ -57,7 +57,7 @@ class Object(Record, table="objects"):
     # Of a static large object, whose file is its manifest: what its segments come to.
     large_size: Field[int | None] = column(BigInteger, nullable=True)
     large_etag: Field[str | None] = optional_text(32)
-    delete_at: Field[int | None] = column(Integer, nullable=True)  # seconds since the epoch
+    delete_at: Field[int | None] = column(BigInteger, nullable=True)  # seconds since the epoch
     updated_at: Field[datetime] = time(nullable=False)
 
 

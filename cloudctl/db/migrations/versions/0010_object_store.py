@@ -47,7 +47,7 @@ def upgrade() -> None:
         sa.Column("headers", JSON, nullable=False),
         sa.Column("large_size", sa.BigInteger(), nullable=True),
         sa.Column("large_etag", sa.String(length=32), nullable=True),
-        sa.Column("delete_at", sa.Integer(), nullable=True),
+        sa.Column("delete_at", sa.BigInteger(), nullable=True),
         sa.Column("updated_at", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("container_id", "name", name=op.f("pk_objects")),
     )
