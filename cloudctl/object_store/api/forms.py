@@ -28,7 +28,7 @@ def is_form(call: Call) -> bool:
 
 
 def _invalid() -> Unauthorized:
-    return Unauthorized("Form Invalid")
+    return Unauthorized("FormPost: Invalid Signature")
 
 
 def _keys(conn: Connection, place: Place) -> list[str]:
@@ -110,7 +110,7 @@ def _allowed(call: Call, place: Place, fields: Mapping[str, str], keys: list[str
     until = temp_url.moment(expires)
     digest, signature = temp_url.digest_of(fields.get("signature", ""))
     if until is None or until < seconds(call.now):
-        raise Unauthorized("Form Expired")
+        raise Unauthorized("FormPost: Form Expired")
     path = f"/{place.account}/{place.container}{f'/{place.name}' if place.name else ''}"
     size, count = fields.get("max_file_size", "0"), fields.get("max_file_count", "0")
     texts = [f"{root}{path}\n{redirect}\n{size}\n{count}\n{expires}" for root in temp_url.ROOTS]
