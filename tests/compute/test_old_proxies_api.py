@@ -144,6 +144,18 @@ def test_floating_ips_of_old(demo: Asking, stranger: Asking) -> None:
     assert demo.post("/os-floating-ips").status == 200
 
 
+def test_an_external_network_of_few_is_no_pool_of_others(demo: Asking, admin: Asking) -> None:
+    made = admin.client.post("/networking/v2.0/networks", {"network": {"name": "dear"}}).json()["network"]
+    subnet = {"network_id": made["id"], "cidr": "198.51.100.0/24", "ip_version": 4}
+    assert admin.client.post("/networking/v2.0/subnets", {"subnet": subnet}).status == 201
+    share = {"object_type": "network", "object_id": made["id"], "action": "access_as_external"}
+    theirs = {"rbac_policy": {**share, "target_tenant": "somebody"}}
+    assert admin.client.post("/networking/v2.0/rbac-policies", theirs).status == 201
+    assert "dear" in [each["name"] for each in admin.get("/os-floating-ip-pools").json()["floating_ip_pools"]]
+    assert "dear" not in [each["name"] for each in demo.get("/os-floating-ip-pools").json()["floating_ip_pools"]]
+    assert demo.post("/os-floating-ips", {"pool": "dear"}).status == 404
+
+
 # -- volumes
 
 

@@ -20,6 +20,7 @@ from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.tables import FloatingIp, Network, Subnet
 from cloudctl.rest.body import MISSING, Body, Length, Missing
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.route import Routes
 
 LAST = (2, 35)
@@ -73,7 +74,7 @@ class Networks:
     @routes.get("/os-floating-ip-pools", policy="compute:floating_ips:list", until=LAST)
     async def pools(self, call: Call) -> dict[str, Any]:
         """List the external networks that floating IPs come from."""
-        return {"floating_ip_pools": [{"name": row.name} for row in await self.db.scan(_pools)]}
+        return {"floating_ip_pools": [{"name": row.name} for row in await self.db.scan(_pools, call.caller)]}
 
     @routes.get("/os-floating-ips", policy="compute:floating_ips:list", until=LAST, query=("limit", "offset"))
     async def floating_ips(self, call: Call) -> dict[str, Any]:
@@ -116,14 +117,15 @@ def _in_short(conn: Connection, call: Call, network_id: str | None) -> list[dict
     return [{"id": row.id, "label": row.name, "cidr": cidrs.get(row.id)} for row in rows]
 
 
-def _pools(conn: Connection) -> Sequence[Network]:
-    """The default one first."""
-    outside = select(Network).where(Network.external.is_(True))
+def _pools(conn: Connection, caller: Caller) -> Sequence[Network]:
+    """The external networks that the caller may use, the default one first."""
+    outside = select(Network).where(Network.external.is_(True), networks.visible_to(conn, caller))
     return conn.execute(outside.order_by(Network.is_default.desc(), Network.created_at, Network.id)).all()
 
 
 def _views(conn: Connection, rows: Sequence[FloatingIp]) -> list[dict[str, Any]]:
-    names = {row.id: row.name for row in _pools(conn)}
+    of_pools = {row.floating_network_id for row in rows}
+    names = dict(conn.execute(select(Network.id, Network.name).where(Network.id.in_(of_pools))).all())
     ports = floating_ips.ports_of(conn, [row.port_id for row in rows if row.port_id is not None])
     found = []
     for row in rows:
@@ -153,7 +155,7 @@ def _floating_ip(conn: Connection, call: Call, id: str) -> dict[str, Any]:
 
 def _allocate(conn: Connection, call: Call, pool: str | None) -> dict[str, Any]:
     """Raises NotFound, OverQuota."""
-    found = next((row for row in _pools(conn) if pool in (None, row.name, row.id)), None)
+    found = next((row for row in _pools(conn, call.caller) if pool in (None, row.name, row.id)), None)
     if found is None:
         raise NotFound("Floating IP pool not found.")
     try:
