@@ -58,5 +58,5 @@ SERVICE = Service(
     compose,
     mount="object-store",
     options=ObjectStoreOptions,
-    catalog=(CatalogEntry("object-store", "swift", "{base_url}/object-store/v1/AUTH_{project_id}"),),
+    catalog=(CatalogEntry("object-store", "swift", "{base_url}/object-store/v1/AUTH_$(project_id)s"),),
 )

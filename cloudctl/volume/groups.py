@@ -103,7 +103,7 @@ class Change:
     remove: Sequence[str] = ()
 
 
-def change(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Group:
+def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Group:
     """Raises Invalid, Conflict."""
     group = get(conn, group.id, lock=True)
     _demand_available(group)

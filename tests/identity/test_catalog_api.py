@@ -28,7 +28,9 @@ def test_the_first_catalog_is_the_one_that_every_stock_client_works_with(keyston
     found = read(keystone, keystone.login("demo", scope="demo"))
     assert [(one["type"], one["endpoints"][0]["url"]) for one in found] == [
         ("identity", "http://cloud.example.com/identity"),
+        ("object-store", f"http://cloud.example.com/object-store/v1/AUTH_{keystone.made.demo_project_id}"),
         ("image", "http://cloud.example.com/image"),
+        ("placement", "http://cloud.example.com/placement"),
         ("network", "http://cloud.example.com/networking"),
         ("block-storage", "http://cloud.example.com/volume/v3"),
         ("volumev3", "http://cloud.example.com/volume/v3"),
@@ -70,7 +72,7 @@ def test_where_instance_ha_is(base_url: str, configured: str, url: str) -> None:
 
 
 def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keystone: Any, admin: str) -> None:
-    service = keystone.make(admin, "services", "service", type="object-store", name="swift")["id"]
+    service = keystone.make(admin, "services", "service", type="key-manager", name="barbican")["id"]
     fields = {"interface": "public", "service_id": service, "region_id": "RegionOne"}
     url = "http://o.example.com/AUTH_$(project_id)s/%(tenant_id)s/%(user_id)s"
     made = keystone.make(admin, "endpoints", "endpoint", url=url, **fields)
@@ -80,13 +82,13 @@ def test_what_is_disabled_or_needs_a_project_or_is_malformed_is_left_out(keyston
     password = {"user": {"id": keystone.made.admin_user_id, "password": "secret"}}
     system = {"identity": {"methods": ["password"], "password": password}, "scope": {"system": {"all": True}}}
     without = keystone.ask("POST", "/auth/tokens", {"auth": system}).json()["token"]["catalog"]
-    assert "object-store" not in [one["type"] for one in without if one["endpoints"]]
+    assert "key-manager" not in [one["type"] for one in without if one["endpoints"]]
     broken = update(Endpoint).where(Endpoint.service_id == service).values(url="$(nonsense)s")
     keystone.db.transact(False, lambda conn: conn.execute(broken) and None)
-    assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
+    assert "key-manager" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
     for path, kind in ((f"/endpoints/{made['id']}", "endpoint"), (f"/services/{service}", "service")):
         keystone.ask("PATCH", path, {kind: {"enabled": False}}, admin)
-        assert "object-store" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
+        assert "key-manager" not in [one["type"] for one in read(keystone, admin) if one["endpoints"]]
 
 
 def test_a_service_without_endpoints_is_in_the_catalog(keystone: Any, admin: str) -> None:
@@ -96,7 +98,7 @@ def test_a_service_without_endpoints_is_in_the_catalog(keystone: Any, admin: str
 
 def test_administrators_see_urls_and_not_what_they_are_made_of(keystone: Any, admin: str) -> None:
     found = keystone.ask("GET", "/endpoints", token=admin).json()["endpoints"]
-    assert len(found) == 21
+    assert len(found) == 27
     assert not [one for one in found if "{" in one["url"]]
 
 
@@ -190,17 +192,17 @@ def test_a_project_with_endpoints_of_its_own_sees_only_those(keystone: Any, admi
     every = keystone.ask("GET", "/endpoints?interface=public", token=admin).json()["endpoints"]
     path = f"/OS-EP-FILTER/projects/{project}/endpoints"
     one = f"{path}/{every[0]['id']}"
-    assert len(keystone.ask("GET", path, token=admin).json()["endpoints"]) == 21
+    assert len(keystone.ask("GET", path, token=admin).json()["endpoints"]) == 27
     assert keystone.ask("HEAD", one, token=admin).status == 404
     assert keystone.ask("PUT", one, token=admin).status == 204
     assert keystone.ask("HEAD", one, token=admin).status == 204
     assert [e["id"] for s in read(keystone, demo) for e in s["endpoints"]] == [every[0]["id"]]
-    assert len(read(keystone, admin)) == 7
+    assert len(read(keystone, admin)) == 9
     back = keystone.ask("GET", f"/OS-EP-FILTER/endpoints/{every[0]['id']}/projects", token=admin).json()["projects"]
     assert [p["name"] for p in back] == ["demo"]
     assert keystone.ask("DELETE", one, token=admin).status == 204
     assert keystone.ask("DELETE", one, token=admin).status == 404
-    assert len(read(keystone, demo)) == 7
+    assert len(read(keystone, demo)) == 9
 
 
 def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: Any, admin: str) -> None:
@@ -208,7 +210,7 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
     fields = {"name": "g", "filters": {"interface": "internal"}}
     group = keystone.make(admin, "OS-EP-FILTER/endpoint_groups", "endpoint_group", **fields)
     path = f"/OS-EP-FILTER/endpoint_groups/{group['id']}"
-    assert len(keystone.ask("GET", f"{path}/endpoints", token=admin).json()["endpoints"]) == 7
+    assert len(keystone.ask("GET", f"{path}/endpoints", token=admin).json()["endpoints"]) == 9
     member = f"{path}/projects/{project}"
     assert keystone.ask("GET", member, token=admin).status == 404
     assert keystone.ask("PUT", member, token=admin).status == 204
@@ -223,7 +225,7 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
     bad = {"endpoint_group": {"name": "x", "filters": {"colour": "red"}}}
     assert keystone.ask("POST", "/OS-EP-FILTER/endpoint_groups", bad, admin).status == 400
     assert keystone.ask("DELETE", path, token=admin).status == 204
-    assert len(read(keystone, demo)) == 7
+    assert len(read(keystone, demo)) == 9
 
 
 @pytest.mark.parametrize(

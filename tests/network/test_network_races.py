@@ -25,6 +25,7 @@ from cloudctl.network import (
     router_gateways,
     router_interfaces,
     routers,
+    rule_templates,
     security_groups,
     subnets,
     tables,
@@ -87,6 +88,7 @@ def held(conn: Connection, network_id: str) -> Any:
 
 
 def test_a_project_gets_one_default_group(db: Database) -> None:
+    db.transact(False, rule_templates.write_shipped, NOW)
     found = at_once(db, *[lambda conn: security_groups.ensure_default(conn, "p", NOW)] * 20)
     assert len(set(found)) == 1
     assert len(db.transact(True, security_groups.rules_of, [found[0]])[found[0]]) == 4

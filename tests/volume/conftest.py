@@ -9,7 +9,8 @@ import pytest
 
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.testing.cloud import Client, MemoryCloud
-from tests.volume.asking import V3, volume
+from tests.volume.asking import LATEST, V3, volume
+from tests.volume.backing_up import shown
 
 
 @pytest.fixture
@@ -72,5 +73,18 @@ def make(cloud: MemoryCloud, demo: Client) -> Callable[..., dict[str, Any]]:
         assert answer.status == 202, answer
         cloud.settle()
         return volume(asker, answer.json()["volume"]["id"])
+
+    return made
+
+
+@pytest.fixture
+def back_up(cloud: Any, demo: Any) -> Callable[..., dict[str, Any]]:
+    """`back_up(volume_id, …)`: a backup that is ready."""
+
+    def made(volume_id: str, **fields: Any) -> dict[str, Any]:
+        answer = demo.post(f"{V3}/backups", {"backup": {"volume_id": volume_id, **fields}}, headers=LATEST)
+        assert answer.status == 202, answer
+        cloud.settle()
+        return shown(demo, answer.json()["backup"]["id"])
 
     return made

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from attrs import evolve
 
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.volume.tables import Backup, Volume
 from tests.volume.asking import LATEST, V3, act, at, volume
-
-UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
-PIECE = 512
+from tests.volume.backing_up import PIECE, UNKNOWN, content, fill, held, restore, shown
 
 
 @pytest.fixture
@@ -26,43 +21,6 @@ def cloud() -> Iterator[MemoryCloud]:
     made = MemoryCloud({"volume": {"backup_piece": PIECE}})
     yield made
     made.close()
-
-
-@pytest.fixture
-def back_up(cloud: Any, demo: Any) -> Callable[..., dict[str, Any]]:
-    """`back_up(volume_id, …)`: a backup that is ready."""
-
-    def made(volume_id: str, **fields: Any) -> dict[str, Any]:
-        answer = demo.post(f"{V3}/backups", {"backup": {"volume_id": volume_id, **fields}}, headers=LATEST)
-        assert answer.status == 202, answer
-        cloud.settle()
-        return shown(demo, answer.json()["backup"]["id"])
-
-    return made
-
-
-def shown(client: Any, backup_id: str, version: str = "3.71") -> dict[str, Any]:
-    answer = client.get(f"{V3}/backups/{backup_id}", headers=at(version))
-    assert answer.status == 200, answer
-    found: dict[str, Any] = answer.json()["backup"]
-    return found
-
-
-def content(*pieces: str) -> str:
-    return "".join(piece * PIECE for piece in pieces)
-
-
-def fill(backend: Any, volume_id: str, text: str) -> None:
-    backend.volumes.put(volume_id, evolve(backend.volumes.get(volume_id), head=text))
-
-
-def held(backend: Any, volume_id: str) -> str:
-    found: str = backend.volumes.get(volume_id).head
-    return found
-
-
-def restore(client: Any, backup_id: str, **wish: Any) -> Any:
-    return client.post(f"{V3}/backups/{backup_id}/restore", {"restore": wish})
 
 
 def kept(cloud: Any) -> list[str]:
@@ -484,51 +442,3 @@ def test_what_there_is_not_is_not_found(demo: Any) -> None:
     assert demo.get(f"{V3}/backups/{UNKNOWN}").json()["itemNotFound"]["message"] == (
         f"Backup {UNKNOWN} could not be found."
     )
-
-
-# -- records
-
-
-def changed(record: dict[str, str], **changes: Any) -> dict[str, Any]:
-    told = orjson.loads(base64.b64decode(record["backup_url"])) | changes
-    return {"backup-record": {**record, "backup_url": base64.b64encode(orjson.dumps(told)).decode()}}
-
-
-def test_a_backup_comes_back_by_its_record(
-    make: Any, back_up: Any, demo: Any, admin: Any, cloud: Any, backend: Any
-) -> None:
-    id = make(name="original")["id"]
-    fill(backend, id, content("a"))
-    backup = back_up(id)
-    url = f"{V3}/backups/{backup['id']}/export_record"
-    assert demo.get(url).status == 403
-    record = admin.get(url).json()["backup-record"]
-    assert admin.post(f"{V3}/backups/import_record", {"backup-record": record}).status == 409
-    answer = admin.post(f"{V3}/backups/import_record", changed(record, id=UNKNOWN))
-    assert (answer.status, answer.json()["backup"]["id"]) == (201, UNKNOWN)
-    cloud.settle()
-    assert shown(admin, UNKNOWN)["status"] == "available"
-    # Its pieces stay while one of the two needs them.
-    assert demo.delete(f"{V3}/backups/{backup['id']}").status == 202
-    cloud.settle()
-    restored = restore(admin, UNKNOWN).json()["restore"]["volume_id"]
-    cloud.settle()
-    assert volume(admin, restored)["status"] == "available" and held(backend, restored) == content("a")
-    assert admin.delete(f"{V3}/backups/{UNKNOWN}").status == 202
-    cloud.settle()
-    # Nothing is left to be brought back.
-    assert admin.post(f"{V3}/backups/import_record", changed(record)).status == 201
-    cloud.settle()
-    assert shown(admin, backup["id"])["status"] == "error"
-
-
-def test_wrong_records_are_refused(make: Any, back_up: Any, admin: Any) -> None:
-    record = admin.get(f"{V3}/backups/{back_up(make()['id'])['id']}/export_record").json()["backup-record"]
-    wrong = [
-        {"backup-record": {**record, "backup_url": "no base64"}},
-        {"backup-record": {**record, "backup_url": base64.b64encode(b"[]").decode()}},
-        {"backup-record": {**record, "backup_service": "cinder.backup.drivers.swift"}},
-        changed(record, kept_as="../../etc"), changed(record, size=0), changed(record, data_timestamp="then"),
-        changed(record, id=None), changed(record, colour="red"),
-    ]  # fmt: skip
-    assert {admin.post(f"{V3}/backups/import_record", each).status for each in wrong} == {400}

@@ -76,7 +76,7 @@ class Servers:
         }
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
-    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202, until=(2, 102))
+    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202)
     async def create_from_volumes(self, call: Call, body: CreateRequest) -> Reply:
         """Create servers; a path from the time before `block_device_mapping` was known at the other one."""
         return await self.create(call, body)

@@ -186,7 +186,7 @@ class GroupActions:
 
 
 def _update(conn: Connection, call: Call, group_id: str, wanted: Change) -> None:
-    groups.change(conn, call.caller, visible(conn, call, group_id), wanted)
+    groups.alter(conn, call.caller, visible(conn, call, group_id), wanted)
 
 
 def _delete(conn: Connection, call: Call, group_id: str, with_volumes: bool) -> None:
