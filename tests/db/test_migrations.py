@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from click.testing import CliRunner
@@ -35,8 +36,12 @@ from sqlalchemy.exc import IntegrityError
 from twisted.internet.task import Clock
 
 from cloudctl import app, cli
+from cloudctl.bootstrap import Bootstrapped
 from cloudctl.db import Connection, Database, columns, revisions, schema
 from cloudctl.errors import ConfigError
+from cloudctl.identity.tables import Endpoint, Service
+from cloudctl.network import rule_templates, rules
+from cloudctl.network.tables import RuleTemplate
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2027, 1, 1)
@@ -69,6 +74,16 @@ def db(request: pytest.FixtureRequest, reactor: Any, tmp_path: Path) -> Iterator
     url = f"sqlite:///{tmp_path / 'cloud.sqlite'}" if sqlite else str(request.getfixturevalue("postgresql_url"))
     db = Database.open(url, reactor)
     schema.prepare(db)
+    yield db
+    db.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, reactor: Any, tmp_path: Path) -> Iterator[Database]:
+    """An empty database."""
+    sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path / 'cloud.sqlite'}" if sqlite else str(request.getfixturevalue("postgresql_url"))
+    db = Database.open(url, reactor)
     yield db
     db.close()
 
@@ -264,3 +279,34 @@ def test_the_second_version_counts_what_is_there(reactor: Any, tmp_path: Path) -
     counted = text("SELECT name, shares FROM resource_providers ORDER BY name")
     assert db.transact(True, lambda conn: conn.execute(counted).all()) == [("a", 2), ("b", 0)]
     db.close()
+
+
+def test_a_cloud_that_is_there_gets_what_a_new_one_begins_with(empty: Database) -> None:
+    """Rules of new security groups, and services in the catalog, wherever images are offered."""
+    db = empty
+
+    def up_to(conn: Connection, revision: str) -> None:
+        command.upgrade(schema.alembic_config(conn.alchemy, columns.metadata, schema.MIGRATIONS), revision)
+
+    def fill(conn: Connection) -> None:
+        when = datetime(2026, 1, 1)
+        both = {"enabled": True, "extra": {}, "created_at": when}
+        conn.execute(insert(Bootstrapped).values(id=1, at=when))
+        conn.execute(insert(Service).values(id="s", type="image", name="glance", **both))
+        here = {"service_id": "s", "interface": "public", "region_id": "Here", "url": "{base_url}/image"}
+        conn.execute(insert(Endpoint).values(id="e", **here, **both))
+
+    with schema.references_unchecked(db):
+        db.transact(False, up_to, "0003")
+        db.transact(False, fill)
+        db.transact(False, up_to, "head")
+    templates = db.transact(True, lambda conn: conn.execute(select(RuleTemplate)).all())
+    assert len(templates) == len(rule_templates.SHIPPED)
+    assert {(each.direction, each.ethertype, each.meaning) for each in templates} == {
+        (each.rule.direction, each.rule.ethertype, rules.columns(each.rule)["meaning"])
+        for each in rule_templates.SHIPPED
+    }
+    offered = select(Service.type, Endpoint.interface, Endpoint.region_id).where(Endpoint.service_id == Service.id)
+    assert set(db.transact(True, lambda conn: conn.execute(offered).all())) == {
+        (type, "public", "Here") for type in ("image", "object-store", "placement")
+    }

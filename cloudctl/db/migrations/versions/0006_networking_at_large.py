@@ -313,7 +313,7 @@ def _write_shares(conn: sa.Connection) -> None:
 
 def _write_templates(conn: sa.Connection) -> None:
     """What new groups have had, as an administrator could have said it: a new cloud writes that by itself."""
-    if conn.execute(sa.text("SELECT id FROM security_groups LIMIT 1")).first() is None:
+    if conn.execute(sa.text("SELECT id FROM bootstrapped")).first() is None:
         return
     columns = ("direction", "ethertype", "remote_group_id", "meaning", "description")
     flags = ("used_in_default_sg", "used_in_non_default_sg")
