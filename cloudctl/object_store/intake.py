@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import IO, ParamSpec, TypeVar, cast
 
 from attrs import evolve, frozen
+from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
@@ -70,16 +71,26 @@ class Intake:
         return await finished(self._put(place, taken, new, etag, now))
 
     async def _put(self, place: Place, taken: Taken, new: NewObject, etag: str, now: datetime) -> Content:
+        mine = [] if taken.file_id is None else [taken.file_id]
         try:
             content = await self.run(self.store.settle, taken)
-            if etag and etag != content.etag:
-                raise Unprocessable("")
+        except OSError as error:
+            await self.remove(mine)
+            raise unwritable(error) from error
+        if etag and etag != content.etag:
+            await self.remove(mine)
+            raise Unprocessable("")
+        return await self._name(place, content, new, now)
+
+    async def _name(self, place: Place, content: Content, new: NewObject, now: datetime) -> Content:
+        """The object has this content; what is not used for it any more, or not at all, is removed."""
+        try:
             freed = await self.db.run(objects.put, place, evolve(new, content=content), now)
-        except Exception as error:
-            if taken.file_id is not None:
-                await self.remove([taken.file_id])
-            if isinstance(error, OSError):
-                raise unwritable(error) from error
+        except DBAPIError:
+            # Nobody knows whether it was committed: the sweep tells whose the file is.
+            raise
+        except Exception:
+            await self.remove([content.file_id] if content.file_id else [])
             raise
         await self.remove(freed)
         return content
@@ -93,13 +104,7 @@ class Intake:
             content = await self.run(self.store.write, chunks)
         except OSError as error:
             raise unwritable(error) from error
-        try:
-            freed = await self.db.run(objects.put, place, evolve(new, content=content), now)
-        except Exception:
-            await self.remove([content.file_id] if content.file_id else [])
-            raise
-        await self.remove(freed)
-        return content
+        return await self._name(place, content, new, now)
 
     async def change(self, fn: Callable[..., Sequence[str]], *args: object) -> None:
         """`fn(conn, …)` in a transaction, and the files that it says nobody needs any more are removed."""

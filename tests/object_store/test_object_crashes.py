@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
+from twisted.internet.defer import Deferred
 
 from cloudctl.object_store import objects
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import sweep
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import parse
+from tests.conftest import LoggedFailures
 from tests.image.test_upload_admission import Upload
 from tests.object_store.asking import Account, files, rows
 
@@ -184,3 +187,23 @@ def test_the_audit_spares_what_is_young(o: Account, cloud: MemoryCloud) -> None:
 @pytest.fixture
 def demo_token(cloud: MemoryCloud) -> str:
     return str(cloud.client("demo").token)
+
+
+def test_data_are_kept_when_the_answer_of_a_commit_is_lost(
+    cloud: MemoryCloud, o: Account, monkeypatch: pytest.MonkeyPatch, logged_failures: LoggedFailures
+) -> None:
+    """Whether the row names the file is not known then: a row without its file would be worse than a file too many."""
+    real = cloud.db.run
+
+    def losing(fn: Any, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        done = real(fn, *args, **kwargs)
+        return done.addCallback(lost) if fn is objects.put else done
+
+    def lost(_: object) -> None:
+        raise OperationalError("COMMIT", None, Exception("the connection was lost"))
+
+    monkeypatch.setattr(cloud.db, "run", losing)
+    assert o.ask("PUT", "c/o", body=DATA).status >= 500
+    monkeypatch.undo()
+    logged_failures.flush(OperationalError)
+    assert o.get("c/o").body == DATA
