@@ -9,11 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from sqlalchemy import select
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
 
 from cloudctl.compute import deletion, resizing, shelving
 from cloudctl.compute.options import ComputeOptions
@@ -21,8 +17,7 @@ from cloudctl.compute.states import RESIZED, SHELVED, SOFT_DELETED
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-
-log = Logger()
+from cloudctl.tasks.rounds import Rounds
 
 PERIOD = 60.0  # seconds
 BATCH = 100  # servers in one transaction
@@ -30,9 +25,9 @@ BATCH = 100  # servers in one transaction
 Due = Callable[[Connection, Server, datetime], None]
 
 
-class Overdue(Service):
+class Overdue(Rounds):
     def __init__(self, clock: IReactorTime, db: Database, options: ComputeOptions) -> None:
-        self.clock = clock
+        super().__init__(clock, PERIOD, "overdue servers could not be found")
         self.db = db
         # State → after how many seconds what is done.
         wanted: dict[str, tuple[float, Due]] = {
@@ -41,27 +36,11 @@ class Overdue(Service):
             RESIZED: (options.resize_confirm_window, resizing.overdue),
         }
         self.limits = {state: limit for state, limit in wanted.items() if limit[0] > 0}
-        self._calls: LoopingCall | None = None
-        self._round: Deferred[None] | None = None
 
     def startService(self) -> None:
-        super().startService()
+        """Nothing is looked at where nothing is ever due."""
         if self.limits:
-            self._calls = LoopingCall(self._look)
-            self._calls.clock = self.clock
-            self._calls.start(PERIOD, now=True)
-
-    def stopService(self) -> Deferred[None] | None:
-        """Fires when the round under way has ended."""
-        super().stopService()
-        if self._calls is not None and self._calls.running:
-            self._calls.stop()
-        return self._round
-
-    def _look(self) -> Deferred[None]:
-        self._round = ensureDeferred(self.look())
-        self._round.addErrback(lambda failure: log.failure("overdue servers could not be found", failure))
-        return self._round
+            super().startService()
 
     async def look(self) -> None:
         """One round. Raises what the database raises."""
