@@ -195,13 +195,13 @@ def ten_idle_seconds(desk: Desk) -> Work:
 
 # (work, at most so many statements, reading transactions, writing transactions)
 AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
-    (one_server, (3, 1, 0)),
+    (one_server, (2, 1, 0)),
     (validation, (0, 0, 0)),
     (first_validation, (4, 1, 0)),
-    (servers_with_detail, (3, 1, 0)),
+    (servers_with_detail, (2, 1, 0)),
     (list_of_ports, (2, 1, 0)),
     # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
-    (boot, (71, 2, 4)),
+    (boot, (70, 2, 4)),
     (deletion, (41, 1, 4)),
     (network_cycle, (127, 4, 14)),
     (new_rule, (10, 0, 1)),

@@ -21,6 +21,7 @@ from cloudctl.network.devices import PortAddress
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import batches
+from cloudctl.network.tables import Port
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
@@ -41,6 +42,12 @@ _holder = select(ServerInterface.server_id).where(ServerInterface.port_id == bin
 _gone = delete(ServerInterface).where(ServerInterface.port_id == bindparam("of"))
 _ports = (
     select(ServerInterface.server_id, ServerInterface.port_id)
+    .where(ServerInterface.server_id.in_(bindparam("of", expanding=True)))
+    .order_by(ServerInterface.server_id, ServerInterface.position, ServerInterface.port_id)
+)
+_editions = (
+    select(ServerInterface.server_id, ServerInterface.port_id, Port.edition)
+    .join_from(ServerInterface, Port, Port.id == ServerInterface.port_id)
     .where(ServerInterface.server_id.in_(bindparam("of", expanding=True)))
     .order_by(ServerInterface.server_id, ServerInterface.position, ServerInterface.port_id)
 )
@@ -188,6 +195,15 @@ def ports_of(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[str]
     for some in batches(server_ids):
         for server_id, port_id in conn.execute(_ports, {"of": list(some)}):
             found.setdefault(server_id, []).append(port_id)
+    return found
+
+
+def editions(conn: Connection, server_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The same with the edition of each port."""
+    found: dict[str, dict[str, int]] = {}
+    for some in batches(server_ids):
+        for server_id, port_id, edition in conn.execute(_editions, {"of": list(some)}):
+            found.setdefault(server_id, {})[port_id] = edition
     return found
 
 

@@ -55,7 +55,6 @@ _with_network = (
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
-_editions = select(Port.id, Port.edition).where(Port.id.in_(bindparam("ports", expanding=True)))
 _leaving = (
     update(Port)
     .where(Port.id.in_(bindparam("ports", expanding=True)))
@@ -176,14 +175,6 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
     for some in standard.batches(port_ids):
         for port_id, id, name in conn.execute(_groups, {"ports": some}):
             found.setdefault(port_id, []).append((id, name))
-    return found
-
-
-def editions(conn: Connection, port_ids: Sequence[str]) -> dict[str, int]:
-    """Port id → its edition."""
-    found: dict[str, int] = {}
-    for some in standard.batches(port_ids):
-        found |= dict(conn.execute(_editions, {"ports": some}))
     return found
 
 

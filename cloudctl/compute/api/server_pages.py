@@ -16,7 +16,6 @@ from cloudctl.compute import networking
 from cloudctl.compute.api import server_views
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
-from cloudctl.network import ports
 from cloudctl.rest.call import Call
 from cloudctl.rest.rendered import Rendered
 from cloudctl.rest.versions import Version
@@ -76,14 +75,13 @@ class ServerPages:
         admin, user_data = call.may(server_views.ADMIN_FIELDS), call.may(server_views.USER_DATA)
         shape = Shape(call.root_url, call.version, admin, user_data, alone)
         view = server_views.full if alone else server_views.detail
-        plugged = networking.ports_of(conn, [entry.id for entry in entries])
-        found = ports.editions(conn, [port_id for mine in plugged.values() for port_id in mine])
+        plugged = networking.editions(conn, [entry.id for entry in entries])
         statuses = server_views.host_statuses(conn, call)
         editions = {
             entry.id: (
                 entry.revision,
                 statuses.get(entry.host or ""),
-                tuple((port_id, found.get(port_id)) for port_id in plugged.get(entry.id, ())),
+                tuple(plugged.get(entry.id, {}).items()),
             )
             for entry in entries
         }

@@ -6,7 +6,7 @@ a row and that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -83,7 +83,7 @@ class Surroundings:
     call: Call
     admin: bool
     user_data: bool
-    ports: Mapping[str, Sequence[str]]  # server id → its ports' ids
+    ports: Mapping[str, Collection[str]]  # server id → its ports' ids
     addresses: Mapping[str, Sequence[PortAddress]]  # of each port
     groups: Mapping[str, Sequence[tuple[str, str]]]  # of each port: (id, name)
     volumes: Mapping[str, Sequence[BlockDevice]]
@@ -98,7 +98,7 @@ class Surroundings:
 
 
 def gather(
-    conn: Connection, call: Call, rows: Sequence[Server], plugged: Mapping[str, Sequence[str]] | None = None
+    conn: Connection, call: Call, rows: Sequence[Server], plugged: Mapping[str, Collection[str]] | None = None
 ) -> Surroundings:
     """One query each for ports, addresses, groups, volumes and hosts, however many servers there are.
 
