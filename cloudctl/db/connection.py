@@ -180,7 +180,7 @@ class Connection:
             self._writes(plan.writes)
         text, arguments = bound.arguments(given)
         try:
-            cursor = self.driver.execute(text, arguments)
+            cursor = self._held.execute(text, arguments)
             if plan.columns is None:
                 if plan.returns_key:
                     return Rows((), cursor.rowcount, cursor.fetchone()[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -56,11 +57,17 @@ class Held:
 
     def __init__(self, engine: Engine) -> None:
         self.alchemy: Alchemy = engine.connect()
-        self.driver: Any = self.alchemy.connection.driver_connection
+        self.driver = cast(Any, self.alchemy.connection.driver_connection)
         self.alchemy.begin()
         self.plans = plans_of(engine.dialect)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._errors = engine.dialect.loaded_dbapi.Error
+        # (text, arguments) → a cursor that has run it.
+        self.execute: Callable[[str, Sequence[Any]], Any] = self.driver.execute
+        if not self.is_sqlite and threading.current_thread() is not threading.main_thread():
+            from cloudctl.db.libpq import Prepared  # psycopg is an extra
+
+            self.execute = Prepared(self.driver).execute
 
     def begin(self, read_only: bool) -> None:
         if self.is_sqlite:
