@@ -29,6 +29,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import images, properties
 from cloudctl.network import security_groups
+from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
 
@@ -102,10 +103,15 @@ class _Plan:
 
 
 def create(
-    conn: Connection, caller: Caller, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    wanted: NewServer,
+    options: ComputeOptions,
+    volume_options: VolumeOptions,
+    network_options: NetworkOptions,
 ) -> Created:
     """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
-    plan = _plan(conn, caller, wanted, options, volume_options)
+    plan = _plan(conn, caller, wanted, options, volume_options, network_options)
     number = quotas.take_servers(
         conn,
         caller.project_id,
@@ -127,7 +133,12 @@ def create(
 
 
 def _plan(
-    conn: Connection, caller: Caller, wanted: NewServer, options: ComputeOptions, volume_options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    wanted: NewServer,
+    options: ComputeOptions,
+    volume_options: VolumeOptions,
+    network_options: NetworkOptions,
 ) -> _Plan:
     if wanted.least > wanted.most:
         raise Invalid("min_count must be <= max_count")
@@ -141,7 +152,7 @@ def _plan(
     if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
     public_key = own_public_key(conn, caller, wanted.key_name)
-    interfaces = networking.chosen(conn, caller, wanted.networks)
+    interfaces = networking.chosen(conn, caller, wanted.networks, network_options)
     return _Plan(
         flavor=flavor,
         place=volume_zone(conn, caller, place, disks.volumes, options, volume_options),

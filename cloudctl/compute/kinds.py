@@ -7,13 +7,17 @@ from __future__ import annotations
 from cloudctl.tasks import Action, Kind
 
 SERVER = "server"
+# What is done to a server on its way: its own tasks wait until it has arrived.
+MIGRATION = "migration"
+# What is looked at beside what is being done.
+GUEST = "guest"
 
 # Seconds: for what a host does with a guest; for what makes or moves disks; for what waits for other services.
 SOON, LATER, LATE = 900.0, 1800.0, 3600.0
 
 
-def _kind(name: str, deadline: float, action: str, event: str) -> Kind:
-    return Kind(f"compute.server.{name}", SERVER, deadline, Action(action, event))
+def _kind(name: str, deadline: float, action: str, event: str, resource: str = SERVER) -> Kind:
+    return Kind(f"compute.{resource}.{name}", resource, deadline, Action(action, event))
 
 
 # How long a boot may take is an option.
@@ -39,6 +43,10 @@ REBUILD = _kind("rebuild", LATER, "rebuild", "compute_rebuild_instance")
 RESIZE = _kind("resize", LATER, "resize", "compute_resize_instance")
 MIGRATE = _kind("migrate", LATER, "migrate", "cold_migrate")
 LIVE_MIGRATE = _kind("live_migrate", LATE, "live-migration", "conductor_live_migrate_instance")
+ABORT_MIGRATION = _kind("abort", SOON, "live_migration_cancel", "compute_live_migration_abort", MIGRATION)
+FORCE_MIGRATION = _kind(
+    "force", SOON, "live_migration_force_complete", "compute_live_migration_force_complete", MIGRATION
+)
 EVACUATE = _kind("evacuate", LATE, "evacuate", "compute_rebuild_instance")
 CRASH_DUMP = _kind("crash_dump", SOON, "trigger_crash_dump", "compute_trigger_crash_dump")
 CONFIRM_RESIZE = _kind("confirm_resize", LATER, "confirmResize", "compute_confirm_resize")
@@ -53,15 +61,15 @@ RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance")
 
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume")
 DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume")
+EXTEND_VOLUME = _kind("extend_volume", SOON, "extend_volume", "compute_extend_volume")
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface")
 
 # The second half of a shelve, and what is done with servers that have waited: nobody has asked for it by itself.
 LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER)
-# What is done to a server on its way: its own tasks wait until it has arrived.
-MIGRATION = "migration"
-ABORT_MIGRATION = Kind("compute.migration.abort", MIGRATION, SOON)
-FORCE_MIGRATION = Kind("compute.migration.force", MIGRATION, SOON)
+# What services outside tell of: the ports of a guest are others, its power may be.
+REFRESH = Kind("compute.server.refresh", SERVER, SOON)
+COMPARE = Kind("compute.guest.compare", GUEST, SOON)
 # The guest of a server that was deleted while its host was down.
 PURGE = Kind("compute.server.purge", SERVER, 600.0)
 

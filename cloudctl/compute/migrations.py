@@ -152,6 +152,12 @@ def on_its_way(conn: Connection, server_id: str) -> Sequence[Migration]:
     return conn.execute(_on_their_way, {"server": server_id}).all()
 
 
+def live_ids(conn: Connection, server_id: str) -> Sequence[str]:
+    """Of all live migrations of a server, whatever became of them."""
+    mine = Migration.server_id == server_id, Migration.kind == LIVE
+    return conn.scalars(select(Migration.id).where(*mine)).all()
+
+
 def open_ids() -> Select[Any]:
     """The ids of those that hold, or may hold, a share of a host."""
     return select(Migration.id).where(Migration.status.in_(OPEN))

@@ -27,10 +27,14 @@ NO_HOST = "No valid host was found. There are not enough hosts available."
 
 @frozen
 class Destination:
-    """`host`: the only one that it may go to. `forced`: whatever the filters say of it."""
+    """`host`: the only one that it may go to. `forced`: whatever the filters say of it.
+
+    `disks`: whether a guest that runs takes its own along; None: the driver finds out whether it must.
+    """
 
     host: str | None = None
     forced: bool = False
+    disks: bool | None = None
 
 
 # -- live migration
@@ -51,7 +55,7 @@ def migrate(conn: Connection, caller: Caller, server_id: str, wanted: Destinatio
             raise Invalid(NO_HOST)
     new = NewMigration(row, LIVE, row.flavor_id, row.flavor, wanted.host)
     migration = migrations.create(conn, caller, new)
-    args = {"migration_id": migration.id, "forced": wanted.forced}
+    args = {"migration_id": migration.id, "forced": wanted.forced, "disks": wanted.disks}
     tasks.submit(conn, kinds.LIVE_MIGRATE, row.id, caller, args=args)
 
 

@@ -16,9 +16,10 @@ from sqlalchemy import bindparam, delete, func, insert, select
 from cloudctl.compute.tables import Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
-from cloudctl.network import devices, ipam, networks, ports
+from cloudctl.network import auto_topology, devices, ipam, networks, ports
 from cloudctl.network.devices import PortAddress
 from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Port
@@ -67,16 +68,23 @@ class NewInterface:
 Automatic = Literal["auto", "none", "any"]
 
 
-def chosen(conn: Connection, caller: Caller, wanted: Sequence[NewInterface] | Automatic) -> list[NewInterface]:
+def chosen(
+    conn: Connection,
+    caller: Caller,
+    wanted: Sequence[NewInterface] | Automatic,
+    of_networks: NetworkOptions | None = None,
+) -> list[NewInterface]:
     """The interfaces that a server gets, each one checked.
 
-    "none": no interface. "auto": the only network that the project can use; that there is none is Invalid. "any": the
-    same, and without a network no interface. Raises Invalid, Forbidden, Conflict.
+    "none": no interface. "auto": the only network that the project can use; where it has none, one is made by
+    `of_networks`. "any": the same, and without a network no interface. Raises Invalid, Forbidden, Conflict, OverQuota.
     """
     if wanted == "none":
         return []
     if isinstance(wanted, str):
-        only = _only_network(conn, caller, must=wanted == "auto")
+        only = _only_network(conn, caller)
+        if only is None and wanted == "auto":
+            only = _made_network(conn, caller, of_networks)
         wanted = [] if only is None else [NewInterface(network_id=only)]
     named = [wish.port_id for wish in wanted if wish.port_id]
     if len(set(named)) < len(named):
@@ -91,17 +99,24 @@ def chosen(conn: Connection, caller: Caller, wanted: Sequence[NewInterface] | Au
     return list(wanted)
 
 
-def _only_network(conn: Connection, caller: Caller, must: bool) -> str | None:
+def _only_network(conn: Connection, caller: Caller) -> str | None:
     usable = networks.usable(conn, caller)
     with_subnets = networks.subnets_of(conn, [row.id for row in usable])
     usable = [row for row in usable if row.id in with_subnets] or usable
     if len(usable) > 1:
         raise Conflict(AMBIGUOUS)
-    if usable:
-        return str(usable[0].id)
-    if must:
-        raise Invalid("Unable to automatically allocate a network for the project: it has none that it can use.")
-    return None
+    return usable[0].id if usable else None
+
+
+def _made_network(conn: Connection, caller: Caller, of_networks: NetworkOptions | None) -> str:
+    """Of the project's automatic topology. Raises Invalid if none can be, OverQuota."""
+    failure = f"Unable to automatically allocate a network for project {caller.project_id}"
+    if of_networks is None:
+        raise Invalid(failure)
+    try:
+        return auto_topology.ensure(conn, caller, caller.project_id, of_networks)
+    except Conflict as error:
+        raise Invalid(f"{failure}: {error.message}") from None
 
 
 def check_network(conn: Connection, caller: Caller, network_id: str) -> None:

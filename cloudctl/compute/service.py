@@ -17,19 +17,20 @@ from cloudctl.compute.overdue import Overdue
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
+from cloudctl.network.options import NetworkOptions
 from cloudctl.volume.options import chosen as volume_options
 
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
-    of_volumes = volume_options(cloud.config)
+    of_volumes, of_networks = volume_options(cloud.config), cloud.config.section(NetworkOptions)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now)
 
     return Part(
-        lambda http: api.build(http, cloud.db, cloud.hypervisor, options, of_volumes),
+        lambda http: api.build(http, cloud.db, cloud.hypervisor, options, of_volumes, of_networks),
         lifecycle.workflows(options),
         checks={"hypervisor": audit.check(cloud.db, cloud.hypervisor)},
         bootstrap=first_rows,

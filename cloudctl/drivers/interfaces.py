@@ -188,10 +188,11 @@ class IRescue(Interface):
 class ILiveMigrate(Interface):
     """A running or paused guest can move without stopping."""
 
-    async def ensure_migrated(spec: GuestSpec) -> None:
+    async def ensure_migrated(spec: GuestSpec, disks: bool | None = None) -> None:
         """The guest is on `spec.host`, in the same power state; `spec` holds the connections and bindings there.
 
-        If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
+        `disks`: whether those that are its own are copied, or are where both hosts reach them; None: the driver finds
+        out. If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
         NoCapacity, InvalidPower if it is off or suspended, Aborted.
         """
 

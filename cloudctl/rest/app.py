@@ -28,6 +28,7 @@ class ApiApp:
     `mounts`: (prefix, resource object) pairs; each resource's class has `routes`.
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
     `exact`: whether nothing is at `/v2/images/`. Elsewhere, and at roots such as `/v2/`, a trailing slash is dropped.
+    `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class ApiApp:
         *,
         project_in_path: bool = False,
         exact: bool = False,
+        plain: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.pipeline = pipeline
+        self.plain = plain
         self.project_in_path = project_in_path
         self.exact = exact
         self.operations: list[tuple[str, Operation]] = []
@@ -220,11 +223,15 @@ class ApiResource(Resource):
         if self._api.project_in_path and len(segments) > 1 and PROJECT_SEGMENT.fullmatch(segments[1]):
             project_id = segments.pop(1).decode("ascii")
             text = b"/".join(segments).decode("utf-8")
+        plain = self._api.plain is not None and len(segments) > 1 and segments[0] == self._api.plain[0]
+        if self._api.plain is not None and plain:
+            segments[0] = self._api.plain[1]
+            text = b"/".join(segments).decode("utf-8")
         if self._api.exact and len(segments) > 1 and below[-1] == b"":
             text += "/"
         name = mounted.pop() if self._named and mounted else ""
         prefix = "".join(f"/{segment}" for segment in mounted)
-        request.where = Where(prefix, name, f"/{text}" if text else "", project_id)
+        request.where = Where(prefix, name, f"/{text}" if text else "", project_id, plain)
         return segments
 
     def render(self, request: Any) -> Any:

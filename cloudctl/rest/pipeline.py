@@ -56,6 +56,7 @@ class Where:
     mounted: str  # the API: "compute"
     path: str  # "/v2.1/servers"
     project_id: str | None = None
+    plain: bool = False  # it came by a path from before microversions, so it has the first one
 
 
 @frozen
@@ -202,7 +203,7 @@ class Pipeline:
             if self.http.admission is not None:
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
-        if self.versions is not None:
+        if self.versions is not None and not request.where.plain:
             self._negotiate(request, call, bound)
         if getattr(request, "too_large", False):
             raise TooLarge("The request body is larger than what is taken here.")

@@ -188,14 +188,14 @@ def listing(
     *,
     states: Sequence[str] = (),
     kinds: Collection[Kind] = (),
-    resource: tuple[str, str] | None = None,
+    resource: tuple[str, *tuple[str, ...]] | None = None,
     request_id: str | None = None,
     before: int | None = None,
     limit: int = 100,
 ) -> list[TaskRow]:
     """Rows of `tasks`, the newest first; those older than the id `before`. Nothing given: all.
 
-    `resource` is (type, id). With it this is the action log of a resource.
+    `resource` is (type, id, …). With it this is the action log of a resource, or of several of a type.
     """
     query = select(TaskRow).order_by(TaskRow.id.desc()).limit(limit)
     if states:
@@ -203,7 +203,7 @@ def listing(
     if kinds:
         query = query.where(TaskRow.kind.in_(_names(kinds)))
     if resource is not None:
-        query = query.where(TaskRow.resource_type == resource[0], TaskRow.resource_id == resource[1])
+        query = query.where(TaskRow.resource_type == resource[0], TaskRow.resource_id.in_(resource[1:]))
     if request_id is not None:
         query = query.where(TaskRow.request_id == request_id)
     if before is not None:

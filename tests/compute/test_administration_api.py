@@ -9,9 +9,12 @@ import pytest
 from attrs import evolve
 
 from cloudctl.compute.api.audit_log import month_before
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
+from tests.there import there
 
 
 def test_this_process_schedules_and_conducts(admin: Asking, cloud: MemoryCloud) -> None:
@@ -113,6 +116,38 @@ def test_external_events_are_answered_one_by_one(admin: Asking, demo: Asking) ->
     shown = admin.post("/os-server-external-events", {"events": [{**known, "tag": "x"}]}).json()["events"]
     assert shown == [{**known, "tag": "x", "status": "completed", "code": 200}]
     assert demo.post("/os-server-external-events", {"events": [known]}).status == 403
+
+
+def test_what_is_told_from_outside_is_looked_up(admin: Asking, demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id, volume_id = demo.boot(), demo.volume()
+    demo.post(f"/servers/{server_id}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}})
+    demo.cloud.settle()
+
+    def tell(name: str, tag: str = "", status: str = "completed") -> list[str]:
+        """What is done about it, as the log of the server says."""
+        before = demo.get(f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+        event = {"name": name, "server_uuid": server_id, "tag": tag, "status": status}
+        assert admin.post("/os-server-external-events", {"events": [event]}, LATEST).status == 200
+        demo.cloud.settle()
+        after = demo.get(f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+        return [each["action"] for each in after[: len(after) - len(before)]]
+
+    # A guest that has lost its interface, and one that has gone off, though nobody here has noticed it.
+    guest = there(hypervisor.guests.get(server_id))
+    hypervisor.guests.put(server_id, evolve(guest, spec=evolve(guest.spec, ports=())))
+    assert tell("network-changed", status="failed") == []
+    assert there(hypervisor.guests.get(server_id)).spec.ports == ()
+    assert tell("network-changed") == []
+    assert [each.id for each in there(hypervisor.guests.get(server_id)).spec.ports] == demo.ports
+    assert tell("volume-extended", tag=server_id) == []
+    assert tell("volume-extended", tag=volume_id) == ["extend_volume"]
+    assert f"volume {volume_id}: new size: 1 GiB" in there(hypervisor.guests.get(server_id)).log
+    hypervisor.behaviour.fail("ensure_volume_size", error=DriverError("no"))
+    assert tell("volume-extended", tag=volume_id) == ["extend_volume"]
+    assert demo.status(server_id) == "ACTIVE"
+    hypervisor.guests.put(server_id, evolve(there(hypervisor.guests.get(server_id)), power=Power.STOPPED))
+    assert tell("power-update", tag="POWER_OFF") == ["stop"]
+    assert demo.status(server_id) == "SHUTOFF"
 
 
 def test_no_host_writes_usage_audits(admin: Asking, demo: Asking) -> None:

@@ -23,7 +23,12 @@ def test_the_version_documents_need_no_token(cloud: MemoryCloud) -> None:
         "updated": "2013-07-23T11:33:21Z",
         "links": [{"rel": "self", "href": "http://cloud.example.com/compute/v2.1/"}],
     }
-    assert (listed.status, listed.json()) == (200, {"versions": [version]})
+    old, present = listed.json()["versions"]
+    assert (listed.status, present) == (200, version)
+    assert (old["id"], old["status"], old["version"], old["min_version"]) == ("v2.0", "SUPPORTED", "", "")
+    assert (
+        nobody.get(old["links"][0]["href"].removeprefix("http://cloud.example.com")).json()["version"]["id"] == "v2.0"
+    )
     assert nobody.get("/compute/").json() == listed.json()
     for path in (V21, f"{V21}/"):
         shown = nobody.get(path)
@@ -32,9 +37,19 @@ def test_the_version_documents_need_no_token(cloud: MemoryCloud) -> None:
     assert nobody.post("/compute", {}).status == 405
 
 
+def test_paths_of_old_have_no_microversions(demo: Asking) -> None:
+    newest, server_id = {"OpenStack-API-Version": f"compute {LATEST}"}, demo.boot()
+    project = demo.server(server_id)["tenant_id"]
+    for path in (f"/compute/v2/servers/{server_id}", f"/compute/v2/{project}/servers/{server_id}"):
+        found = demo.client.get(path, headers=newest)
+        assert (found.status, "openstack-api-version" in found.headers) == (200, False)
+        assert found.json()["server"].keys() == demo.server(server_id, "2.1").keys()
+    assert demo.client.get("/compute/v2/servers/", headers=newest).status == 404
+
+
 def test_the_highest_microversion_can_be_lowered() -> None:
     cloud = MemoryCloud({"compute": {"max_microversion": "2.60"}})
-    assert cloud.anonymous().get("/compute").json()["versions"][0]["version"] == "2.60"
+    assert cloud.anonymous().get("/compute").json()["versions"][1]["version"] == "2.60"
     assert Asking(cloud.client("demo")).get("/servers", "2.61").status == 406
     cloud.close()
 

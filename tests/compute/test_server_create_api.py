@@ -142,6 +142,29 @@ def test_auto_and_none_are_taken_from_2_37_on(demo: Asking) -> None:
     assert demo.server(demo.boot("2.37", networks="none"))["addresses"] == {}
 
 
+def test_auto_makes_a_network_for_a_project_without_one(admin: Asking, stranger: Asking) -> None:
+    def create(**more: Any) -> Any:
+        body = {"name": "vm", "flavorRef": "1", "imageRef": stranger.image, "networks": "auto", **more}
+        return stranger.post("/servers", {"server": body}, "2.37")
+
+    status, _, message = refusal(create())
+    assert (status, "No default subnetpools defined." in message) == (400, True)
+    neutron, networks = admin.client, "/networking/v2.0/networks"
+    pool = {"name": "p", "prefixes": ["10.10.0.0/16"], "default_prefixlen": 24, "is_default": True, "shared": True}
+    assert neutron.post("/networking/v2.0/subnetpools", {"subnetpool": pool}).status == 201
+    outside = neutron.get(f"{networks}?name=public").json()["networks"][0]["id"]
+    neutron.put(f"{networks}/{outside}", {"network": {"is_default": True}})
+    # Servers that cannot be make no network.
+    assert create(min_count=2, max_count=1).status == 400
+    assert stranger.client.get(f"{networks}?name=auto_allocated_network").json()["networks"] == []
+    for wishes in ({"min_count": 2}, {}):
+        assert create(**wishes).status == 202
+    stranger.cloud.settle()
+    assert len(stranger.client.get(f"{networks}?name=auto_allocated_network").json()["networks"]) == 1
+    found = stranger.get("/servers/detail").json()["servers"]
+    assert [list(each["addresses"]) for each in found] == [["auto_allocated_network"]] * 3
+
+
 def test_auto_is_ambiguous_with_two_networks(demo: Asking) -> None:
     second = demo.client.post("/networking/v2.0/networks", {"network": {"name": "second"}}).json()["network"]["id"]
     subnet = {"network_id": second, "cidr": "10.9.0.0/24", "ip_version": 4}

@@ -239,6 +239,18 @@ def test_a_server_can_be_told_to_stay(
     assert (used(admin), migrations(admin)) == ({before: 1}, [("live-migration", "cancelled")])
     assert [each.hosts for each in network.ports.values()] == [(before,)]
     assert "fault" not in found
+    assert actions(admin, server_id) == ["live_migration_cancel", "live-migration", "create"]
+
+
+def actions(asking: Asking, server_id: str) -> list[str]:
+    """What the log of a server tells, and each of its pages tells the same."""
+    path = f"/servers/{server_id}/os-instance-actions"
+    listed = asking.get(path, LATEST).json()["instanceActions"]
+    for each in listed:
+        shown = asking.get(f"{path}/{each['request_id']}", LATEST).json()["instanceAction"]
+        assert (shown["action"], shown["instance_uuid"]) == (each["action"], server_id)
+        assert [event["result"] for event in shown["events"]] in (["Success"], ["Error"])
+    return [each["action"] for each in listed]
 
 
 def test_a_server_can_be_told_to_hurry(admin: Asking, server_id: str, on_its_way: str) -> None:
@@ -247,6 +259,19 @@ def test_a_server_can_be_told_to_hurry(admin: Asking, server_id: str, on_its_way
     admin.cloud.advance(5)
     admin.cloud.settle()
     assert host(admin, server_id) != before and migrations(admin) == [("live-migration", "completed")]
+    assert actions(admin, server_id) == ["live_migration_force_complete", "live-migration", "create"]
+
+
+@pytest.mark.parametrize(("wish", "takes_disks"), [(True, True), (False, False), ("auto", True)])
+def test_whether_disks_go_along_is_said(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, wish: Any, takes_disks: bool
+) -> None:
+    hypervisor.behaviour.delay("ensure_migrated", 60.0)
+    assert migrate(admin, server_id, block_migration=wish).status == 202
+    for _ in range(3):
+        admin.cloud.advance(5)
+    (found,) = admin.get(f"/servers/{server_id}/migrations", LATEST).json()["migrations"]
+    assert (found["memory_total_bytes"] > 0, found["disk_total_bytes"] > 0) == (True, takes_disks)
 
 
 def test_nothing_else_is_done_to_a_server_on_its_way(demo: Asking, server_id: str, on_its_way: str) -> None:

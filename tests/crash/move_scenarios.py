@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from attrs import evolve
+
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.specs import Power
@@ -136,7 +138,60 @@ def was_interrupted(times: int) -> Callable[[Stage, str], None]:
     return check
 
 
+# -- what is told from outside
+
+
+def is_told(name: str, tag: Callable[[Stage, str], str], break_it: Callable[[Stage, str], None]) -> Any:
+    """A running server with a volume, of which somebody outside tells something."""
+
+    def begin(stage: Stage) -> str:
+        server_id = with_volume(stage)
+        break_it(stage, server_id)
+        event = {"name": name, "server_uuid": server_id, "tag": tag(stage, server_id)}
+        good(stage.admin.post(f"{V21}/os-server-external-events", {"events": [event]}, headers=asks.NEWEST))
+        return server_id
+
+    return begin
+
+
+def word(tag: str) -> Callable[[Stage, str], str]:
+    return lambda stage, server_id: tag
+
+
+def its_volume(stage: Stage, server_id: str) -> str:
+    (volume_id,) = asks.volumes(stage)
+    return volume_id
+
+
+def as_it_was(stage: Stage, server_id: str) -> None:
+    """Nothing is wrong with it."""
+
+
+def loses_its_ports(stage: Stage, server_id: str) -> None:
+    guest = asks.guest(stage, server_id)
+    stage.drivers.hypervisor.guests.put(server_id, evolve(guest, spec=evolve(guest.spec, ports=())))
+
+
+def goes_off(stage: Stage, server_id: str) -> None:
+    stage.drivers.hypervisor.guests.put(server_id, evolve(asks.guest(stage, server_id), power=Power.STOPPED))
+
+
+def goes_on_without(stage: Stage, server_id: str) -> None:
+    found, guest = asks.server(stage, server_id), asks.guest(stage, server_id)
+    assert (found["status"], guest.power, guest.spec.ports) == ("ACTIVE", Power.RUNNING, ())
+
+
+def sees_the_size(times: int) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, server_id: str) -> None:
+        is_active(stage, server_id)
+        assert asks.guest(stage, server_id).log.count("new size: 1 GiB") == times
+
+    return check
+
+
 MIGRATE = "compute.server.live_migrate"
+NEWS = is_told("network-changed", word(""), loses_its_ports)
+GROWN = is_told("volume-extended", its_volume, as_it_was)
 
 SCENARIOS = (
     Scenario(MIGRATE, "works", migrates, ends("completed", moved=True)),
@@ -163,6 +218,13 @@ SCENARIOS = (
     Scenario("compute.server.evacuate", "works", evacuates("2.94"), is_elsewhere_and_runs),
     Scenario("compute.server.evacuate", "works and is off", evacuates("2.95"), is_elsewhere_and_off),
     Scenario("compute.server.evacuate", "fails", evacuates("2.94"), is_error, broken("hypervisor", "ensure_defined")),
+    Scenario("compute.server.refresh", "works", NEWS, is_active),
+    Scenario("compute.server.refresh", "fails", NEWS, goes_on_without, broken("hypervisor", "ensure_port_attached")),
+    Scenario("compute.server.extend_volume", "works", GROWN, sees_the_size(1)),
+    Scenario(
+        "compute.server.extend_volume", "fails", GROWN, sees_the_size(0), broken("hypervisor", "ensure_volume_size")
+    ),
+    Scenario("compute.guest.compare", "works", is_told("power-update", word("POWER_OFF"), goes_off), is_off),
     Scenario("compute.server.crash_dump", "works", dumps, was_interrupted(1)),
     Scenario(
         "compute.server.crash_dump", "fails", dumps, was_interrupted(0), broken("hypervisor", "ensure_interrupted")

@@ -151,8 +151,8 @@ class AnyHost(FakeHypervisor):
 
 
 class MovesRunningGuestsByStoppingThem(FakeHypervisor):
-    async def ensure_migrated(self, spec: Any) -> None:
-        await super().ensure_migrated(spec)
+    async def ensure_migrated(self, spec: Any, disks: bool | None = None) -> None:
+        await super().ensure_migrated(spec, disks)
         self._put(hypervisor.started(self._guest(spec.id)))
 
 

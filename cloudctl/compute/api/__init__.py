@@ -36,12 +36,13 @@ from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
 from cloudctl.compute.api.usage import Usages
-from cloudctl.compute.api.versions import Versions
+from cloudctl.compute.api.versions import OLD, Versions
 from cloudctl.compute.api.volume_attachments import VolumeAttachments
 from cloudctl.compute.api.zones import AvailabilityZones
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.pipeline import Http, Pipeline
@@ -68,12 +69,16 @@ def build(
     hypervisor: IHypervisor,
     options: ComputeOptions | None = None,
     volume_options: VolumeOptions | None = None,
+    network_options: NetworkOptions | None = None,
 ) -> ApiApp:
-    """`hypervisor` answers for console logs; all else goes through the database. `volume_options`: for new volumes."""
+    """`hypervisor` answers for console logs; all else goes through the database.
+
+    `volume_options`, `network_options`: for volumes and networks that are made with a server.
+    """
     chosen, of_volumes = options or ComputeOptions(), volume_options or VolumeOptions()
     versions = microversions(chosen)
     resources: tuple[Any, ...] = (
-        Servers(db, chosen, of_volumes),
+        Servers(db, chosen, of_volumes, network_options or NetworkOptions()),
         ServerActions(db, hypervisor),
         ServerChanges(db, hypervisor, of_volumes),
         ServerShelving(db, hypervisor, chosen),
@@ -113,4 +118,4 @@ def build(
     )
     pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]
-    return ApiApp(pipeline, mounts, project_in_path=True, exact=True)
+    return ApiApp(pipeline, mounts, project_in_path=True, exact=True, plain=(OLD.encode(), b"v2.1"))

@@ -1,17 +1,17 @@
 """What other services tell of servers. Reference: compute.md, section 17.
 
-Network, volumes and servers are one database here: what an event from outside says is looked up where it is needed.
-So an event is answered, by whether its server is there and has a host, and changes nothing.
+An event is answered by whether its server is there and has a host; `outside` does what it asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
 from sqlalchemy import select
 
+from cloudctl.compute import outside
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
@@ -68,7 +68,7 @@ class ExternalEvents:
         ]
         if wrong:
             raise BodyError(wrong)
-        codes = await self.db.scan(_codes, body.events)
+        codes = await self.db.run(_heed, call, body.events)
         if OK not in codes:
             raise NotFound("No instances found for any event")
         answered = [view(event, code) for event, code in zip(body.events, codes, strict=True)]
@@ -81,16 +81,21 @@ def view(event: Event, code: int) -> dict[str, Any]:
     return {**told, **tag, "status": event.status if code == OK else "failed"}
 
 
-def _codes(conn: Connection, events: Sequence[Event]) -> list[int]:
+def _heed(conn: Connection, call: Call, events: Sequence[Event]) -> list[int]:
     asked = {event.server_uuid for event in events}
-    rows = conn.execute(select(Server.id, Server.host).where(Server.id.in_(asked), Server.deleted_at.is_(None)))
-    hosts = dict(rows.all())
-    return [_code(event, hosts) for event in events]
+    rows = conn.execute(select(Server).where(Server.id.in_(asked), Server.deleted_at.is_(None)))
+    found, codes = {server.id: server for server in rows}, []
+    for event in events:
+        server = found.get(event.server_uuid)
+        codes.append(_code(event, server))
+        if server is not None and codes[-1] == OK and event.status == "completed":
+            outside.heed(conn, call.caller, event.name, server, event.tag or "")
+    return codes
 
 
-def _code(event: Event, hosts: Mapping[str, str | None]) -> int:
-    if event.server_uuid not in hosts:
+def _code(event: Event, server: Server | None) -> int:
+    if server is None:
         return UNKNOWN
     if event.name in TAGGED and not event.tag:
         return BAD
-    return OK if hosts[event.server_uuid] is not None else HOMELESS
+    return OK if server.host is not None else HOMELESS

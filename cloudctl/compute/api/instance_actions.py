@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from cloudctl.compute import kinds, servers
+from cloudctl.compute import kinds, migrations, servers
 from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
@@ -52,10 +52,10 @@ EVENT_FOR_ADMINS = Fields[[Server]](
 )
 
 
-def action(call: Call, row: TaskRow) -> dict[str, Any]:
+def action(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
     shown = {
         "action": kinds.action(row.kind).name,
-        "instance_uuid": row.resource_id,
+        "instance_uuid": server.id,
         "request_id": row.request_id,
         "user_id": row.user_id,
         "project_id": row.project_id,
@@ -101,12 +101,12 @@ class InstanceActions:
     async def list(self, call: Call, server_id: str) -> dict[str, Any]:
         """List what was done to a server, the newest first."""
         query.only(call, QUERY.keys() - call.query.hidden, gates.ACTION_PAGES)
-        rows = await self.db.scan(_rows, call, server_id)
+        rows, server = await self.db.scan(_rows, call, server_id)
         if call.version not in gates.ACTION_PAGES:
-            return {"instanceActions": [action(call, row) for row in rows]}
-        return self._page(call, rows)
+            return {"instanceActions": [action(call, row, server) for row in rows]}
+        return self._page(call, rows, server)
 
-    def _page(self, call: Call, rows: Sequence[TaskRow]) -> dict[str, Any]:
+    def _page(self, call: Call, rows: Sequence[TaskRow], server: Server) -> dict[str, Any]:
         after, before = changed(call)
         rows = [
             row
@@ -122,7 +122,7 @@ class InstanceActions:
         limit = call.query.integer("limit")
         limit = self.options.max_limit if limit is None else min(limit, self.options.max_limit)
         page = rows[:limit]
-        shown: dict[str, Any] = {"instanceActions": [action(call, row) for row in page]}
+        shown: dict[str, Any] = {"instanceActions": [action(call, row, server) for row in page]}
         if page and len(rows) > limit:
             shown["links"] = [{"rel": "next", "href": next_link(call, page[-1].request_id)}]
         return shown
@@ -131,7 +131,7 @@ class InstanceActions:
     async def show(self, call: Call, server_id: str, request_id: str) -> dict[str, Any]:
         """Show one action with its events."""
         rows, server = await self.db.scan(_one, call, server_id, request_id)
-        shown = action(call, rows[-1])
+        shown = action(call, rows[-1], server)
         if any(row.state in FAILURES for row in rows):
             shown["message"] = "Error"
         if call.version in gates.EVENTS or call.may(EVENTS):
@@ -148,14 +148,21 @@ def _server(conn: Connection, call: Call, server_id: str) -> Server:
     return servers.visible(conn, call.caller, server_id, deleted=call.version in gates.GONE_ACTIONS)
 
 
-def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[TaskRow]:
+def _rows(
+    conn: Connection, call: Call, server_id: str, request_id: str | None = None
+) -> tuple[Sequence[TaskRow], Server]:
+    """What was done to the server, and to it on its way, the newest first."""
     server = _server(conn, call, server_id)
-    return queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, limit=MOST)
+    wanted: dict[str, Any] = {"kinds": kinds.TOLD, "request_id": request_id, "limit": MOST}
+    rows = queue.listing(conn, resource=(kinds.SERVER, server.id), **wanted)
+    if live := migrations.live_ids(conn, server.id):
+        rows += queue.listing(conn, resource=(kinds.MIGRATION, *live), **wanted)
+        rows = sorted(rows, key=lambda row: row.id, reverse=True)[:MOST]
+    return rows, server
 
 
 def _one(conn: Connection, call: Call, server_id: str, request_id: str) -> tuple[Sequence[TaskRow], Server]:
-    server = _server(conn, call, server_id)
-    rows = queue.listing(conn, resource=(kinds.SERVER, server.id), kinds=kinds.TOLD, request_id=request_id, limit=MOST)
+    rows, server = _rows(conn, call, server_id, request_id)
     if not rows:
         raise NotFound(f"Action for request_id {request_id[:64]} on instance {server.id} not found")
     return rows, server

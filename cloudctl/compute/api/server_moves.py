@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudctl.compute import moving
 from cloudctl.compute.api import gates, query
@@ -58,7 +58,6 @@ def _block_migration(value: Any) -> bool | None:
 @frozen
 class LiveMigrate:
     host: HostName | None
-    # Whatever is said, the driver moves the disks that both hosts do not share.
     block_migration: Annotated[Any, Check(_block_migration)]
     disk_over_commit: LooseBool | Missing = gated(until(2, 24))
     force: LooseBool | Missing = gated(Span((2, 30), (2, 67)))
@@ -140,7 +139,7 @@ class ServerMoves:
     async def migrate(self, call: Call, server_id: str, body: LiveMigrate) -> None:
         """Move a server to another host while it runs."""
         _check(body, call.version)
-        wanted = _destination(body.host, body.force)
+        wanted = evolve(_destination(body.host, body.force), disks=body.block_migration)
         move = able(self.hypervisor, ILiveMigrate, moving.migrate)
         checked = call.version not in gates.LATE_CHECKS
         await self.db.run(move, call.caller, server_id, wanted, checked=checked)

@@ -16,6 +16,7 @@ from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
+from cloudctl.network.options import NetworkOptions
 from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, given
 from cloudctl.rest.call import Call, Reply
@@ -31,6 +32,7 @@ class Servers:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
     volume_options: VolumeOptions = field(factory=VolumeOptions)
+    network_options: NetworkOptions = field(factory=NetworkOptions)
     pages: ServerPages = field(factory=ServerPages)
 
     @routes.get("/servers", policy="compute:servers:list", pure=True, query=QUERY)
@@ -82,7 +84,7 @@ class Servers:
         return await self.create(call, body)
 
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
-        return creation.create(conn, call.caller, wish, self.options, self.volume_options)
+        return creation.create(conn, call.caller, wish, self.options, self.volume_options, self.network_options)
 
     @routes.get("/servers/<server_id>", policy="compute:servers:show", pure=True)
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:

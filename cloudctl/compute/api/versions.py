@@ -11,6 +11,8 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions, text
 
 DOCS = "https://docs.openstack.org/"
+# Its paths lead to those of v2.1, at the first microversion whatever the request says.
+OLD = "v2"
 
 
 @frozen
@@ -22,15 +24,17 @@ class Versions:
     @routes.get("/", policy=None)
     async def list(self, call: Call) -> dict[str, Any]:
         """List the versions of the compute API."""
-        return {"versions": [self._document(call)]}
+        return {"versions": [_old(call), self._document(call)]}
+
+    @routes.get(f"/{OLD}", policy=None)
+    async def show_old(self, call: Call) -> dict[str, Any]:
+        """Show the version of the compute API that came before microversions."""
+        return {"version": _described(_old(call), "2")}
 
     @routes.get("/v2.1", policy=None)
     async def show(self, call: Call) -> dict[str, Any]:
         """Show the version of the compute API with its microversions."""
-        document = self._document(call)
-        document["links"].append({"rel": "describedby", "type": "text/html", "href": DOCS})
-        media = {"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"}
-        return {"version": {**document, "media-types": [media]}}
+        return {"version": _described(self._document(call), "2.1")}
 
     def _document(self, call: Call) -> dict[str, Any]:
         return {
@@ -41,3 +45,20 @@ class Versions:
             "updated": "2013-07-23T11:33:21Z",
             "links": [{"rel": "self", "href": f"{call.root_url}/v2.1/"}],
         }
+
+
+def _old(call: Call) -> dict[str, Any]:
+    return {
+        "id": "v2.0",
+        "status": "SUPPORTED",
+        "version": "",
+        "min_version": "",
+        "updated": "2011-01-21T11:33:21Z",
+        "links": [{"rel": "self", "href": f"{call.root_url}/{OLD}/"}],
+    }
+
+
+def _described(document: dict[str, Any], version: str) -> dict[str, Any]:
+    media = {"base": "application/json", "type": f"application/vnd.openstack.compute+json;version={version}"}
+    links = [*document["links"], {"rel": "describedby", "type": "text/html", "href": DOCS}]
+    return {**document, "links": links, "media-types": [media]}

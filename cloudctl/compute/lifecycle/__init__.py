@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from cloudctl.compute.lifecycle import evacuate, interfaces, move, power, rescue, resize, shelve, unshelve, volumes
+from cloudctl.compute.lifecycle import (
+    evacuate,
+    interfaces,
+    move,
+    outside,
+    power,
+    rescue,
+    resize,
+    shelve,
+    unshelve,
+    volumes,
+)
 from cloudctl.compute.lifecycle.boot import boots
 from cloudctl.compute.lifecycle.create_image import CREATE_BACKUP, CREATE_IMAGE
 from cloudctl.compute.lifecycle.delete import DELETE, FORCE_DELETE
@@ -36,4 +47,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         volumes.DETACH,
         interfaces.ATTACH,
         interfaces.DETACH,
+        outside.REFRESH,
+        outside.EXTEND_VOLUME,
+        outside.COMPARE,
     )

@@ -2,7 +2,9 @@
 
 schedule (claim the new place, the migration keeps the old one) → prepare (its volumes and ports are on both hosts) →
 move → leave (they are on the new one alone). Once the guest has moved there is no way back: undoing cleans up behind
-it. `args`: `migration_id`; `forced`, whether its host is an order. Reference: compute-states.md, section 3.
+it. Reference: compute-states.md, section 3.
+
+`args`: `migration_id`; `forced`, whether its host is an order; `disks`, as `ensure_migrated` has it.
 """
 
 from __future__ import annotations
@@ -135,7 +137,8 @@ async def move(ctx: Context) -> Memo:
     told = ctx.memo["prepare"]
     plan = await ctx.read(planned, ctx.resource_id, ctx.args["migration_id"], told, ctx.drivers.image_path)
     try:
-        await ctx.drivers.hypervisor.ensure_migrated(plan.guest)
+        # One that was submitted by the release before says nothing of disks.
+        await ctx.drivers.hypervisor.ensure_migrated(plan.guest, ctx.args.get("disks"))
     except Aborted as error:
         raise Cancelled(str(error)) from error
     except DriverError as error:

@@ -82,8 +82,9 @@ class Guest:
     reboot_token: str | None = None
     interrupt_token: str | None = None
     rescued: bool = False
-    # On its way to another host: where to, since when, and whether it shall arrive soon.
+    # On its way to another host: where to, with its disks or without, since when, and whether it shall arrive soon.
     moving_to: str | None = None
+    takes_disks: bool = True
     moving_since: float = 0.0
     forced: bool = False
 
@@ -290,8 +291,8 @@ class FakeHypervisor:
             if guest.rescued:
                 self._put(started(evolve(guest, rescued=False)))
 
-    async def ensure_migrated(self, spec: GuestSpec) -> None:
-        self._begin_moving(spec)
+    async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
+        self._begin_moving(spec, disks is not False)
         slowly = self.behaviour.delays.get("ensure_migrated", 0.0)
         while (guest := self._find(spec.id)) is not None and self._is_on_its_way(guest, slowly):
             await sleep(self.behaviour.clock, min(slowly, SLICE))
@@ -303,11 +304,13 @@ class FakeHypervisor:
             demand(guest, Power.RUNNING, Power.PAUSED)
             self._put(evolve(guest, spec=spec, moving_to=None, moving_since=0.0, forced=False))
 
-    def _begin_moving(self, spec: GuestSpec) -> None:
+    def _begin_moving(self, spec: GuestSpec, takes_disks: bool) -> None:
         guest = self._find(spec.id)
         # One that is on its way, or there, was told so before.
         if guest is not None and spec.host not in (guest.moving_to, guest.spec.host):
-            self._put(evolve(guest, moving_to=spec.host, moving_since=self.behaviour.clock.seconds(), forced=False))
+            since = self.behaviour.clock.seconds()
+            moving = evolve(guest, moving_to=spec.host, takes_disks=takes_disks, moving_since=since, forced=False)
+            self._put(moving)
 
     def _is_on_its_way(self, guest: Guest, slowly: float) -> bool:
         """Whether a guest that takes so many seconds for it has not arrived yet."""
@@ -323,7 +326,7 @@ class FakeHypervisor:
             passed = self.behaviour.clock.seconds() - guest.moving_since
             left = max(0.0, 1 - passed / slowly) if slowly else 0.0
             memory = guest.spec.memory_mib << 20
-            disk = (guest.spec.disk_gib + guest.spec.ephemeral_gib) << 30
+            disk = (guest.spec.disk_gib + guest.spec.ephemeral_gib) << 30 if guest.takes_disks else 0
             return MigrationProgress(memory, int(memory * left), disk, int(disk * left))
 
     async def ensure_migration_aborted(self, id: str) -> None:
