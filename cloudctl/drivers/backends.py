@@ -14,7 +14,7 @@ from attrs import define
 from zope.interface import alsoProvides, implementer
 
 from cloudctl.drivers.errors import UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -29,7 +29,7 @@ from cloudctl.drivers.specs import (
 Place = Callable[[str], Awaitable[str | None]]
 
 
-CAPABILITIES = (IVolumeSnapshots, IVolumeData)
+CAPABILITIES = (IVolumeSnapshots, IVolumeData, IVolumeFormats)
 
 
 @implementer(IVolumeBackend)
@@ -126,6 +126,15 @@ class Backends:
     async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
         found: str = await (await self.where(id)).ensure_exported(id, path, snapshot_id)
         return found
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Those that all of them can write."""
+        first, *others = (cast(Any, each).formats for each in self.at.values())
+        return tuple(each for each in first if all(each in formats for formats in others))
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        await (await self.where(id)).ensure_exported_as(id, path, disk_format, snapshot_id)
 
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         await (await self.where(id)).ensure_imported(id, image)

@@ -321,6 +321,15 @@ class IVolumeData(Interface):
         """
 
 
+class IVolumeFormats(Interface):
+    """What is copied out of volumes can be in other disk formats than raw."""
+
+    formats = Attribute("Those formats, as images name them, in a tuple of str.")
+
+    async def ensure_exported_as(id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        """As `ensure_exported` of IVolumeData, in one of `formats`."""
+
+
 # -- networks
 
 
@@ -424,7 +433,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IResizeAttached,
         IGuestEvents,
     ),
-    "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
+    "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats),
     "network": (
         INetworkBackend,
         IRouters,

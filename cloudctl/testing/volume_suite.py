@@ -8,8 +8,9 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, SnapshotState, VolumeSpec, VolumeState
+from cloudctl.image.inspection import inspect
 from cloudctl.testing.driver_checks import (
     Make,
     Move,
@@ -215,6 +216,20 @@ def volume_suite(make: Make) -> type[Any]:
                 assert await self.content(driver, tmp_path, OTHER) == b"from an image"
                 await driver.connect(ID, HOST)
                 await refused(InUse, driver.ensure_imported, ID, self.file(tmp_path, b"too late"))
+
+        async def test_content_comes_out_in_all_formats_that_are_told(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeFormats)
+                target = tmp_path / "exported"
+                await refused(UnknownVolume, driver.ensure_exported_as, ID, str(target), driver.formats[0])
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"from an image")))
+                await refused(Unfit, driver.ensure_exported_as, ID, str(target), "a format that nobody has")
+                for disk_format in driver.formats:
+                    for _ in range(2):
+                        await driver.ensure_exported_as(ID, str(target), disk_format)
+                    with target.open("rb") as file:
+                        found = inspect(file, target.stat().st_size)
+                    assert (found.format, found.virtual_size, found.unsafe) == (disk_format, 1 << 30, "")
 
         async def test_a_snapshot_keeps_what_the_volume_loses(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

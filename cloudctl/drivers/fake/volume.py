@@ -8,10 +8,11 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import ge
 from zope.interface import implementer
 
+from cloudctl.drivers.disk_formats import qcow2
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
-from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill, write
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -23,7 +24,9 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData)
+GIB = 1 << 30
+
+INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats)
 
 
 @frozen
@@ -74,6 +77,8 @@ class FakeVolumeBackend:
     root: Path | None
     volumes: Store[Volume]
     frozen: Store[Snapshot]
+
+    formats = ("qcow2",)
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -166,6 +171,16 @@ class FakeVolumeBackend:
             volume = self._volume(id)
             spill(volume.head if snapshot_id is None else self._snapshot(snapshot_id).head, path)
             return "raw"
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        async with self.behaviour.around("ensure_exported_as", id):
+            if disk_format not in self.formats:
+                raise Unfit(f"volumes are exported as {', '.join(self.formats)}, not as {disk_format}")
+            volume = self._volume(id)
+            snapshot = None if snapshot_id is None else self._snapshot(snapshot_id)
+            content = volume.head if snapshot is None else snapshot.head
+            size = volume.size_gib if snapshot is None else snapshot.state.size_gib
+            write(Path(path), qcow2(content.encode("latin-1"), size * GIB))
 
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         async with self.behaviour.around("ensure_imported", id):

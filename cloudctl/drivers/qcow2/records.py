@@ -161,7 +161,10 @@ class Records:
         doomed = self.root / "new" / uuid4().hex
         await self._change(f"remove volume {id}", _remove, self.directory(id), doomed)
 
-    async def deliver(self, beside: Path, target: Path, size_bytes: int) -> None:
+    async def cut(self, file: Path, size_bytes: int) -> None:
+        await self._change(f"cut {file}", os.truncate, file, size_bytes)
+
+    async def deliver(self, beside: Path, target: Path, size_bytes: int | None) -> None:
         """The file `beside`, cut to so many bytes, is on the disk and called `target`. Raises NoCapacity."""
         await self._change(f"deliver {target}", _deliver, beside, target, size_bytes)
 
@@ -235,8 +238,9 @@ def _unlink(file: Path) -> None:
     _sync(file.parent)
 
 
-def _deliver(beside: Path, target: Path, size_bytes: int) -> None:
-    os.truncate(beside, size_bytes)
+def _deliver(beside: Path, target: Path, size_bytes: int | None) -> None:
+    if size_bytes is not None:
+        os.truncate(beside, size_bytes)
     _sync(beside)
     beside.replace(target)
     _sync(target.parent)

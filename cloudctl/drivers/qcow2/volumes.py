@@ -30,7 +30,7 @@ from cloudctl.drivers.errors import (
     UnknownVolume,
     Unreachable,
 )
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.qcow2.disks import Disks
 from cloudctl.drivers.qcow2.images import Images, Locked, size_bytes
@@ -61,7 +61,7 @@ class Source:
     moment: str | None = None  # with `volume_id`: name of the snapshot inside the file of that volume
 
 
-@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData)
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats)
 @define(eq=False)
 class FileVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume."""
@@ -72,6 +72,8 @@ class FileVolumes:
     overcommit: float
     locks: Locks = field(factory=Locks)
     _reading: set[str] = field(factory=set)  # moments that copies of this process read
+
+    formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
 
     async def check(self) -> None:
         await self.disks.check()
@@ -204,17 +206,33 @@ class FileVolumes:
 
     async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
         """A sparse raw file. Raises InUse, too: the guest's QEMU has the volume open and no snapshot is given."""
+        await self._deliver(id, path, snapshot_id, "raw")
+        return "raw"
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        if disk_format not in self.formats:
+            raise Unfit(f"volumes are exported as {', '.join(self.formats)}, not as {disk_format}")
+        await self._deliver(id, path, snapshot_id, disk_format)
+
+    async def _deliver(self, id: str, path: str, snapshot_id: str | None, disk_format: str) -> None:
         async with self._moment(id) if snapshot_id is None else self._frozen(snapshot_id, of=id) as source:
             target = Path(path)
-            beside = target.with_name(f"{target.name}.new")
+            raw, made = (target.with_name(f"{target.name}{suffix}") for suffix in (".new", ".converted"))
             async with self.locks.hold("file", str(target)):
-                beside.unlink(missing_ok=True)
+                raw.unlink(missing_ok=True)
+                made.unlink(missing_ok=True)
                 try:
-                    await self._extract(source, beside, "raw")
-                    await self.records.deliver(beside, target, source.size_bytes)
+                    await self._extract(source, raw, "raw")
+                    if disk_format == "raw":
+                        await self.records.deliver(raw, target, source.size_bytes)
+                    else:
+                        # By way of raw, which can be cut to the size that a snapshot has: most formats cannot.
+                        await self.records.cut(raw, source.size_bytes)
+                        await self.images.write_as(raw, disk_format, made)
+                        await self.records.deliver(made, target, None)
                 finally:
-                    beside.unlink(missing_ok=True)
-        return "raw"
+                    raw.unlink(missing_ok=True)
+                    made.unlink(missing_ok=True)
 
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         async with self._settled(id) as volume:
