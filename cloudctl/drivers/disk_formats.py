@@ -48,6 +48,7 @@ class Qcow2Header:
     size_bytes: int
     backing_file: bool
     data_file: bool
+    snapshots: int = 0  # inside it
 
 
 def qcow2_header(head: bytes) -> Qcow2Header:
@@ -59,7 +60,8 @@ def qcow2_header(head: bytes) -> Qcow2Header:
         raise ValueError(f"unsupported qcow2 version {version}; 2 and 3 are supported")
     (size_bytes,) = struct.unpack_from(">Q", head, 24)
     features = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
-    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA))
+    (snapshots,) = struct.unpack_from(">I", head, 60)
+    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA), snapshots)
 
 
 CLUSTER_BITS = 16

@@ -49,6 +49,11 @@ class Images:
             raise Unfit(f"image {image.id} cannot be read as {image.disk_format}") from error
         return format, int(orjson.loads(found)["virtual-size"])
 
+    async def demand_closed(self, path: Path) -> None:
+        """Raises Locked while somebody writes to the qcow2."""
+        with explained():
+            await self._read("info", "-f", "qcow2", "--output=json", str(path))
+
     async def convert(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
         with readable(source):
