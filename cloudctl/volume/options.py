@@ -59,6 +59,10 @@ class VolumeOptions:
     def pool_of(self, name: str) -> str:
         return f"{self.service_of(name)}#{name}"
 
+    def find_pool(self, host: str) -> str | None:
+        """The pool that is named whole, or without its part behind `#`."""
+        return next((pool for pool in self.pools if host in (pool, pool.partition("#")[0])), None)
+
     def service_of(self, name: str) -> str:
         """`host@backend`, the name of the service of a backend."""
         return f"{self.host}@{name}"

@@ -166,6 +166,8 @@ class Stage:
             "guests": hypervisor.guests,
             "disks": volume.volumes,
             "snapshots": volume.frozen,
+            "unmanaged disks": volume.loose,
+            "unmanaged snapshots": volume.loose_snapshots,
             "disks of the second": self.drivers.second.volumes,
             "snapshots of the second": self.drivers.second.frozen,
             "wires": network.networks,

@@ -11,6 +11,7 @@ from cloudctl.volume.lifecycle.create import CREATE
 from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
+from cloudctl.volume.lifecycle.manage import MANAGE, MANAGE_SNAPSHOT, UNMANAGE, UNMANAGE_SNAPSHOT
 from cloudctl.volume.lifecycle.mend import MEND
 from cloudctl.volume.lifecycle.move import movement
 from cloudctl.volume.lifecycle.reimage import REIMAGE
@@ -32,6 +33,10 @@ WORKFLOWS: tuple[Workflow, ...] = (
     UPLOAD,
     REIMAGE,
     MEND,
+    MANAGE,
+    UNMANAGE,
+    MANAGE_SNAPSHOT,
+    UNMANAGE_SNAPSHOT,
 )
 
 
