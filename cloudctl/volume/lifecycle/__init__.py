@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudctl.tasks import Workflow
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle.backup_create import creation
 from cloudctl.volume.lifecycle.backup_delete import deletion
 from cloudctl.volume.lifecycle.backup_import import importing
@@ -40,7 +40,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
 )
 
 
-def workflows(archive: ArchiveThreads) -> tuple[Workflow, ...]:
+def workflows(archives: Archives) -> tuple[Workflow, ...]:
     """All of them."""
-    made = (creation(archive), deletion(archive), importing(archive), restoration(archive), movement(archive))
-    return (*WORKFLOWS, *made)
+    made = (creation, deletion, importing, restoration, movement)
+    return (*WORKFLOWS, *(make(archives) for make in made))
