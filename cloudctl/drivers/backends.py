@@ -14,13 +14,14 @@ from attrs import define
 from zope.interface import alsoProvides, implementer
 
 from cloudctl.drivers.errors import UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
     ImageSource,
     SnapshotSpec,
     SnapshotState,
+    Unmanaged,
     VolumeSpec,
     VolumeState,
 )
@@ -29,7 +30,7 @@ from cloudctl.drivers.specs import (
 Place = Callable[[str], Awaitable[str | None]]
 
 
-CAPABILITIES = (IVolumeSnapshots, IVolumeData)
+CAPABILITIES = (IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 
 
 @implementer(IVolumeBackend)
@@ -79,6 +80,18 @@ class Backends:
         found = [await cast(Any, each).snapshots() for each in self.at.values()]
         return tuple(sorted(chain.from_iterable(found), key=lambda state: state.id))
 
+    async def unmanaged(self) -> tuple[Unmanaged, ...]:
+        found = [await cast(Any, each).unmanaged() for each in self.at.values()]
+        return tuple(sorted(chain.from_iterable(found), key=lambda each: each.name))
+
+    async def unmanaged_snapshots(self) -> tuple[Unmanaged, ...]:
+        found = [await cast(Any, each).unmanaged_snapshots() for each in self.at.values()]
+        return tuple(sorted(chain.from_iterable(found), key=lambda each: (each.volume_id, each.name)))
+
+    async def ensure_snapshot_released(self, id: str) -> None:
+        for each in self.at.values():
+            await cast(Any, each).ensure_snapshot_released(id)
+
     async def ensure_absent(self, id: str) -> None:
         for each in self.at.values():
             await each.ensure_absent(id)
@@ -127,5 +140,27 @@ class Backends:
         found: str = await (await self.where(id)).ensure_exported(id, path, snapshot_id)
         return found
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Those that all of them can write."""
+        first, *others = (cast(Any, each).formats for each in self.at.values())
+        return tuple(each for each in first if all(each in formats for formats in others))
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        await (await self.where(id)).ensure_exported_as(id, path, disk_format, snapshot_id)
+
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         await (await self.where(id)).ensure_imported(id, image)
+
+    async def ensure_adopted(self, id: str, name: str) -> None:
+        await (await self.where(id)).ensure_adopted(id, name)
+
+    async def ensure_released(self, id: str, name: str) -> None:
+        try:
+            backend = await self.where(id)
+        except UnknownVolume:
+            return
+        await backend.ensure_released(id, name)
+
+    async def ensure_snapshot_adopted(self, id: str, volume_id: str, name: str) -> None:
+        await (await self.where(volume_id)).ensure_snapshot_adopted(id, volume_id, name)

@@ -48,6 +48,7 @@ class Qcow2Header:
     size_bytes: int
     backing_file: bool
     data_file: bool
+    snapshots: int = 0  # inside it
 
 
 def qcow2_header(head: bytes) -> Qcow2Header:
@@ -59,7 +60,36 @@ def qcow2_header(head: bytes) -> Qcow2Header:
         raise ValueError(f"unsupported qcow2 version {version}; 2 and 3 are supported")
     (size_bytes,) = struct.unpack_from(">Q", head, 24)
     features = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
-    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA))
+    (snapshots,) = struct.unpack_from(">I", head, 60)
+    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA), snapshots)
+
+
+CLUSTER_BITS = 16
+CLUSTER = 1 << CLUSTER_BITS
+
+
+def qcow2(data: bytes, size_bytes: int) -> bytes:
+    """A qcow2 whose disk begins with `data`, at most a cluster of it, and is empty behind.
+
+    Clusters: header, table of reference counts, those counts, table of level 2, the data, table of level 1.
+    """
+    if len(data) > CLUSTER:
+        raise ValueError(f"a disk begins with {CLUSTER} bytes at most, not {len(data)}")
+    level_1 = -(-size_bytes // (CLUSTER * (CLUSTER // 8)))  # entries; each is a table of level 2
+    count = 5 + -(-level_1 * 8 // CLUSTER)
+    allocated = 1 << 63  # and used once
+    header = struct.pack(
+        ">4sIQIIQIIQQIIQ", QCOW2_MAGIC, 2, 0, 0, CLUSTER_BITS, size_bytes, 0, level_1, 5 * CLUSTER, CLUSTER, 1, 0, 0
+    )
+    clusters = (
+        header,
+        struct.pack(">Q", 2 * CLUSTER),
+        b"\0\1" * count,
+        struct.pack(">Q", 4 * CLUSTER | allocated),
+        data,
+        struct.pack(">Q", 3 * CLUSTER | allocated),
+    )
+    return b"".join(each.ljust(CLUSTER, b"\0") for each in clusters).ljust(count * CLUSTER, b"\0")
 
 
 def objection(format: str, head: bytes) -> str | None:

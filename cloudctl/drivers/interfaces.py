@@ -40,6 +40,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SnapshotSpec,
     SnapshotState,
+    Unmanaged,
     VolumeConnection,
     VolumeSpec,
     VolumeState,
@@ -322,6 +323,44 @@ class IVolumeData(Interface):
         """
 
 
+class IVolumeFormats(Interface):
+    """What is copied out of volumes can be in other disk formats than raw."""
+
+    formats = Attribute("Those formats, as images name them, in a tuple of str.")
+
+    async def ensure_exported_as(id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        """As `ensure_exported` of IVolumeData, in one of `formats`."""
+
+
+class IVolumeAdoption(Interface):
+    """What the backend has beside the volumes of the cloud can become such, and these can be left to it alone."""
+
+    async def unmanaged() -> tuple[Unmanaged, ...]:
+        """The volumes that it has beside those of `inventory`, sorted by name."""
+
+    async def ensure_adopted(id: str, name: str) -> None:
+        """What `unmanaged` called `name` is the volume `id`, its size rounded up to whole GiB.
+
+        Raises UnknownVolume for a name that is not there, Unfit for what cannot be a volume, InUse while somebody
+        has it open.
+        """
+
+    async def ensure_released(id: str, name: str) -> None:
+        """The volume is one of `unmanaged`, and has this name there. An unknown id is no error.
+
+        Raises InUse while it has snapshots or is connected, Unfit if something else has the name.
+        """
+
+    async def unmanaged_snapshots() -> tuple[Unmanaged, ...]:
+        """The snapshots of volumes that it has beside those of `snapshots`, sorted by volume and name."""
+
+    async def ensure_snapshot_adopted(id: str, volume_id: str, name: str) -> None:
+        """What `unmanaged_snapshots` called `name` is the snapshot `id`. Raises UnknownVolume, UnknownSnapshot."""
+
+    async def ensure_snapshot_released(id: str) -> None:
+        """The snapshot is one of `unmanaged_snapshots`, by a name that is found there. An unknown id is no error."""
+
+
 # -- networks
 
 
@@ -425,7 +464,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IResizeAttached,
         IGuestEvents,
     ),
-    "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData),
+    "volume": (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption),
     "network": (
         INetworkBackend,
         IRouters,

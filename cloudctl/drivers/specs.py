@@ -309,6 +309,16 @@ class SnapshotState:
 
 
 @frozen
+class Unmanaged:
+    """A volume of a backend that is none of the cloud's, or a snapshot of a volume of the cloud."""
+
+    name: str
+    size_gib: int  # rounded up
+    volume_id: str | None = None  # of a snapshot
+    objection: str = ""  # why it cannot be adopted; empty if it can
+
+
+@frozen
 class Capacity:
     """Of one backend. `free_gib` is what new volumes can have now."""
 

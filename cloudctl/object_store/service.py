@@ -47,7 +47,7 @@ def compose(cloud: Surroundings) -> Part:
         recover=clean,
         supports=supports,
         watches=(Expiry(intake, options.expiry_period),),
-        shown=(store,),
+        shown=(store, intake),
         uploads=uploads,
     )
 

@@ -8,8 +8,9 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, SnapshotState, VolumeSpec, VolumeState
+from cloudctl.image.inspection import inspect
 from cloudctl.testing.driver_checks import (
     Make,
     Move,
@@ -215,6 +216,77 @@ def volume_suite(make: Make) -> type[Any]:
                 assert await self.content(driver, tmp_path, OTHER) == b"from an image"
                 await driver.connect(ID, HOST)
                 await refused(InUse, driver.ensure_imported, ID, self.file(tmp_path, b"too late"))
+
+        def adoptions(self) -> list[Move]:
+            return [
+                Move("ensure_created", (self.volume(ID),), (VolumeState(ID, 1), [])),
+                Move("ensure_released", (ID, "disk"), (None, ["disk"])),
+                Move("ensure_adopted", (ID, "disk"), (VolumeState(ID, 1), [])),
+            ]
+
+        async def test_a_volume_is_released_and_adopted(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeAdoption)
+
+                async def see() -> Any:
+                    return await self.see(driver), [each.name for each in await driver.unmanaged()]
+
+                await refused(UnknownVolume, driver.ensure_adopted, ID, "disk")
+                await driver.ensure_released(ID, "disk")
+                await twice(driver, self.adoptions(), see)
+                await driver.connect(ID, HOST)
+                await refused(InUse, driver.ensure_released, ID, "disk")
+                await driver.disconnect(ID, HOST)
+                await driver.ensure_created(self.volume(OTHER))
+                await driver.ensure_released(OTHER, "disk")
+                await refused(Unfit, driver.ensure_released, ID, "disk")
+                assert await see() == (VolumeState(ID, 1), ["disk"])
+
+        async def test_an_adoption_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeAdoption)
+
+                async def see() -> Any:
+                    return await self.see(driver), [each.name for each in await driver.unmanaged()]
+
+                await after_failure(driver, self.adoptions(), see, True)
+
+        async def test_what_is_released_keeps_its_content_and_its_snapshots(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeAdoption, IVolumeData, IVolumeSnapshots)
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"before")))
+                await driver.ensure_snapshot(SnapshotSpec(SNAPSHOT, ID))
+                await refused(InUse, driver.ensure_released, ID, "disk")
+                await driver.ensure_imported(ID, self.file(tmp_path, b"after"))
+                for _ in range(2):
+                    await driver.ensure_snapshot_released(SNAPSHOT)
+                (loose,) = await driver.unmanaged_snapshots()
+                assert (loose.volume_id, loose.size_gib, tuple(await driver.snapshots())) == (ID, 1, ())
+                await refused(UnknownSnapshot, driver.ensure_snapshot_adopted, SNAPSHOT, ID, "none")
+                for _ in range(2):
+                    await driver.ensure_snapshot_adopted(OTHER, ID, loose.name)
+                assert tuple(await driver.snapshots()) == (SnapshotState(OTHER, ID, 1),)
+                assert tuple(await driver.unmanaged_snapshots()) == ()
+                assert await self.content(driver, tmp_path, ID, OTHER) == b"before"
+                await driver.ensure_snapshot_absent(OTHER)
+                await driver.ensure_released(ID, "disk")
+                await driver.ensure_adopted(OTHER, "disk")
+                assert await self.content(driver, tmp_path, OTHER) == b"after"
+                assert tuple(await driver.unmanaged_snapshots()) == ()
+
+        async def test_content_comes_out_in_all_formats_that_are_told(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeFormats)
+                target = tmp_path / "exported"
+                await refused(UnknownVolume, driver.ensure_exported_as, ID, str(target), driver.formats[0])
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"from an image")))
+                await refused(Unfit, driver.ensure_exported_as, ID, str(target), "a format that nobody has")
+                for disk_format in driver.formats:
+                    for _ in range(2):
+                        await driver.ensure_exported_as(ID, str(target), disk_format)
+                    with target.open("rb") as file:
+                        found = inspect(file, target.stat().st_size)
+                    assert (found.format, found.virtual_size, found.unsafe) == (disk_format, 1 << 30, "")
 
         async def test_a_snapshot_keeps_what_the_volume_loses(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

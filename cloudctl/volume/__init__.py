@@ -2,6 +2,7 @@
 
 `tables` is what is stored. Domain: `states` (the state tables; `machine` is how they are used), `volumes`, `creation`,
 `attachments`, `snapshots`, `backups`, `restoring`, `uploads` (volume → image), `types`, `quotas`, `services`,
-`messages`, `bootstrap`. `archive` is the directory that keeps backups, `archive_threads` where it is worked on. `audit`
-compares backends with the records. `api` is the wire, `lifecycle` the durable work on the backend.
+`messages`, `bootstrap`, `managing`. `archives` keeps backups: in the object store (`object_archive`), or in a directory
+(`archive`, worked on in `archive_threads`). `audit` compares backends with the records. `api` is the wire, `lifecycle`
+the durable work on the backend.
 """

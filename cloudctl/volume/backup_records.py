@@ -32,7 +32,12 @@ def export(backup: Backup) -> dict[str, Any]:
     if backup.status != states.AVAILABLE:
         raise Conflict(f"Invalid backup: Backup status must be available and not {backup.status}.")
     told = {name: getattr(backup, name) for name in TOLD}
-    return {**told, "data_timestamp": backup.data_timestamp.isoformat(), "kept_as": backups.archive_id(backup)}
+    return {
+        **told,
+        "data_timestamp": backup.data_timestamp.isoformat(),
+        "kept_as": backups.archive_id(backup),
+        "kept_at": backup.kept_at,
+    }
 
 
 @frozen
@@ -46,6 +51,7 @@ class NewRecord:
     data_timestamp: datetime
     container: str
     availability_zone: str
+    kept_at: str | None = None
     snapshot_id: str | None = None
     parent_id: str | None = None
     name: str | None = None

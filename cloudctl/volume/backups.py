@@ -16,6 +16,8 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, Unavailable
+from cloudctl.object_store import containers
+from cloudctl.object_store.names import ACCOUNT, placed
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, services, snapshots, states, volumes
@@ -100,9 +102,18 @@ def archive_id(backup: Backup) -> str:
     return backup.kept_as or backup.id
 
 
-def archived_as(conn: Connection, backup_id: str) -> str:
-    """`archive_id` of a backup. Raises NotFound."""
-    return archive_id(get(conn, backup_id))
+def container_of(conn: Connection, project_id: str, name: str, now: datetime) -> None:
+    """The container of this account, which from now on is there. Raises Invalid."""
+    place = placed(f"{ACCOUNT}{project_id}", name)
+    if not name or "/" in name:
+        raise Invalid(f"Invalid input received: {name!r} is no name of a container.")
+    if containers.find(conn, place) is None:
+        containers.put(conn, place, {}, now)
+
+
+def prefix(backup_id: str, volume: Volume, zone: str, now: datetime) -> str:
+    """What the names of its objects begin with."""
+    return f"volume_{volume.id}/{now:%Y%m%d%H%M%S}/az_{zone}_backup_{backup_id}"
 
 
 def is_alone(conn: Connection, backup_id: str) -> bool:
@@ -111,7 +122,7 @@ def is_alone(conn: Connection, backup_id: str) -> bool:
     if mine is None:
         return True
     kept = archive_id(mine)
-    same = (Backup.id == kept) | (Backup.kept_as == kept)
+    same = (Backup.id == kept) | (Backup.kept_as == kept) if mine.kept_at is None else Backup.kept_at == mine.kept_at
     others = select(Backup.id).where(same, Backup.id != backup_id, Backup.status != states.DELETING)
     return conn.execute(others.limit(1)).first() is None
 
@@ -139,7 +150,12 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
     # After the volume is locked, as others do it who need both; and for as much as is recorded.
     quotas.take_backup(conn, options, volume.project_id, size)
     parent = _parent(conn, volume, taken_at if wanted.snapshot_id else None) if wanted.incremental else None
-    made = new_id()
+    made, container = new_id(), wanted.container or CONTAINER
+    kept_at = None
+    # What builds on another is kept where that is.
+    if options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None:
+        container_of(conn, volume.project_id, container, caller.now)
+        kept_at = f"{volume.project_id}/{container}/{prefix(made, volume, zone, caller.now)}"
     conn.execute(
         insert(Backup).values(
             id=made,
@@ -150,7 +166,8 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
             parent_id=parent,
             name=wanted.name,
             description=wanted.description,
-            container=wanted.container or CONTAINER,
+            container=container,
+            kept_at=kept_at,
             availability_zone=zone,
             status=states.CREATING,
             size=size,

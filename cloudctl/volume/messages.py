@@ -48,6 +48,10 @@ RETYPE_FAILED = Trouble(
     "006", "retype volume", "001", "The type needs another backend, and the migration policy is never."
 )
 MOVE_FAILED = Trouble("020", "migrate volume", "001", "The volume could not be moved, and is where it was.")
+MANAGE_FAILED = Trouble("002", "manage volume", "001", "The backend could not hand over what was to be managed.")
+SNAPSHOT_MANAGE_FAILED = Trouble(
+    "002", "manage snapshot", "001", "The backend could not hand over what was to be managed.", "VOLUME_SNAPSHOT"
+)
 DETACH_FAILED = Trouble("018", "detach volume", "001", "The volume could not be disconnected from its host.")
 
 

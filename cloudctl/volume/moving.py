@@ -77,14 +77,14 @@ def become(conn: Connection, volume_id: str, type_: VolumeType) -> None:
 def migrate(conn: Connection, caller: Caller, volume_id: str, host: str, options: VolumeOptions) -> None:
     """To another pool, named whole or without its part behind `#`. Raises NotFound, Invalid, Conflict."""
     volume = volumes.visible(conn, caller, volume_id, lock=True)
-    found = [pool for pool in options.pools if host in (pool, pool.partition("#")[0])]
-    if not found or not services.takes_volumes(conn, found[0]):
+    found = options.find_pool(host)
+    if found is None or not services.takes_volumes(conn, found):
         raise Invalid(f"Invalid host: No valid service of volumes on {host[:255]}.")
-    if found[0] == volume.host:
+    if found == volume.host:
         raise Invalid(f"Invalid host: Destination host must be different than the current host: {host}.")
     _demand_movable(conn, volume)
     states.move(conn, volume.id, "migrate", caller.now, states.not_migrating, migration_status="starting")
-    _submit(conn, caller, volume, {"type_id": None, "host": found[0]})
+    _submit(conn, caller, volume, {"type_id": None, "host": found})
 
 
 def _demand_movable(conn: Connection, volume: Volume) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attrs import evolve, field, frozen
-from attrs.validators import ge, min_len
+from attrs.validators import ge, in_, min_len
 
 from cloudctl.config import Config
 from cloudctl.options import DERIVED
@@ -29,10 +29,16 @@ class VolumeOptions:
     gigabytes: int = 1000
     backup_gigabytes: int = 1000
     per_volume_gigabytes: int = -1
-    # Where backups are kept; empty: the directory `backups` in the state directory.
+    # Where new backups are kept: "objects" of the object store, in the account of their project, or a "directory". One
+    # that builds on another is kept where that is.
+    backup_store: str = field(default="objects", validator=in_(("objects", "directory")))
+    # That directory; what is on its way there, or to a volume, is in it in any case. Empty: `backups` in the state
+    # directory.
     backup_directory: str = ""
     # Bytes of the pieces in which full backups are kept: an incremental one keeps the pieces that have changed.
     backup_piece: int = field(default=2**20, validator=ge(512))
+    # Bytes of the objects that pieces are put together in.
+    backup_object: int = field(default=32 * 2**20, validator=ge(512))
     # Threads that read and write backups.
     backup_threads: int = field(default=2, validator=ge(1))
     # Of [drivers], if that names several.
@@ -58,6 +64,10 @@ class VolumeOptions:
 
     def pool_of(self, name: str) -> str:
         return f"{self.service_of(name)}#{name}"
+
+    def find_pool(self, host: str) -> str | None:
+        """The pool that is named whole, or without its part behind `#`."""
+        return next((pool for pool in self.pools if host in (pool, pool.partition("#")[0])), None)
 
     def service_of(self, name: str) -> str:
         """`host@backend`, the name of the service of a backend."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from attrs import evolve
+
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import ConfigError
+from cloudctl.object_store.intake import Intake
 from cloudctl.volume import api, audit, lifecycle, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.bootstrap import bootstrap
+from cloudctl.volume.object_archive import ObjectArchive
 from cloudctl.volume.options import VolumeOptions, chosen
 
 
@@ -24,6 +29,10 @@ def compose(cloud: Surroundings) -> Part:
     threads, supports = cloud.threads("backups", options.backup_threads)
     directory = Path(options.backup_directory) if options.backup_directory else cloud.config.state_dir / "backups"
     archive = Archive(directory, options.backup_piece)
+    objects = _objects(cloud, options)
+    if objects is None:
+        options = evolve(options, backup_store="directory")
+    archives = Archives(ArchiveThreads(archive, threads, cloud.reactor), objects)
 
     def prepare() -> None:
         try:
@@ -36,13 +45,22 @@ def compose(cloud: Surroundings) -> Part:
 
     return Part(
         lambda http: api.build(http, cloud.db, backend, pools, options),
-        lifecycle.workflows(ArchiveThreads(archive, threads, cloud.reactor)),
+        lifecycle.workflows(archives),
         checks={"volume": audit.check(cloud.db, backend)},
         volume=backend,
         prepare=prepare,
         bootstrap=first_rows,
         supports=supports,
     )
+
+
+def _objects(cloud: Surroundings, options: VolumeOptions) -> ObjectArchive | None:
+    """None in a cloud without an object store."""
+    try:
+        intake = cloud.made(Intake)
+    except LookupError:
+        return None
+    return ObjectArchive(intake, options.backup_piece, options.backup_object)
 
 
 def _as_one(pools: Mapping[str, IVolumeBackend], db: Database) -> IVolumeBackend:

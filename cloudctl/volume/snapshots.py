@@ -87,6 +87,13 @@ def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
 
 def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
+    made = begin(conn, caller, wanted, options)
+    tasks.submit(conn, kinds.CREATE_SNAPSHOT, made.id, caller)
+    return made
+
+
+def begin(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
+    """The snapshot, `creating`; the caller submits what makes it so. Raises NotFound, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, wanted.volume_id)
     volumes.get(conn, volume.id, lock=True)
     name = "snapshot in use" if wanted.force else "snapshot"
@@ -109,15 +116,19 @@ def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volum
             created_at=caller.now,
         )
     )
-    tasks.submit(conn, kinds.CREATE_SNAPSHOT, made, caller)
     return get(conn, made)
+
+
+def begin_remove(conn: Connection, caller: Caller, snapshot_id: str, move: str) -> None:
+    """`deleting`, unless something forbids it. Raises NotFound, Conflict."""
+    if visible(conn, caller, snapshot_id).group_snapshot_id is not None:
+        raise Conflict(states.SNAPSHOT_MOVES["delete"].refusal or "")
+    states.SNAPSHOT.move(conn, snapshot_id, move, caller.now)
 
 
 def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
     """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
-    if visible(conn, caller, snapshot_id).group_snapshot_id is not None:
-        raise Conflict(states.SNAPSHOT_MOVES["delete"].refusal or "")
-    states.SNAPSHOT.move(conn, snapshot_id, "force delete" if force else "delete", caller.now)
+    begin_remove(conn, caller, snapshot_id, "force delete" if force else "delete")
     tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller)
 
 

@@ -242,6 +242,8 @@ class Backup(Record, table="volume_backups"):
     volume_name: Field[str | None] = optional_text()
     volume_metadata: Field[dict[str, Any]] = column(Json, nullable=False, default=dict, server_default="{}")
     kept_as: Field[str | None] = optional_text(64)  # of an imported one: the id that it has in the archive
+    # `project/container/name`, what its objects are called; None: it is in the directory, where all were once.
+    kept_at: Field[str | None] = column(String(700), nullable=True)
     bootable: Field[bool] = flag(False)  # was the volume
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)

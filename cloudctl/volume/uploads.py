@@ -1,10 +1,11 @@
 """Images of volumes: the image that a volume's content becomes. Reference: volume.md, section 3.
 
-The backend gives out raw data, so that is the disk format that may be asked for.
+Every backend gives out raw data; what else may be asked for, it says itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
@@ -19,7 +20,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, kinds, states, volumes
 from cloudctl.volume.tables import Volume
 
-FORMATS = ("raw",)
+RAW = "raw"
 
 
 @frozen
@@ -27,23 +28,24 @@ class NewUpload:
     """What the caller asked for. `force`: also of a volume that is in use."""
 
     image_name: str
-    disk_format: str = "raw"
+    disk_format: str = RAW
     container_format: str = "bare"
     visibility: str = images.PRIVATE
     protected: bool = False
     force: bool = False
 
 
-def start(conn: Connection, caller: Caller, volume_id: str, wanted: NewUpload) -> tuple[Volume, str]:
-    """The volume, `uploading`, and the id of an image that is `saving`.
+def start(
+    conn: Connection, caller: Caller, volume_id: str, wanted: NewUpload, formats: Sequence[str]
+) -> tuple[Volume, str]:
+    """The volume, `uploading`, and the id of an image that is `saving`. `formats`: what the backend writes beside raw.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
     volume = volumes.visible(conn, caller, volume_id)
-    if wanted.disk_format not in FORMATS:
-        raise Invalid(
-            f"Invalid input received: volumes can only be uploaded as {', '.join(FORMATS)}, not {wanted.disk_format}."
-        )
+    if wanted.disk_format not in (RAW, *formats):
+        offered = ", ".join((RAW, *formats))
+        raise Invalid(f"Invalid input received: volumes can be uploaded as {offered}, not as {wanted.disk_format}.")
     in_use = volumes.get(conn, volume.id, lock=True).status == states.IN_USE
     if in_use and not wanted.force:
         raise states.refused(conn, volume.id, "upload")
@@ -60,7 +62,7 @@ def start(conn: Connection, caller: Caller, volume_id: str, wanted: NewUpload) -
         min_ram=_number(volume.image_metadata.get("min_ram")),
     )
     image_id = images.create(conn, new, caller.now, status=SAVING)
-    args = {"image_id": image_id, "in_use": in_use}
+    args = {"image_id": image_id, "in_use": in_use, "disk_format": wanted.disk_format}
     tasks.submit(conn, kinds.UPLOAD_VOLUME, volume.id, caller, args=args)
     return volumes.get(conn, volume.id), image_id
 

@@ -20,7 +20,7 @@ from cloudctl.testing.crash import World
 # Seconds that every call of a driver takes: a process dies in the middle of calls, too.
 DELAY = 0.1
 # Columns that differ from run to run, beside times. How tasks ended is compared by `cloudctl.testing.crash`.
-CHANCE = {("volume_messages", "id"), ("servers", "revision"), ("ports", "edition")}
+CHANCE = {("volume_messages", "id"), ("servers", "revision"), ("ports", "edition"), ("objects", "file_id")}
 
 
 @frozen
@@ -154,7 +154,7 @@ class Stage:
             _tell(found, name, sorted(rows - before, key=repr), sorted(before - rows, key=repr))
         for name, store in self._stores().items():
             _tell(found, name, *_differences(store.objects, moment.stores[name]))
-        _tell(found, "files", *_differences(self._files(), moment.files))
+        _tell(found, "files", *_differences(_called(self._files()), _called(moment.files)))
         return found
 
     def _connection(self) -> Any:
@@ -166,6 +166,8 @@ class Stage:
             "guests": hypervisor.guests,
             "disks": volume.volumes,
             "snapshots": volume.frozen,
+            "unmanaged disks": volume.loose,
+            "unmanaged snapshots": volume.loose_snapshots,
             "disks of the second": self.drivers.second.volumes,
             "snapshots of the second": self.drivers.second.frozen,
             "wires": network.networks,
@@ -175,9 +177,14 @@ class Stage:
         }
 
     def _files(self) -> dict[str, bytes]:
-        """Of images and of the archive of backups, by their path."""
+        """Of images, of the archive of backups and of objects, by their path."""
         directory = self.service.config.state_dir
-        found = (path for name in ("images", "backups") for path in (directory / name).rglob("*") if path.is_file())
+        found = (
+            path
+            for name in ("images", "backups", "objects")
+            for path in (directory / name).rglob("*")
+            if path.is_file()
+        )
         return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
     def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
@@ -211,6 +218,13 @@ def _compared() -> dict[str, str]:
 
 
 COMPARED = _compared()
+
+
+def _called(files: dict[str, bytes]) -> dict[str, Any]:
+    """By their path; those of objects, whose names are chance, by what is in them."""
+    objects = sorted(content for name, content in files.items() if name.startswith("objects/"))
+    others = {name: content for name, content in files.items() if not name.startswith("objects/")}
+    return others | {f"object {number}": content for number, content in enumerate(objects)}
 
 
 def _differences(now: dict[str, Any], then: dict[str, Any]) -> tuple[list[Any], list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cloudctl.drivers import disk_formats
 from cloudctl.drivers.disk_formats import HEAD, QEMU_FORMATS, Qcow2Header, format_of, objection, qcow2_header
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.specs import ImageSource
@@ -142,3 +143,14 @@ def test_what_qemu_makes_in_one_file_is_taken(tmp_path: Path, disk_format: str, 
     image = live.image(tmp_path / "image", disk_format, QEMU_FORMATS[disk_format], 1, 2, options=options)
     assert format_of(image) == QEMU_FORMATS[disk_format]
     assert HEAD >= 21 * 512
+
+
+@pytest.mark.parametrize("size_gib", [1, 3, 10240])
+def test_a_qcow2_that_was_written_here_is_whole_for_qemu(tmp_path: Path, size_gib: int) -> None:
+    live.demand("qemu-img")
+    made = tmp_path / "disk"
+    made.write_bytes(disk_formats.qcow2(b"what it holds", size_gib << 30))
+    assert "No errors" in live.run("qemu-img", "check", "-f", "qcow2", made)
+    assert live.info(made)["virtual-size"] == size_gib << 30
+    live.run("qemu-img", "dd", "-f", "qcow2", "-O", "raw", "bs=512", "count=1", f"if={made}", f"of={tmp_path / 'raw'}")
+    assert (tmp_path / "raw").read_bytes() == b"what it holds".ljust(512, b"\0")

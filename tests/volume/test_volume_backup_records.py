@@ -6,25 +6,18 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 import pytest
 
 from cloudctl.testing.cloud import MemoryCloud
 from tests.volume.asking import V3, volume
-from tests.volume.backing_up import PIECE, UNKNOWN, content, fill, held, restore, shown
+from tests.volume.backing_up import UNKNOWN, changed, content, fill, held, in_small_pieces, restore, shown
 
 
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    """With pieces so small that a fake volume has several."""
-    made = MemoryCloud({"volume": {"backup_piece": PIECE}})
+@pytest.fixture(params=["objects", "directory"])
+def cloud(request: pytest.FixtureRequest) -> Iterator[MemoryCloud]:
+    made = MemoryCloud(in_small_pieces(request.param))
     yield made
     made.close()
-
-
-def changed(record: dict[str, str], **changes: Any) -> dict[str, Any]:
-    told = orjson.loads(base64.b64decode(record["backup_url"])) | changes
-    return {"backup-record": {**record, "backup_url": base64.b64encode(orjson.dumps(told)).decode()}}
 
 
 def test_a_backup_comes_back_by_its_record(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +11,14 @@ from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.volume.tables import Backup, Volume
 from tests.volume.asking import LATEST, V3, act, at, volume
-from tests.volume.backing_up import PIECE, UNKNOWN, content, fill, held, restore, shown
+from tests.volume.backing_up import UNKNOWN, content, fill, held, in_small_pieces, kept, restore, shown
 
 
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    """With pieces so small that a fake volume has several."""
-    made = MemoryCloud({"volume": {"backup_piece": PIECE}})
+@pytest.fixture(params=["objects", "directory"])
+def cloud(request: pytest.FixtureRequest) -> Iterator[MemoryCloud]:
+    made = MemoryCloud(in_small_pieces(request.param))
     yield made
     made.close()
-
-
-def kept(cloud: Any) -> list[str]:
-    """Pieces that are in the archive."""
-    directory: Path = cloud.cloud.config.state_dir / "backups"
-    return sorted(path.name for path in directory.rglob("*") if path.is_file() and path.name != "manifest.json")
 
 
 def set_status(cloud: Any, which: Any, id: str, status: str) -> None:
@@ -60,7 +52,7 @@ def test_a_backup_is_made_shown_and_deleted(make: Any, demo: Any, cloud: Any, ba
     assert demo.delete(f"{V3}/backups/{made['id']}").status == 202
     cloud.settle()
     assert demo.get(f"{V3}/backups/{made['id']}").status == 404
-    assert kept(cloud) == []
+    assert kept(cloud) == {}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +273,7 @@ def test_a_damaged_backup_spoils_no_new_volume(make: Any, back_up: Any, demo: An
     id = make()["id"]
     fill(backend, id, content("a"))
     backup = back_up(id)
-    (piece,) = (cloud.cloud.config.state_dir / "backups").rglob(kept(cloud)[0])
+    (piece,) = kept(cloud).values()
     piece.write_bytes(b"something else")
     new = restore(demo, backup["id"]).json()["restore"]["volume_id"]
     cloud.settle()
@@ -380,7 +372,7 @@ def test_an_administrator_sets_statuses_and_deletes_by_force(
     assert demo.post(url, {"os-force_delete": None}).status == 403
     assert admin.post(url, {"os-force_delete": None}).status == 202
     cloud.settle()
-    assert demo.get(f"{V3}/backups/{id}").status == 404 and kept(cloud) == []
+    assert demo.get(f"{V3}/backups/{id}").status == 404 and kept(cloud) == {}
 
 
 def test_backups_count(make: Any, back_up: Any, demo: Any, admin: Any, cloud: Any) -> None:

@@ -55,6 +55,17 @@ def test_the_image_has_what_the_volume_holds(make: Any, demo: Any, cloud: Any, b
     assert demo.get(f"{IMAGES}/{found['id']}/file").body == b"what it holds"
 
 
+def test_it_is_written_in_the_format_that_was_asked_for(make: Any, demo: Any, cloud: Any, backend: Any) -> None:
+    id = make(size=2)["id"]
+    fill(backend, id, "what it holds")
+    image_id = upload(demo, id, disk_format="qcow2").json()["os-volume_upload_image"]["image_id"]
+    cloud.settle()
+    found = image(demo, image_id)
+    assert (found["status"], found["disk_format"], found["virtual_size"]) == ("active", "qcow2", 2 << 30)
+    assert b"what it holds" in demo.get(f"{IMAGES}/{image_id}/file").body
+    assert upload(demo, id, disk_format="vhdx").status == 400
+
+
 def test_a_volume_made_of_the_image_has_it_too(make: Any, demo: Any, cloud: Any, backend: Any) -> None:
     id = make()["id"]
     fill(backend, id, "what it holds")

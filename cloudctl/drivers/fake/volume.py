@@ -8,10 +8,11 @@ from attrs import define, evolve, field, frozen
 from attrs.validators import ge
 from zope.interface import implementer
 
+from cloudctl.drivers.disk_formats import qcow2
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
-from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill, write
+from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -19,11 +20,14 @@ from cloudctl.drivers.specs import (
     ImageSource,
     SnapshotSpec,
     SnapshotState,
+    Unmanaged,
     VolumeSpec,
     VolumeState,
 )
 
-INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData)
+GIB = 1 << 30
+
+INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 
 
 @frozen
@@ -55,6 +59,21 @@ class Snapshot:
     head: str = ""
 
 
+@frozen
+class Loose:
+    """What is there beside the cloud's own: a volume, or, with `volume_id`, a snapshot of one of those."""
+
+    name: str
+    size_gib: int
+    head: str = ""
+    volume_id: str | None = None
+    was: str = ""  # the id of the volume that it was before
+
+    @property
+    def state(self) -> Unmanaged:
+        return Unmanaged(self.name, self.size_gib, self.volume_id)
+
+
 def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
     root = directory(config.durable, resources)
     return FakeVolumeBackend(
@@ -63,6 +82,8 @@ def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
         root=root,
         volumes=open_store(Volume, root, "volumes"),
         frozen=open_store(Snapshot, root, "snapshots"),
+        loose=open_store(Loose, root, "unmanaged"),
+        loose_snapshots=open_store(Loose, root, "unmanaged_snapshots"),
     )
 
 
@@ -74,6 +95,10 @@ class FakeVolumeBackend:
     root: Path | None
     volumes: Store[Volume]
     frozen: Store[Snapshot]
+    loose: Store[Loose]
+    loose_snapshots: Store[Loose]
+
+    formats = ("qcow2",)
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -167,11 +192,75 @@ class FakeVolumeBackend:
             spill(volume.head if snapshot_id is None else self._snapshot(snapshot_id).head, path)
             return "raw"
 
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        async with self.behaviour.around("ensure_exported_as", id):
+            if disk_format not in self.formats:
+                raise Unfit(f"volumes are exported as {', '.join(self.formats)}, not as {disk_format}")
+            volume = self._volume(id)
+            snapshot = None if snapshot_id is None else self._snapshot(snapshot_id)
+            content = volume.head if snapshot is None else snapshot.head
+            size = volume.size_gib if snapshot is None else snapshot.state.size_gib
+            write(Path(path), qcow2(content.encode("latin-1"), size * GIB))
+
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         async with self.behaviour.around("ensure_imported", id):
             volume = self._volume(id)
             demand_free(volume)
             self.volumes.put(id, evolve(volume, head=head(image)))
+
+    # -- adoption: what replaces something is there before that goes, and a repeat removes what is left of it
+
+    async def unmanaged(self) -> tuple[Unmanaged, ...]:
+        async with self.behaviour.around("unmanaged"):
+            return tuple(each.state for each in self.loose.values())
+
+    async def ensure_adopted(self, id: str, name: str) -> None:
+        async with self.behaviour.around("ensure_adopted", id):
+            if self.volumes.get(id) is None:
+                found = self.loose.get(name)
+                if found is None:
+                    raise UnknownVolume(name)
+                self._take(found.size_gib)
+                self.volumes.put(id, Volume(id, found.size_gib, found.head))
+            self.loose.delete(name)
+
+    async def ensure_released(self, id: str, name: str) -> None:
+        async with self.behaviour.around("ensure_released", id):
+            volume = self.volumes.get(id)
+            if volume is None:
+                return
+            demand_free(volume)
+            if any(each.state.volume_id == id for each in self.frozen.values()):
+                raise InUse(f"volume {id} has snapshots")
+            taken = self.loose.get(name)
+            if taken is not None and taken.was != id:
+                raise Unfit(f"the name {name} is taken")
+            self.loose.put(name, Loose(name, volume.size_gib, volume.head, was=id))
+            self.volumes.delete(id)
+
+    async def unmanaged_snapshots(self) -> tuple[Unmanaged, ...]:
+        async with self.behaviour.around("unmanaged_snapshots"):
+            found = (each.state for each in self.loose_snapshots.values() if self.volumes.get(each.volume_id or ""))
+            return tuple(sorted(found, key=lambda each: (each.volume_id, each.name)))
+
+    async def ensure_snapshot_adopted(self, id: str, volume_id: str, name: str) -> None:
+        async with self.behaviour.around("ensure_snapshot_adopted", id):
+            self._volume(volume_id)
+            if self.frozen.get(id) is None:
+                found = self.loose_snapshots.get(name)
+                if found is None or found.volume_id != volume_id:
+                    raise UnknownSnapshot(name)
+                self._take(found.size_gib)
+                self.frozen.put(id, Snapshot(SnapshotState(id, volume_id, found.size_gib), found.head))
+            self.loose_snapshots.delete(name)
+
+    async def ensure_snapshot_released(self, id: str) -> None:
+        async with self.behaviour.around("ensure_snapshot_released", id):
+            snapshot = self.frozen.get(id)
+            if snapshot is not None:
+                name, state = f"_snapshot-{id}", snapshot.state
+                self.loose_snapshots.put(name, Loose(name, state.size_gib, snapshot.head, state.volume_id))
+                self.frozen.delete(id)
 
     # -- inside
 

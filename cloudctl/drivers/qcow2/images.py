@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from cloudctl.drivers.disk_formats import format_of, qcow2_header
+from cloudctl.drivers.disk_formats import QEMU_FORMATS, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.records import GIB
@@ -23,6 +23,8 @@ from cloudctl.drivers.specs import ImageSource
 NO_ROOM = "No space left on device"
 LOCKED = "Is another process using the image"
 HEADER = 104  # bytes
+# Of what is written in a format. A VHD has the size asked for, and not one that its geometry can tell.
+OPTIONS = {"vhd": ("force_size=on",), "vmdk": ("subformat=monolithicSparse",)}
 
 
 class Locked(Busy):
@@ -47,6 +49,11 @@ class Images:
             raise Unfit(f"image {image.id} cannot be read as {image.disk_format}") from error
         return format, int(orjson.loads(found)["virtual-size"])
 
+    async def demand_closed(self, path: Path) -> None:
+        """Raises Locked while somebody writes to the qcow2."""
+        with explained():
+            await self._read("info", "-f", "qcow2", "--output=json", str(path))
+
     async def convert(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
         with readable(source):
@@ -56,6 +63,11 @@ class Images:
         """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
         now, with zeros at the end. Raises NoCapacity."""
         await self._copy("-U", "-l", f"snapshot.name={name}", "-f", "qcow2", "-O", format, str(source), str(target))
+
+    async def write_as(self, source: Path, disk_format: str, target: Path) -> None:
+        """`target`, a new file, is an image of this format with what the raw `source` holds. Raises NoCapacity."""
+        options = ("-o", ",".join(OPTIONS[disk_format])) if disk_format in OPTIONS else ()
+        await self._copy("-f", "raw", "-O", QEMU_FORMATS[disk_format], *options, str(source), str(target))
 
     async def refill(self, source: Path, format: str, target: Path, size_gib: int) -> None:
         """The qcow2 `target` holds what the file holds, then zeros. Its snapshots keep what they hold.

@@ -3,10 +3,12 @@
     DIRECTORY/volumes/<id>/disk.qcow2    the content, with its snapshots inside
                            volume.json   its record
               snapshots/<id>.json        the record of a snapshot
+              unmanaged/<name>.qcow2     volumes that are none of the cloud's, and may become such
               new/<name>/                volumes that are being made; nobody looks there
 
 A volume is made in `new/` and renamed as a whole, so that it has its content and its record from its first moment. A
-record is written beside its place, brought to the disk and renamed. One process at a time uses a directory.
+record is written beside its place, brought to the disk and renamed. One process at a time uses a directory. A file of
+`unmanaged` becomes a volume, and a volume such a file, by a second name, before the first one goes: nothing is copied.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ T = TypeVar("T")
 DISK = "disk.qcow2"
 RECORD = "volume.json"
 GIB = 1 << 30
+MOST_OF_NAME = 240  # bytes, so that there is room for what is added to it
 
 _converter = Converter()
 _log = Logger()
@@ -61,6 +64,11 @@ class Snapshot:
     id: str
     volume_id: str
     size_gib: int
+    inside: str | None = None  # its name inside the file, where that is not made of its id
+
+    @property
+    def moment(self) -> str:
+        return self.inside or written(self.id)
 
     @property
     def state(self) -> SnapshotState:
@@ -106,6 +114,15 @@ class Records:
         found = (_read(file, Snapshot) for file in (self.root / "snapshots").glob("*.json"))
         return sorted((each for each in found if each is not None), key=lambda each: each.id)
 
+    def unmanaged(self) -> list[Path]:
+        """Files that are none of the cloud's volumes, sorted by name."""
+        return sorted(each for each in (self.root / "unmanaged").glob("*.qcow2") if each.is_file())
+
+    def unmanaged_file(self, name: str) -> Path | None:
+        """Where such a file is, or would be; None for what is no name of one."""
+        is_name = name and "/" not in name and "\0" not in name and not name.startswith(".")
+        return self.root / "unmanaged" / f"{name}.qcow2" if is_name and len(name.encode()) <= MOST_OF_NAME else None
+
     def room(self) -> tuple[float, float]:
         """GiB of the file system, and those that are free."""
         # A dry run does not make the directory.
@@ -119,7 +136,7 @@ class Records:
         if self.dry_run:
             return
         try:
-            for name in ("volumes", "snapshots", "new"):
+            for name in ("volumes", "snapshots", "unmanaged", "new"):
                 (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             for left in (self.root / "new").iterdir():
                 # A program of the process before may still be at it; then the next start drops it.
@@ -145,6 +162,20 @@ class Records:
         """What is in `place` is the volume from now on. Raises NoCapacity."""
         await self._change(f"publish volume {volume.id}", _publish, place, self.directory(volume.id), _written(volume))
 
+    async def adopt(self, place: Path, file: Path, volume: Volume) -> None:
+        """The unmanaged file is the volume from now on."""
+        what = f"adopt {file} as volume {volume.id}"
+        await self._change(what, _adopt, place, file, self.directory(volume.id), _written(volume))
+
+    async def unlink(self, file: Path) -> None:
+        await self._change(f"remove the name {file}", _unlink, file)
+
+    async def release(self, id: str, file: Path) -> None:
+        """The volume is that unmanaged file from now on."""
+        doomed = self.root / "new" / uuid4().hex
+        await self._change(f"release volume {id} as {file}", _release, self.disk(id), file)
+        await self._change(f"forget volume {id}", _remove, self.directory(id), doomed)
+
     async def put(self, volume: Volume) -> None:
         """Raises NoCapacity."""
         await self._change(f"record {volume}", _write, self.directory(volume.id) / RECORD, _written(volume))
@@ -161,7 +192,10 @@ class Records:
         doomed = self.root / "new" / uuid4().hex
         await self._change(f"remove volume {id}", _remove, self.directory(id), doomed)
 
-    async def deliver(self, beside: Path, target: Path, size_bytes: int) -> None:
+    async def cut(self, file: Path, size_bytes: int) -> None:
+        await self._change(f"cut {file}", os.truncate, file, size_bytes)
+
+    async def deliver(self, beside: Path, target: Path, size_bytes: int | None) -> None:
         """The file `beside`, cut to so many bytes, is on the disk and called `target`. Raises NoCapacity."""
         await self._change(f"deliver {target}", _deliver, beside, target, size_bytes)
 
@@ -224,6 +258,18 @@ def _publish(place: Path, directory: Path, data: bytes) -> None:
     _sync(directory.parent)
 
 
+def _adopt(place: Path, file: Path, directory: Path, data: bytes) -> None:
+    os.link(file, place / DISK)
+    _publish(place, directory, data)
+    _unlink(file)
+
+
+def _release(disk: Path, file: Path) -> None:
+    if not file.exists():
+        os.link(disk, file)
+    _sync(file.parent)
+
+
 def _remove(directory: Path, doomed: Path) -> None:
     directory.rename(doomed)
     _sync(directory.parent)
@@ -235,8 +281,9 @@ def _unlink(file: Path) -> None:
     _sync(file.parent)
 
 
-def _deliver(beside: Path, target: Path, size_bytes: int) -> None:
-    os.truncate(beside, size_bytes)
+def _deliver(beside: Path, target: Path, size_bytes: int | None) -> None:
+    if size_bytes is not None:
+        os.truncate(beside, size_bytes)
     _sync(beside)
     beside.replace(target)
     _sync(target.parent)

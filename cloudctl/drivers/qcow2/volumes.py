@@ -30,8 +30,9 @@ from cloudctl.drivers.errors import (
     UnknownVolume,
     Unreachable,
 )
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.qcow2 import adoption
 from cloudctl.drivers.qcow2.disks import Disks
 from cloudctl.drivers.qcow2.images import Images, Locked, size_bytes
 from cloudctl.drivers.qcow2.records import DISK, GIB, Records, Snapshot, Volume, written
@@ -41,6 +42,7 @@ from cloudctl.drivers.specs import (
     ImageSource,
     SnapshotSpec,
     SnapshotState,
+    Unmanaged,
     VolumeSpec,
     VolumeState,
 )
@@ -61,7 +63,7 @@ class Source:
     moment: str | None = None  # with `volume_id`: name of the snapshot inside the file of that volume
 
 
-@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData)
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 @define(eq=False)
 class FileVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume."""
@@ -72,6 +74,8 @@ class FileVolumes:
     overcommit: float
     locks: Locks = field(factory=Locks)
     _reading: set[str] = field(factory=set)  # moments that copies of this process read
+
+    formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
 
     async def check(self) -> None:
         await self.disks.check()
@@ -133,11 +137,7 @@ class FileVolumes:
             volume = self.records.volume(id)
             if volume is None:
                 return
-            demand_free(volume)
-            if any(each.volume_id == id for each in self.records.snapshots()):
-                raise InUse(f"volume {id} has snapshots")
-            if self._reading.intersection(volume.moments):
-                raise Busy(f"volume {id} is being copied")
+            self._demand_unused(volume)
             await self.disks.serve(volume)
             await self.records.drop(id)
 
@@ -185,7 +185,7 @@ class FileVolumes:
             if snapshot is None:
                 return
             async with self._settled(snapshot.volume_id) as volume:
-                left = evolve(volume, moments=(*volume.moments, written(id)))
+                left = evolve(volume, moments=(*volume.moments, snapshot.moment))
                 await self.records.put(left)
                 await self.records.drop_snapshot(id)
                 await self._settle(left)
@@ -196,7 +196,7 @@ class FileVolumes:
             if snapshot.volume_id != id:
                 raise Unfit(f"snapshot {snapshot_id} is of volume {snapshot.volume_id}, not of {id}")
             demand_free(volume)
-            await self.images.go_back(self.records.disk(id), written(snapshot_id))
+            await self.images.go_back(self.records.disk(id), snapshot.moment)
             # It has the size now that it had then.
             await self.images.resize(self.records.disk(id), volume.size_gib)
 
@@ -204,17 +204,33 @@ class FileVolumes:
 
     async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
         """A sparse raw file. Raises InUse, too: the guest's QEMU has the volume open and no snapshot is given."""
+        await self._deliver(id, path, snapshot_id, "raw")
+        return "raw"
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        if disk_format not in self.formats:
+            raise Unfit(f"volumes are exported as {', '.join(self.formats)}, not as {disk_format}")
+        await self._deliver(id, path, snapshot_id, disk_format)
+
+    async def _deliver(self, id: str, path: str, snapshot_id: str | None, disk_format: str) -> None:
         async with self._moment(id) if snapshot_id is None else self._frozen(snapshot_id, of=id) as source:
             target = Path(path)
-            beside = target.with_name(f"{target.name}.new")
+            raw, made = (target.with_name(f"{target.name}{suffix}") for suffix in (".new", ".converted"))
             async with self.locks.hold("file", str(target)):
-                beside.unlink(missing_ok=True)
+                raw.unlink(missing_ok=True)
+                made.unlink(missing_ok=True)
                 try:
-                    await self._extract(source, beside, "raw")
-                    await self.records.deliver(beside, target, source.size_bytes)
+                    await self._extract(source, raw, "raw")
+                    if disk_format == "raw":
+                        await self.records.deliver(raw, target, source.size_bytes)
+                    else:
+                        # By way of raw, which can be cut to the size that a snapshot has: most formats cannot.
+                        await self.records.cut(raw, source.size_bytes)
+                        await self.images.write_as(raw, disk_format, made)
+                        await self.records.deliver(made, target, None)
                 finally:
-                    beside.unlink(missing_ok=True)
-        return "raw"
+                    raw.unlink(missing_ok=True)
+                    made.unlink(missing_ok=True)
 
     async def ensure_imported(self, id: str, image: ImageSource) -> None:
         async with self._settled(id) as volume:
@@ -233,6 +249,76 @@ class FileVolumes:
             done = evolve(begun, undo=None)
             await self.records.put(done)
             await self._settle(done)
+
+    # -- adoption
+
+    async def unmanaged(self) -> tuple[Unmanaged, ...]:
+        return tuple(adoption.unmanaged(file) for file in self.records.unmanaged())
+
+    async def ensure_adopted(self, id: str, name: str) -> None:
+        async with self.locks.hold("life", id), self.locks.hold("unmanaged", name):
+            file = self.records.unmanaged_file(name)
+            if self.records.volume(id) is not None:
+                if file is not None and adoption.is_same(file, self.records.disk(id)):
+                    await self.records.unlink(file)
+            else:
+                await self._adopt(id, name, file)
+            volume = self.records.volume(id)
+            # After a dry run there is none.
+            if volume is not None:
+                async with self.locks.hold("volume", id):
+                    await self._settle(volume)
+
+    async def _adopt(self, id: str, name: str, file: Path | None) -> None:
+        if file is None or not file.is_file():
+            raise UnknownVolume(name)
+        found = adoption.unmanaged(file)
+        if found.objection:
+            raise Unfit(f"{name} cannot be a volume: {found.objection}")
+        try:
+            await self.images.demand_closed(file)
+        except Locked as error:
+            raise InUse(f"{name} is open in another process") from error
+        with self.records.new() as place:
+            await self.records.adopt(place, file, Volume(id, found.size_gib))
+
+    async def ensure_released(self, id: str, name: str) -> None:
+        async with self.locks.hold("life", id), self.locks.hold("volume", id):
+            volume = self.records.volume(id)
+            if volume is None:
+                return
+            self._demand_unused(volume)
+            file = self.records.unmanaged_file(name)
+            if file is None or (file.exists() and not adoption.is_same(file, self.records.disk(id))):
+                raise Unfit(f"{name!r} is no name, or something else has it")
+            volume = await self._settle(volume)
+            await self.disks.serve(volume)
+            await self.records.release(id, file)
+
+    async def unmanaged_snapshots(self) -> tuple[Unmanaged, ...]:
+        found: list[Unmanaged] = []
+        for volume in self.records.volumes():
+            if adoption.has_snapshots(self.records.disk(volume.id)):
+                names = await self._unmanaged_moments(volume)
+                found += (Unmanaged(name, volume.size_gib, volume.id) for name in sorted(names))
+        return tuple(found)
+
+    async def _unmanaged_moments(self, volume: Volume) -> frozenset[str]:
+        there = await self.images.names(self.records.disk(volume.id))
+        kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
+        # The record as it is now: what was taken meanwhile for a copy is in it.
+        return there - kept - set(self._volume(volume.id).moments)
+
+    async def ensure_snapshot_adopted(self, id: str, volume_id: str, name: str) -> None:
+        async with self.locks.hold("snapshot", id), self._settled(volume_id) as volume:
+            if self.records.snapshot(id) is None:
+                if name not in await self._unmanaged_moments(volume):
+                    raise UnknownSnapshot(name)
+                await self.records.put_snapshot(Snapshot(id, volume_id, volume.size_gib, name))
+
+    async def ensure_snapshot_released(self, id: str) -> None:
+        async with self.locks.hold("snapshot", id):
+            await self.records.drop_snapshot(id)
 
     # -- inside: what a copy is made from
 
@@ -263,7 +349,7 @@ class FileVolumes:
             if of not in (None, snapshot.volume_id):
                 raise UnknownSnapshot(snapshot_id)
             disk = self.records.disk(snapshot.volume_id)
-            yield Source(disk, "qcow2", snapshot.size_gib * GIB, snapshot.volume_id, written(snapshot_id))
+            yield Source(disk, "qcow2", snapshot.size_gib * GIB, snapshot.volume_id, snapshot.moment)
 
     @asynccontextmanager
     async def _moment(self, id: str) -> AsyncIterator[Source]:
@@ -337,7 +423,7 @@ class FileVolumes:
 
     async def _dropped(self, volume: Volume, name: str, there: frozenset[str]) -> bool:
         """Whether no snapshot of this name is left over; one that has a record is wanted."""
-        kept = {written(each.id) for each in self.records.snapshots() if each.volume_id == volume.id}
+        kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
         if name in there and name not in kept:
             try:
                 await self.disks.drop(volume, name)
@@ -376,6 +462,14 @@ class FileVolumes:
         if snapshot is None:
             raise UnknownSnapshot(id)
         return snapshot
+
+    def _demand_unused(self, volume: Volume) -> None:
+        """Raises InUse while anything depends on it, Busy while it is read."""
+        demand_free(volume)
+        if any(each.volume_id == volume.id for each in self.records.snapshots()):
+            raise InUse(f"volume {volume.id} has snapshots")
+        if self._reading.intersection(volume.moments):
+            raise Busy(f"volume {volume.id} is being copied")
 
     def _demand_room(self, size_gib: int) -> None:
         total, _free = self.records.room()

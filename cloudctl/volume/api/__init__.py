@@ -19,6 +19,7 @@ from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.group_types import GROUP_TYPES, GroupTypeSpecs
 from cloudctl.volume.api.groups import GroupActions, GroupSnapshotActions, group_snapshots_of, volume_groups
 from cloudctl.volume.api.links import VERSION
+from cloudctl.volume.api.managing import Managing
 from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
 from cloudctl.volume.api.moving import Moving
@@ -52,6 +53,7 @@ def build(
         Metadata(db, VOLUME),
         VolumeActions(db, options),
         Moving(db, options),
+        Managing(db, backend, pools, options),
         Attaching(db, backend),
         Attachments(db, backend),
         Snapshots(db, backend, options),

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.rest.body import Body, Length, Range, Text, Uuid, given, structure
+from cloudctl.rest.body import Body, Length, Pattern, Range, Text, Uuid, given, structure
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.route import Routes
@@ -24,6 +24,15 @@ from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Backup
 
 Plain = dict[Annotated[str, Length(0, 255)], Annotated[str, Length(0, 65535)]]
+
+
+# Nothing else may be named by it: what it names is read, and removed with the backup.
+UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+KeptAt = Annotated[
+    str,
+    Length(1, 700),
+    Pattern(rf"[^/]{{1,64}}/[^/]{{1,256}}/volume_{UUID}/\d{{14}}/az_.{{1,255}}_backup_{UUID}", "the place of a backup"),
+]
 
 
 @frozen
@@ -43,6 +52,7 @@ class Told:
     data_timestamp: Annotated[str, Length(1, 64)]
     container: Text
     availability_zone: Text
+    kept_at: KeptAt | None = None
     snapshot_id: Uuid | None = None
     parent_id: Uuid | None = None
     name: Text | None = None

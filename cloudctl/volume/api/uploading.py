@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.errors import NotImplementedHere
 from cloudctl.image import images
 from cloudctl.rest import resource
@@ -72,7 +73,8 @@ class Uploading:
         wanted = NewUpload(**given(body))
         if wanted.visibility == images.PUBLIC:
             call.require("volume:volumes:upload_public")
-        row, type_, image_id = await self.db.run(_start, call, volume_id, wanted)
+        formats = self.backend.formats if IVolumeFormats.providedBy(self.backend) else ()
+        row, type_, image_id = await self.db.run(_start, call, volume_id, wanted, formats)
         answer = {
             "id": row.id,
             "updated_at": micros(row.updated_at),
@@ -111,7 +113,9 @@ class Reimaging:
         await self.db.run(reimaging.start, call.caller, volume_id, body.image_id, body.reimage_reserved)
 
 
-def _start(conn: Connection, call: Call, volume_id: str, wanted: NewUpload) -> tuple[Volume, Json, str]:
+def _start(
+    conn: Connection, call: Call, volume_id: str, wanted: NewUpload, formats: Sequence[str]
+) -> tuple[Volume, Json, str]:
     """The volume, its type as it is shown, and the id of the image."""
-    row, image_id = uploads.start(conn, call.caller, volume_id, wanted)
+    row, image_id = uploads.start(conn, call.caller, volume_id, wanted, formats)
     return row, resource.views(conn, call, ATTRIBUTES, [types.get(conn, row.volume_type_id)])[0], image_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudctl.tasks import Workflow
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle.backup_create import creation
 from cloudctl.volume.lifecycle.backup_delete import deletion
 from cloudctl.volume.lifecycle.backup_import import importing
@@ -11,6 +11,7 @@ from cloudctl.volume.lifecycle.create import CREATE
 from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
+from cloudctl.volume.lifecycle.manage import MANAGE, MANAGE_SNAPSHOT, UNMANAGE, UNMANAGE_SNAPSHOT
 from cloudctl.volume.lifecycle.mend import MEND
 from cloudctl.volume.lifecycle.move import movement
 from cloudctl.volume.lifecycle.reimage import REIMAGE
@@ -32,10 +33,14 @@ WORKFLOWS: tuple[Workflow, ...] = (
     UPLOAD,
     REIMAGE,
     MEND,
+    MANAGE,
+    UNMANAGE,
+    MANAGE_SNAPSHOT,
+    UNMANAGE_SNAPSHOT,
 )
 
 
-def workflows(archive: ArchiveThreads) -> tuple[Workflow, ...]:
+def workflows(archives: Archives) -> tuple[Workflow, ...]:
     """All of them."""
-    made = (creation(archive), deletion(archive), importing(archive), restoration(archive), movement(archive))
-    return (*WORKFLOWS, *made)
+    made = (creation, deletion, importing, restoration, movement)
+    return (*WORKFLOWS, *(make(archives) for make in made))

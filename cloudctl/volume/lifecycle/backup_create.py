@@ -12,8 +12,7 @@ from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, backups, kinds, messages, states
-from cloudctl.volume.archive import Archive
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import frozen_copy
 
 
@@ -29,29 +28,29 @@ async def thaw(ctx: Context) -> None:
         await frozen_copy.ensure_absent(ctx, ctx.resource_id)
 
 
-def creation(archive: ArchiveThreads) -> Workflow:
+def creation(archives: Archives) -> Workflow:
     async def export(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
-        await archive.run(Archive.prepare)
+        await archives.prepare()
         snapshot_id = backup.id if ctx.args["in_use"] else backup.snapshot_id
-        path = str(archive.archive.work(backup.id))
+        path = str(archives.work(backup.id))
         found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, snapshot_id)
         if found != "raw":
             raise Unfit(f"the backend exports volumes as {found}, but backups need raw data")
         return None
 
     async def discard(ctx: Context) -> None:
-        await archive.run(Archive.discard, ctx.resource_id)
+        await archives.discard(ctx.resource_id)
 
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
-        source = archive.archive.work(backup.id)
-        parent = None if backup.parent_id is None else await ctx.read(backups.archived_as, backup.parent_id)
-        made = await archive.work(ctx, Archive.store, backup.id, source, parent)
-        return {"pieces": made.stored}
+        source = archives.work(backup.id)
+        return {"pieces": await archives.store(ctx, backup, source)}
 
     async def remove(ctx: Context) -> None:
-        await archive.run(Archive.remove, ctx.resource_id)
+        backup = await ctx.read(backups.find, ctx.resource_id)
+        if backup is not None:
+            await archives.remove(ctx, backup)
 
     async def finish(ctx: Context) -> Memo:
         await discard(ctx)

@@ -9,19 +9,18 @@ from cloudctl.drivers.interfaces import IVolumeSnapshots
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import backups, kinds, messages, states
-from cloudctl.volume.archive import Archive
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import frozen_copy
 
 
-def deletion(archive: ArchiveThreads) -> Workflow:
+def deletion(archives: Archives) -> Workflow:
     async def remove(ctx: Context) -> Memo:
         if IVolumeSnapshots.providedBy(ctx.drivers.volume):
             await frozen_copy.ensure_absent(ctx, ctx.resource_id)
-        await archive.run(Archive.discard, ctx.resource_id)
+        await archives.discard(ctx.resource_id)
         backup = await ctx.read(backups.find, ctx.resource_id)
-        if await ctx.read(backups.is_alone, ctx.resource_id):
-            await archive.run(Archive.remove, ctx.resource_id if backup is None else backups.archive_id(backup))
+        if backup is not None and await ctx.read(backups.is_alone, ctx.resource_id):
+            await archives.remove(ctx, backup)
         return None
 
     async def forget(ctx: Context) -> Memo:

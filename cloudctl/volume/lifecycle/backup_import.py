@@ -8,15 +8,13 @@ from cloudctl.db import Connection
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import backups, kinds, messages, states
-from cloudctl.volume.archive import Archive
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 
 
-def importing(archive: ArchiveThreads) -> Workflow:
+def importing(archives: Archives) -> Workflow:
     async def look(ctx: Context) -> Memo:
-        kept = await ctx.read(backups.archived_as, ctx.resource_id)
-        found = await archive.run(Archive.manifest, kept)
-        await ctx.commit(finished, ctx.resource_id, found.stored, ctx.now)
+        found = await archives.look(ctx, await ctx.read(backups.get, ctx.resource_id))
+        await ctx.commit(finished, ctx.resource_id, found, ctx.now)
         return None
 
     return Workflow(kinds.IMPORT_BACKUP, (Step("look", look),), on_failure=failed)

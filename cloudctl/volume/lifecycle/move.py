@@ -19,8 +19,7 @@ from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, moving, placing, states, types, volumes
-from cloudctl.volume.archive import Archive
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import place
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -123,22 +122,22 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
         messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 
 
-def movement(archive: ArchiveThreads) -> Workflow:
+def movement(archives: Archives) -> Workflow:
     def work(volume_id: str) -> str:
         return f"{volume_id}.move"
 
     async def export(ctx: Context) -> Memo:
-        await archive.run(Archive.prepare)
-        path = str(archive.archive.work(work(ctx.resource_id)))
+        await archives.prepare()
+        path = str(archives.work(work(ctx.resource_id)))
         if (found := await backend(ctx, "from").ensure_exported(ctx.resource_id, path)) != "raw":
             raise Unfit(f"the backend exports volumes as {found}, but a move needs raw data")
         return None
 
     async def discard(ctx: Context) -> None:
-        await archive.run(Archive.discard, work(ctx.resource_id))
+        await archives.discard(work(ctx.resource_id))
 
     async def fill(ctx: Context) -> Memo:
-        path = str(archive.archive.work(work(ctx.resource_id)))
+        path = str(archives.work(work(ctx.resource_id)))
         await backend(ctx, "to").ensure_imported(ctx.resource_id, ImageSource(ctx.resource_id, path, "raw"))
         return None
 

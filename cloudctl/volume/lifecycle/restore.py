@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from attrs import evolve
 from sqlalchemy import update
 
 from cloudctl.db import Connection
@@ -14,13 +15,14 @@ from cloudctl.drivers.specs import ImageSource
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, backups, kinds, messages, states, volumes
-from cloudctl.volume.archive import Archive
-from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.archive import Damaged
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import place
 from cloudctl.volume.restoring import provisional_name
 from cloudctl.volume.tables import Volume
 
 ORIGIN = "src_backup_id"
+MOST_TOLD = 900  # of the 1024 characters of a message
 
 
 async def start(ctx: Context) -> Memo:
@@ -47,21 +49,20 @@ async def remove(ctx: Context) -> None:
         await ctx.drivers.volume.ensure_absent(ctx.resource_id)
 
 
-def restoration(archive: ArchiveThreads) -> Workflow:
+def restoration(archives: Archives) -> Workflow:
     def work(volume_id: str) -> str:
         return f"{volume_id}.restore"
 
     async def assemble(ctx: Context) -> Memo:
-        target = archive.archive.work(work(ctx.resource_id))
-        kept = await ctx.read(backups.archived_as, ctx.args["backup_id"])
-        await archive.work(ctx, Archive.assemble, kept, target)
+        target = archives.work(work(ctx.resource_id))
+        await archives.assemble(ctx, await ctx.read(backups.get, ctx.args["backup_id"]), target)
         return None
 
     async def discard(ctx: Context) -> None:
-        await archive.run(Archive.discard, work(ctx.resource_id))
+        await archives.discard(work(ctx.resource_id))
 
     async def fill(ctx: Context) -> Memo:
-        path = str(archive.archive.work(work(ctx.resource_id)))
+        path = str(archives.work(work(ctx.resource_id)))
         await ctx.drivers.volume.ensure_imported(ctx.resource_id, ImageSource(ctx.args["backup_id"], path, "raw"))
         return None
 
@@ -103,4 +104,8 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     volume = volumes.find(conn, task.resource_id)
     if volume is not None:
         states.try_move(conn, volume.id, "restore new failed" if task.args["new"] else "restore failed", now)
-        messages.record(conn, messages.RESTORE_FAILED, volume.project_id, task.request_id, task.args["backup_id"], now)
+        told = messages.RESTORE_FAILED
+        if task.failed_by(Damaged):
+            # What is missing is the user's own, so it says nothing that is not his to know.
+            told = evolve(told, what=f"{told.what} {error}"[:MOST_TOLD])
+        messages.record(conn, told, volume.project_id, task.request_id, task.args["backup_id"], now)

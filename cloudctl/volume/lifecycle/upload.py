@@ -1,6 +1,6 @@
 """Upload: what a volume holds becomes the data of an image. Reference: volume-states.md, section 2.
 
-`args`: `image_id`; `in_use`: somebody writes to the volume, so a frozen copy is taken first.
+`args`: `image_id`; its `disk_format`; `in_use`: somebody writes to the volume, so a frozen copy is taken first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ async def export(ctx: Context) -> Memo:
     image_id = ctx.args["image_id"]
     path = str(ctx.drivers.image_path(image_id))
     snapshot_id = image_id if ctx.args["in_use"] else None
-    found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path, snapshot_id)
+    found = ctx.args.get("disk_format", uploads.RAW)  # an older task does not say
+    if found == uploads.RAW:
+        found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path, snapshot_id)
+    else:
+        await ctx.drivers.volume.ensure_exported_as(ctx.resource_id, path, found, snapshot_id)
     await ctx.commit(uploads.exported, image_id, found, ctx.now)
     return None
 

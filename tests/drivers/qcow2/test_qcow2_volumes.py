@@ -223,6 +223,23 @@ async def test_an_export_is_sparse_and_as_large_as_what_it_is_of(
     assert not list(tmp_path.glob("out.*"))
 
 
+@pytest.mark.parametrize("disk_format", ["qcow2", "vmdk", "vdi", "vhd", "vhdx"])
+async def test_what_comes_out_in_a_format_goes_in_again(
+    open_driver: Callable[..., Any], tmp_path: Path, disk_format: str
+) -> None:
+    driver = await open_driver()
+    await driver.ensure_created(VolumeSpec("v1", 1, image=raw_image(tmp_path / "i", 1, 2)))
+    await driver.ensure_snapshot(SnapshotSpec("s1", "v1"))
+    await driver.ensure_extended("v1", 3)
+    target = tmp_path / "out"
+    await driver.ensure_exported_as("v1", str(target), disk_format, "s1")
+    # It has the size that the snapshot has, and not the volume.
+    await driver.ensure_created(VolumeSpec("v2", 1, image=ImageSource("i2", str(target), disk_format)))
+    disk = driver.records.disk("v2")
+    assert holds(disk, 1) and holds(disk, 2, MIB) and is_zero(disk, 2 * MIB)
+    assert not list(tmp_path.glob("out.*"))
+
+
 async def test_what_is_imported_is_followed_by_zeros_and_snapshots_stay(
     open_driver: Callable[..., Any], tmp_path: Path
 ) -> None:

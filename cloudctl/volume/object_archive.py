@@ -1,0 +1,262 @@
+"""Backups as objects: in the account of the project, in the container that its user named.
+
+    volume_<volume>/<time>/az_<zone>_backup_<id>-00001 …    pieces of the volume, one after the other
+    volume_<volume>/<time>/az_<zone>_backup_<id>_metadata   what the backup is made of, piece by piece; written last
+
+As in a directory (`archive`), a piece of zeros is kept nowhere, and an incremental backup keeps the pieces that those
+it builds on do not have. No object is in memory whole: pieces flow from the exported file to the object, and back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+import orjson
+from attrs import asdict, define, field, frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import InsufficientStorage, NotFound, Unavailable
+from cloudctl.object_store import containers, listing, objects
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.listing import Wanted
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
+from cloudctl.tasks import Transient
+from cloudctl.volume.archive import Damaged, Stop, Stopped, read_pieces
+
+FORMAT = 1
+LIST = 1000  # objects that are removed between two looks
+
+
+def place_of(kept_at: str) -> Place:
+    """`project/container/name` as backups say it; the name is what those of their objects begin with."""
+    project_id, container, name = kept_at.split("/", 2)
+    return Place(project_id, container, name)
+
+
+@frozen
+class Contents:
+    """What a backup is made of. Sizes in bytes. `pieces`: SHA-256 in hex of all; None: zeros. `own`: of those that it
+    keeps itself, in this order, `packed` of them in each object.
+    """
+
+    length: int
+    piece: int
+    packed: int
+    parent: str | None  # `kept_at` of what it builds on
+    own: tuple[str, ...]
+    pieces: tuple[str | None, ...]
+
+    @property
+    def objects(self) -> int:
+        return -(-len(self.own) // self.packed)
+
+
+@define
+class Reading:
+    """A volume as it is read once: `take` gives what has to be kept. All functions here block, and raise Stopped."""
+
+    file: IO[bytes]
+    piece: int
+    known: frozenset[str]
+    stop: Stop
+    own: dict[str, None] = field(factory=dict)
+    pieces: list[str | None] = field(factory=list)
+    _next: bytes | None = None
+    _source: Iterator[bytes | None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._source = read_pieces(self.file, self.piece)
+
+    def has_more(self) -> bool:
+        while self._next is None:
+            if self.stop():
+                raise Stopped(self.file.name)
+            try:
+                data = next(self._source)
+            except StopIteration:
+                return False
+            name = None if data is None else hashlib.sha256(data).hexdigest()
+            self.pieces.append(name)
+            if name is not None and name not in self.known and name not in self.own:
+                self.own[name] = None
+                self._next = data
+        return True
+
+    def take(self, most: int) -> Iterator[bytes]:
+        for _ in range(most):
+            if not self.has_more() or self._next is None:
+                return
+            data, self._next = self._next, None
+            yield data
+
+
+@frozen
+class Part:
+    """A piece of a volume (`number`), and where it is in an object."""
+
+    number: int
+    offset: int
+    length: int
+    name: str
+
+
+@frozen
+class ObjectArchive:
+    """`piece`: bytes of a piece of a full backup; `size`: bytes of an object, about."""
+
+    intake: Intake
+    piece: int
+    size: int
+
+    async def store(self, kept_at: str, source: Path, parent_at: str | None, now: datetime, stop: Stop) -> Contents:
+        """Take in the file `source`. Raises Damaged, Stopped, Transient, and what the object store refuses."""
+        place = place_of(kept_at)
+        parent = None if parent_at is None else await self.contents(parent_at, now)
+        known = frozenset() if parent is None else frozenset(each for each in parent.pieces if each is not None)
+        size = self.piece if parent is None else parent.piece
+        packed = max(1, self.size // size)
+        file = await self.intake.run(source.open, "rb")
+        try:
+            reading = Reading(file, size, known, stop)
+            number = 0
+            while await self.intake.run(reading.has_more):
+                number += 1
+                await self._write(_part(place, number), reading.take(packed), now)
+            length = await self.intake.run(file.seek, 0, 2)
+        finally:
+            # What still writes is stopped by it.
+            file.close()
+        made = Contents(length, size, packed, parent_at, tuple(reading.own), tuple(reading.pieces))
+        told = await self.intake.run(orjson.dumps, {"format": FORMAT, **asdict(made)})
+        await self._write(_metadata(place), iter((told,)), now, "application/json")
+        return made
+
+    async def _write(
+        self, place: Place, data: Iterator[bytes], now: datetime, content_type: str = "application/octet-stream"
+    ) -> None:
+        try:
+            await self.intake.write(place, data, NewObject(content_type=content_type), now)
+        except (Unavailable, InsufficientStorage) as error:
+            raise Transient(f"the object store does not take the backup now: {error}") from error
+
+    async def contents(self, kept_at: str, now: datetime) -> Contents:
+        """Raises Damaged."""
+        where = _metadata(place_of(kept_at))
+        path = await self._file(where, now)
+        try:
+            return await self.intake.run(_read_contents, path)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Damaged(f"The object {where.name} in container {where.container} cannot be read: {error}") from error
+
+    async def assemble(self, kept_at: str, target: Path, now: datetime, stop: Stop) -> None:
+        """The file `target` has the content that was backed up; zeros take no room. Raises Damaged, Stopped."""
+        contents = await self.contents(kept_at, now)
+        wanted: dict[str, list[int]] = {}
+        for number, name in enumerate(contents.pieces):
+            if name is not None:
+                wanted.setdefault(name, []).append(number)
+        await self.intake.run(_make, target, contents.length)
+        seen = set()
+        at: str | None = kept_at
+        there = contents
+        while at is not None and wanted:
+            if at in seen:
+                raise Damaged("The backup builds on itself.")
+            seen.add(at)
+            for number, parts in _found(there, contents, wanted).items():
+                place = _part(place_of(at), number)
+                path = await self._file(place, now)
+                try:
+                    await self.intake.run(_copy, path, parts, target, contents.piece, stop)
+                except (FileNotFoundError, ValueError) as error:
+                    where = f"The object {place.name} in container {place.container}"
+                    raise Damaged(f"{where} has changed since the backup was made.") from error
+            at = there.parent
+            if at is not None and wanted:
+                there = await self.contents(at, now)
+        if wanted:
+            raise Damaged(f"{len(wanted)} pieces are in none of the backups that this one builds on.")
+
+    async def _file(self, place: Place, now: datetime) -> Path:
+        """With the data of an object. Raises Damaged: its user has deleted it."""
+        try:
+            found = await self.intake.db.read(objects.get, place, now)
+        except NotFound:
+            raise Damaged(f"There is no object {place.name} in container {place.container} any more.") from None
+        if found.file_id is None:
+            raise Damaged(f"The object {place.name} in container {place.container} has no data any more.")
+        return self.intake.store.path(found.file_id)
+
+    async def remove(self, kept_at: str, now: datetime) -> None:
+        """Nothing is left of the backup. One that is not there is no error. Those that build on it are damaged."""
+        place = place_of(kept_at)
+        last = ""
+        while names := await self.intake.db.scan(_names, place, last):
+            last = names[-1]
+            for name in names:
+                try:
+                    await self.intake.change(objects.remove, Place(place.project_id, place.container, name), now)
+                except NotFound:
+                    """Its user, or its time, was faster."""
+
+
+def _part(place: Place, number: int) -> Place:
+    return Place(place.project_id, place.container, f"{place.name}-{number:05}")
+
+
+def _metadata(place: Place) -> Place:
+    return Place(place.project_id, place.container, f"{place.name}_metadata")
+
+
+def _found(there: Contents, contents: Contents, wanted: dict[str, list[int]]) -> Mapping[int, Sequence[Part]]:
+    """Number of an object of `there` → what is needed of it; that is not wanted any more."""
+    found: dict[int, list[Part]] = {}
+    for index, name in enumerate(there.own):
+        for number in wanted.pop(name, ()):
+            offset = index % there.packed * there.piece
+            length = min(contents.piece, contents.length - number * contents.piece)
+            found.setdefault(index // there.packed + 1, []).append(Part(number, offset, length, name))
+    return found
+
+
+def _names(conn: Connection, place: Place, marker: str) -> list[str]:
+    container = containers.find(conn, place)
+    if container is None:
+        return []
+    found = listing.of_objects(conn, container, Wanted(prefix=place.name, marker=marker, limit=LIST))
+    return [each.name for each in found if not isinstance(each, str)]
+
+
+# -- in threads
+
+
+def _read_contents(path: Path) -> Contents:
+    """Raises ValueError, KeyError, TypeError, AttributeError."""
+    told = orjson.loads(path.read_bytes())
+    if told.pop("format") != FORMAT:
+        raise ValueError("it is in another format")
+    return Contents(**{**told, "own": tuple(told["own"]), "pieces": tuple(told["pieces"])})
+
+
+def _make(target: Path, length: int) -> None:
+    with target.open("wb") as file:
+        file.truncate(length)
+
+
+def _copy(source: Path, parts: Sequence[Part], target: Path, piece: int, stop: Stop) -> None:
+    """Raises ValueError for what is not what it was, Stopped."""
+    with source.open("rb") as read, target.open("r+b") as written:
+        for part in parts:
+            if stop():
+                raise Stopped(source.name)
+            read.seek(part.offset)
+            data = read.read(part.length)
+            if hashlib.sha256(data).hexdigest() != part.name:
+                raise ValueError(part.name)
+            written.seek(part.number * piece)
+            written.write(data)

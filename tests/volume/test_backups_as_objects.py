@@ -1,0 +1,131 @@
+"""Backups in the object store: their user sees them in his account, and what he does to them has its price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cloudctl.testing.cloud import MemoryCloud
+from tests.volume.asking import LATEST, V3, volume
+from tests.volume.backing_up import PIECE, changed, content, fill, held, kept, restore, shown
+
+# Four objects of two pieces each.
+WHOLE = content("a", "b", "c", "d", "e", "f", "g", "h")
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    """Two pieces in an object."""
+    made = MemoryCloud({"volume": {"backup_piece": PIECE, "backup_object": 2 * PIECE}})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def account(demo: Any) -> str:
+    project = demo.get("/identity/v3/auth/projects").json()["projects"][0]["id"]
+    return f"/object-store/v1/AUTH_{project}"
+
+
+def names(demo: Any, container: str) -> list[str]:
+    return [each["name"] for each in demo.get(f"{container}?format=json").json()]
+
+
+def told(demo: Any) -> str:
+    (message,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
+    return str(message["user_message"])
+
+
+def test_they_are_in_the_container_that_was_named(
+    make: Any, back_up: Any, demo: Any, stranger: Any, backend: Any, account: str
+) -> None:
+    id = make()["id"]
+    fill(backend, id, WHOLE)
+    full = back_up(id, container="mine")
+    fill(backend, id, WHOLE.replace("c", "x"))
+    more = back_up(id, container="others", incremental=True)
+    assert (full["object_count"], more["object_count"]) == (4, 1)
+    found = names(demo, f"{account}/mine")
+    assert all(name.startswith(f"volume_{id}/") and f"az_nova_backup_{full['id']}" in name for name in found)
+    assert [name.rpartition(full["id"])[2] for name in found] == ["-00001", "-00002", "-00003", "-00004", "_metadata"]
+    assert demo.get(f"{account}/mine/{found[1]}").body == content("c", "d").encode()
+    assert [name.rpartition(more["id"])[2] for name in names(demo, f"{account}/others")] == ["-00001", "_metadata"]
+    assert stranger.get(f"{account}/mine").status in (403, 404)
+
+
+def test_each_of_a_chain_is_restored(make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any) -> None:
+    id = make()["id"]
+    versions = [WHOLE, WHOLE.replace("c", "x"), content("x", "a", "h", "y"), content("a") + "\0" * PIECE + "rest"]
+    made = []
+    for number, text in enumerate(versions):
+        fill(backend, id, text)
+        made.append(back_up(id, incremental=number > 0)["id"])
+    for backup_id, text in zip(made, versions, strict=True):
+        assert restore(demo, backup_id, volume_id=id).status == 202
+        cloud.settle()
+        assert (volume(demo, id)["status"], held(backend, id)) == ("available", text)
+
+
+def test_what_their_user_deletes_is_told_by_the_restore(
+    make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any, account: str
+) -> None:
+    id = make()["id"]
+    fill(backend, id, WHOLE)
+    backup = back_up(id, container="mine")
+    gone = names(demo, f"{account}/mine")[2]
+    assert demo.delete(f"{account}/mine/{gone}").status == 204
+    new = restore(demo, backup["id"]).json()["restore"]["volume_id"]
+    cloud.settle()
+    assert (volume(demo, new)["status"], shown(demo, backup["id"])["status"]) == ("error", "available")
+    assert f"There is no object {gone} in container mine any more." in told(demo)
+    # Nor can anything build on one whose table of contents is gone.
+    for name in names(demo, f"{account}/mine"):
+        demo.delete(f"{account}/mine/{name}")
+    assert demo.delete(f"{account}/mine").status == 204
+    more = back_up(id, incremental=True)
+    assert more["status"] == "error" and "in container mine any more" in more["fail_reason"]
+    for each in (more, backup):
+        assert demo.delete(f"{V3}/backups/{each['id']}").status == 202
+        cloud.settle()
+    assert demo.get(f"{V3}/backups").json()["backups"] == [] and kept(cloud) == {}
+
+
+def test_what_their_user_writes_over_is_not_taken_for_the_volume(
+    make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any, account: str
+) -> None:
+    id = make()["id"]
+    fill(backend, id, WHOLE)
+    backup = back_up(id, container="mine")
+    first = names(demo, f"{account}/mine")[0]
+    assert demo.put(f"{account}/mine/{first}", {"something": "else"}).status == 201
+    assert restore(demo, backup["id"], volume_id=id).status == 202
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error_restoring"
+    assert "has changed since the backup was made" in told(demo)
+
+
+def test_a_container_without_room_takes_no_backup(
+    make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any, account: str
+) -> None:
+    assert demo.put(f"{account}/small", headers={"X-Container-Meta-Quota-Bytes": "2500"}).status == 201
+    id = make()["id"]
+    fill(backend, id, WHOLE)
+    backup = back_up(id, container="small")
+    assert (backup["status"], backup["fail_reason"]) == ("error", "Upload exceeds quota.")
+    assert (volume(demo, id)["status"], kept(cloud)) == ("available", {})
+
+
+@pytest.mark.parametrize("container", ["a/b", "x" * 255 + "/", "é" * 200])
+def test_what_is_no_name_of_a_container_is_refused(make: Any, demo: Any, container: str) -> None:
+    id = make()["id"]
+    answer = demo.post(f"{V3}/backups", {"backup": {"volume_id": id, "container": container}})
+    assert answer.status == 400 and volume(demo, id)["status"] == "available"
+
+
+def test_a_record_names_nothing_but_a_backup(make: Any, back_up: Any, admin: Any) -> None:
+    id = back_up(make()["id"])["id"]
+    record = admin.get(f"{V3}/backups/{id}/export_record").json()["backup-record"]
+    for wrong in ("project/container/", "project/container/other", f"a/b/volume_{id}/20260101000000/az_x_backup_y"):
+        assert admin.post(f"{V3}/backups/import_record", changed(record, kept_at=wrong)).status == 400
