@@ -14,6 +14,7 @@ from cloudctl.object_store import metadata
 from cloudctl.object_store.tables import Account
 
 _account = select(Account).where(Account.project_id == bindparam("project"))
+_lock_account = _account.with_for_update()
 TOTALS = ("object_store.containers", "object_store.objects", "object_store.bytes")
 
 
@@ -52,9 +53,14 @@ def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
     return found
 
 
+def lock(conn: Connection, project_id: str) -> Account:
+    """The account's row, which nobody else changes before the transaction ends. It is there."""
+    return conn.execute(_lock_account, {"project": project_id}).one()
+
+
 def change(conn: Connection, project_id: str, changes: Mapping[str, str | None], now: datetime) -> None:
     """Set headers; None: take away. Raises Invalid."""
     ensure(conn, project_id, now)
-    account = conn.execute(select(Account).where(Account.project_id == project_id).with_for_update()).one()
+    account = lock(conn, project_id)
     merged = metadata.merged(account.headers, changes, metadata.ACCOUNT)
     conn.execute(update(Account).where(Account.project_id == project_id).values(headers=merged))

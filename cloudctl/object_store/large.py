@@ -9,13 +9,15 @@ import base64
 import binascii
 import hashlib
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
 import orjson
-from attrs import frozen
+from attrs import define, field, frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, TooLarge
@@ -28,6 +30,10 @@ from cloudctl.object_store.tables import Container, Object
 MOST_SEGMENTS = 1000
 MOST_BYTES = 8 * 2**20  # of a manifest
 DEEPEST = 10
+# Of what one large object is made of, its parts' own segments included: ten levels of a thousand are no number at all.
+MOST_PIECES = 10_000
+MOST_OF_MANIFESTS = 2 * MOST_BYTES
+LARGEST = 2**63 - 1  # bytes
 RANGE = re.compile(r"(\d{0,19})-(\d{0,19})", re.ASCII)
 KEYS = frozenset({"path", "etag", "size_bytes", "range", "data"})
 
@@ -48,16 +54,6 @@ class Piece:
         return Piece(stop - start, self.file_id, self.offset + start, self.data[start:stop])
 
 
-def cut(pieces: Sequence[Piece], start: int, stop: int) -> Iterator[Piece]:
-    """What of all their bytes lies between."""
-    at = 0
-    for piece in pieces:
-        first, last = max(start - at, 0), min(stop - at, piece.length)
-        if first < last:
-            yield piece.cut(first, last)
-        at += piece.length
-
-
 @frozen
 class Data:
     """The data of an object, and their tag as it is shown."""
@@ -65,6 +61,21 @@ class Data:
     size: int
     etag: str
     pieces: Sequence[Piece]
+    _starts: Sequence[int] = field(init=False, eq=False, repr=False)
+
+    @_starts.default
+    def _first_bytes(self) -> Sequence[int]:
+        return [0, *accumulate(each.length for each in self.pieces)]
+
+    def cut(self, start: int, stop: int) -> Iterator[Piece]:
+        """What of all the bytes lies between. It costs what it gives."""
+        for index in range(max(bisect_right(self._starts, start) - 1, 0), len(self.pieces)):
+            at, piece = self._starts[index], self.pieces[index]
+            if at >= stop:
+                return
+            first, last = max(start - at, 0), min(stop - at, piece.length)
+            if first < last:
+                yield piece.cut(first, last)
 
 
 def of_file(found: Object) -> Data:
@@ -174,7 +185,7 @@ class Manifest:
 def check(
     conn: Connection, place: Place, segments: Sequence[Segment], now: datetime, may_read: MayRead
 ) -> tuple[Manifest, list[tuple[str, str]]]:
-    """The manifest, and what is wrong with segments: (path, why) of each."""
+    """The manifest, and what is wrong with segments: (path, why) of each. Raises TooLarge."""
     entries: list[dict[str, Any]] = []
     etags: list[str] = []
     wrong: list[tuple[str, str]] = []
@@ -192,6 +203,8 @@ def check(
         entries.append(entry)
         etags.append(f"{entry['hash']}:{entry['range']};" if "range" in entry else entry["hash"])
         total += _length(entry)
+    if total > LARGEST:
+        raise TooLarge(f"The segments come to more than {LARGEST} bytes.")
     return Manifest(entries, total, tag(etags)), wrong
 
 
@@ -257,28 +270,68 @@ def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{ours: each[theirs] for ours, theirs in names if theirs in each} for each in entries]
 
 
-def static(
-    conn: Connection, store: ObjectStore, place: Place, found: Object, now: datetime, may_read: MayRead, depth: int = 1
-) -> Data:
-    """Raises Conflict: a segment is not any more what it was."""
-    pieces: list[Piece] = []
-    for entry in read(store, found):
-        if "data" in entry:
-            data = base64.b64decode(entry["data"])
-            pieces.append(Piece(len(data), data=data))
-            continue
-        where = place.inside(entry["name"])
-        container = containers.find(conn, where)
-        segment = None if container is None else objects.find(conn, container, where.name, now)
-        if segment is None or container is None or not may_read(container) or depth > DEEPEST:
-            raise Conflict(f"The segment {entry['name'][:64]} cannot be read.")
-        inner = of_file(segment)
-        if "sub_slo" in entry and segment.large_etag is not None:
-            inner = static(conn, store, place, segment, now, may_read, depth + 1)
-        if inner.etag.strip('"') != entry["hash"] or inner.size != entry["bytes"]:
+def static(conn: Connection, store: ObjectStore, place: Place, found: Object, now: datetime, may_read: MayRead) -> Data:
+    """Raises Conflict: a segment is not any more what it was, or there are too many."""
+    return _Assembly(conn, store, now, may_read).of(place, found)
+
+
+@define
+class _Assembly:
+    """One reading of a static large object: each of its parts is looked at once, however often it is named."""
+
+    conn: Connection
+    store: ObjectStore
+    now: datetime
+    may_read: MayRead
+    known: dict[Place, Data] = field(factory=dict)
+    looked_at: int = 0  # segments
+    parsed: int = 0  # bytes of manifests
+
+    def of(self, place: Place, found: Object, depth: int = 1) -> Data:
+        self.parsed += found.size
+        if self.parsed > MOST_OF_MANIFESTS:
+            raise _too_many()
+        pieces: list[Piece] = []
+        for entry in read(self.store, found):
+            if "data" in entry:
+                data = base64.b64decode(entry["data"])
+                pieces.append(Piece(len(data), data=data))
+            else:
+                part = self._part(place.inside(entry["name"]), entry, depth)
+                pieces += part.cut(*_span(entry.get("range", "0-"), part.size))
+            if len(pieces) > MOST_PIECES:
+                raise _too_many()
+        return Data(sum(each.length for each in pieces), f'"{found.large_etag}"', pieces)
+
+    def _part(self, where: Place, entry: Mapping[str, Any], depth: int) -> Data:
+        part = self.known.get(where)
+        if part is None:
+            self.looked_at += 1
+            if self.looked_at > MOST_PIECES:
+                raise _too_many()
+            part = self.known[where] = self._looked_up(where, "sub_slo" in entry, depth)
+        if part.etag.strip('"') != entry["hash"] or part.size != entry["bytes"]:
             raise Conflict(f"The segment {entry['name'][:64]} was changed.")
-        pieces += cut(inner.pieces, *_span(entry.get("range", "0-"), inner.size))
-    return Data(sum(each.length for each in pieces), f'"{found.large_etag}"', pieces)
+        return part
+
+    def _looked_up(self, where: Place, is_large: bool, depth: int) -> Data:
+        container = containers.find(self.conn, where)
+        segment = None if container is None else objects.find(self.conn, container, where.name, self.now)
+        if segment is None or container is None or not self.may_read(container) or depth > DEEPEST:
+            raise Conflict(f"The segment /{where.container[:64]}/{where.name[:64]} cannot be read.")
+        if is_large and segment.large_etag is not None:
+            return self.of(where, segment, depth + 1)
+        return of_file(segment)
+
+
+def _too_many() -> Conflict:
+    return Conflict(f"The large object is made of more than {MOST_PIECES} parts.")
+
+
+def unread(found: Object) -> Data:
+    """Of a static large object whose data nobody asks for: as its manifest says, with a hole in their place."""
+    assert found.large_size is not None
+    return Data(found.large_size, f'"{found.large_etag}"', (Piece(found.large_size),))
 
 
 def segments_of(store: ObjectStore, place: Place, found: Object) -> list[Place]:

@@ -63,13 +63,16 @@ def is_expired(found: Object, now: datetime) -> bool:
     return found.delete_at is not None and found.delete_at <= seconds(now)
 
 
-def check_room(conn: Connection, container: Container, size: int) -> None:
+def check_room(conn: Connection, container: Container, size: int, *, lock: bool = False) -> None:
     """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge."""
     most, most_count = quota(container.headers, "X-Container-Meta-Quota")
     if most is not None or most_count is not None:
         _check(containers.usage(conn, container.id), size, most, most_count)
     most, most_count = quota(accounts.headers(conn, container.project_id), "X-Account-Quota")
     if most is not None or most_count is not None:
+        if lock:
+            # What others put into other containers is counted before, or waits.
+            accounts.lock(conn, container.project_id)
         _check(accounts.usage(conn, container.project_id), size, most, most_count)
 
 
@@ -91,7 +94,7 @@ def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Sequen
     container = containers.get(conn, place, lock=True)
     if new.only_if_absent and find(conn, container, place.name, now) is not None:
         raise PreconditionFailed("")
-    check_room(conn, container, new.content.size)
+    check_room(conn, container, new.content.size, lock=True)
     return unused(conn, _insert(conn, container, place.name, new, now))
 
 

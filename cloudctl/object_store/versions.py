@@ -10,10 +10,11 @@ import re
 from datetime import datetime
 
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
-from cloudctl.errors import PreconditionFailed
+from cloudctl.errors import Conflict, PreconditionFailed
 from cloudctl.object_store import containers
 from cloudctl.object_store.listing import after
 from cloudctl.object_store.names import Place
@@ -49,9 +50,13 @@ def version_name(conn: Connection, container: Container, name: str, when: dateti
 
 
 def move(conn: Connection, found: Object, container: Container, name: str) -> None:
-    """The row is another object from now on."""
+    """The row is another object from now on. Raises Conflict: somebody has put another one there."""
     query = update(Object).where(Object.container_id == found.container_id, Object.name == found.name)
-    conn.execute(query.values(container_id=container.id, name=name, project_id=container.project_id))
+    try:
+        with conn.begin_nested():
+            conn.execute(query.values(container_id=container.id, name=name, project_id=container.project_id))
+    except IntegrityError:
+        raise Conflict("An object stands where the old version would go.") from None
 
 
 def latest(conn: Connection, container: Container, name: str) -> Object | None:

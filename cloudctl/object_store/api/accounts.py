@@ -15,6 +15,7 @@ from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.headers import Headers, changes, shown, timestamp
+from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Account
 from cloudctl.rest.call import Call, Reply
@@ -41,6 +42,11 @@ def _headers(found: Account | None, usage: Usage, now: datetime, *, owner: bool)
         ("Accept-Ranges", "bytes"),
         *shown(said, owner=owner),
     )
+
+
+def _page(conn: Connection, place: Place, wanted: Wanted, form: str) -> bytes:
+    entries = [listings.of_container(each) for each in listing.of_containers(conn, place.project_id, wanted)]
+    return listings.ACCOUNT.written(form, place.account, entries)
 
 
 def _show(conn: Connection, project_id: str) -> tuple[Account | None, Usage]:
@@ -72,10 +78,9 @@ class Accounts:
         """List the containers of an account."""
         place = placed(account)
         await self.door.enter(call, place)
-        wanted = listings.wanted(call)
-        found = await self.db.scan(listing.of_containers, place.project_id, wanted)
-        entries = [listings.of_container(each) for each in found]
-        return listings.ACCOUNT.reply(call, place.account, entries, await self._said(call, place))
+        form = listings.media(call)
+        body = await self.db.scan(_page, place, listings.wanted(call), form)
+        return listings.reply(form, body, await self._said(call, place))
 
     async def may_post(self, call: Call, account: str) -> Admitted:
         """Whether a list of what is to be deleted may come."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import Generator, Iterator, Mapping
+import os
+from collections.abc import Iterator
 from contextlib import closing
-from typing import IO, Literal
+from typing import IO
 
 from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, TooLarge
-from cloudctl.object_store import acl, containers, objects
+from cloudctl.object_store import acl, archives, containers, objects
 from cloudctl.object_store.api.bulk_answers import Outcome
 from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.archives import Member
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import MOST_OF_CONTAINER, MOST_OF_OBJECT, Place
 from cloudctl.object_store.objects import NewObject
-from cloudctl.object_store.store import CHUNK
 from cloudctl.rest.call import Call, Reply
 
 MOST_DELETES = 10_000
@@ -26,7 +26,9 @@ MOST_FAILED = 1000
 MOST_CONTAINERS = 10_000
 # Bytes of a path in a list, which may be escaped all through.
 LONGEST = 3 * (MOST_OF_CONTAINER + MOST_OF_OBJECT + 2)
-MODES: Mapping[str, Literal["r|", "r|gz", "r|bz2"]] = {"tar": "r|", "tar.gz": "r|gz", "tar.bz2": "r|bz2"}
+# Of a list, some of whose lines may be empty.
+MOST_BYTES = 2 * MOST_DELETES * LONGEST
+LINES = 65536  # bytes of a list that are looked at together
 
 
 @frozen
@@ -41,22 +43,30 @@ class Bulk:
         """The body has a path in each line, of an object or of an empty container."""
         outcome = Outcome()
         count = 0
-        for line in _lines(call.content):
-            count += 1
-            if count > MOST_DELETES:
-                outcome.status = "413 Request Entity Too Large"
-                outcome.body = f"Maximum Bulk Deletes: {MOST_DELETES} per request"
-            elif len(line) > LONGEST:
-                outcome.status, outcome.body = "400 Bad Request", "Invalid File Name"
-            else:
-                await self._delete(call, place, path_of(line.decode("utf-8", "surrogateescape")), outcome)
-                if len(outcome.wrong) >= MOST_FAILED:
-                    outcome.status, outcome.body = "400 Bad Request", "Max delete failures exceeded"
-            if outcome.status:
-                break
-        if not count:
+        if call.content.seek(0, os.SEEK_END) > MOST_BYTES:
+            outcome.status = "413 Request Entity Too Large"
+        pieces = _lines(call.content)
+        while not outcome.status and (lines := await self.intake.run(next, pieces, None)) is not None:
+            for line in lines:
+                count += 1
+                if not await self._delete_line(call, place, line, count, outcome):
+                    break
+        if not count and not outcome.status:
             outcome.status, outcome.body = "400 Bad Request", "Invalid bulk delete."
         return outcome.reply(call)
+
+    async def _delete_line(self, call: Call, place: Place, line: bytes, count: int, outcome: Outcome) -> bool:
+        """Whether there may be more."""
+        if count > MOST_DELETES:
+            outcome.status = "413 Request Entity Too Large"
+            outcome.body = f"Maximum Bulk Deletes: {MOST_DELETES} per request"
+        elif len(line) > LONGEST:
+            outcome.status, outcome.body = "400 Bad Request", "Invalid File Name"
+        else:
+            await self._delete(call, place, path_of(line.decode("utf-8", "surrogateescape")), outcome)
+            if len(outcome.wrong) >= MOST_FAILED:
+                outcome.status, outcome.body = "400 Bad Request", "Max delete failures exceeded"
+        return not outcome.status
 
     async def _delete(self, call: Call, place: Place, path: str, outcome: Outcome) -> None:
         with outcome.of(path):
@@ -73,20 +83,19 @@ class Bulk:
     async def extract(self, call: Call, place: Place) -> Reply:
         """Each file of the archive is an object: below `place`, or of the container that its path begins with."""
         form = call.query.get("extract-archive") or ""
-        if form not in MODES:
+        if form not in archives.FORMATS:
             raise Invalid("Unsupported archive format")
         outcome = Outcome(created=0)
         made: set[str] = set()
-        call.content.seek(0)
         try:
-            with closing(_members(call.content, MODES[form])) as members:
+            with closing(archives.members(call.content, form, self.max_size)) as members:
                 while (member := await self.intake.run(next, members, None)) is not None:
                     await self._extract(call, place, member, made, outcome)
                     if len(outcome.wrong) >= MOST_FAILED:
                         outcome.status, outcome.body = "400 Bad Request", "Max failures exceeded"
                         break
-        except (tarfile.TarError, EOFError, OSError) as error:
-            outcome.status, outcome.body = "400 Bad Request", f"Invalid Tar File: {error}"
+        except Invalid as error:
+            outcome.status, outcome.body = "400 Bad Request", error.message
         if not outcome.created and not outcome.status:
             outcome.status, outcome.body = "400 Bad Request", "Invalid Tar File: No Valid Files"
         return outcome.reply(call)
@@ -124,39 +133,14 @@ def _rule(place: Place) -> str:
     return "object_store:objects:delete" if place.name else "object_store:containers:delete"
 
 
-@frozen
-class Member:
-    """A file in an archive. It is read before the next one is asked for."""
-
-    path: str
-    size: int
-    file: IO[bytes]
-
-    def chunks(self) -> Iterator[bytes]:
-        while data := self.file.read(CHUNK):
-            yield data
-
-
-def _lines(body: IO[bytes]) -> Iterator[bytes]:
-    """Those that are not empty; of one that is too long as much as shows it."""
+def _lines(body: IO[bytes]) -> Iterator[list[bytes]]:
+    """Some at a time, without those that are empty; of one that is too long as much as shows it. It blocks."""
     body.seek(0)
     rest = b""
-    while data := body.read(LONGEST):
+    while data := body.read(LINES):
         *lines, rest = (rest + data).split(b"\n")
-        yield from filter(None, map(bytes.strip, lines))
+        yield [*filter(None, map(bytes.strip, lines))]
         if len(rest) > LONGEST:
             break
     if rest.strip():
-        yield rest.strip()
-
-
-def _members(body: IO[bytes], mode: Literal["r|", "r|gz", "r|bz2"]) -> Generator[Member, None, None]:
-    """The plain files; links and the like are left out. Blocks. Raises TarError, EOFError, OSError."""
-    # Read as a stream: an archive says nowhere how much of it there is.
-    with tarfile.open(fileobj=body, mode=mode) as archive:
-        for each in archive:
-            file = archive.extractfile(each) if each.isreg() else None
-            if file is not None:
-                yield Member(each.name.removeprefix("./").lstrip("/"), each.size, file)
-            # The list of those that are done is nothing that anybody needs.
-            vars(archive)["members"].clear()
+        yield [rest.strip()]

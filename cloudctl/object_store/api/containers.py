@@ -13,6 +13,7 @@ from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
+from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
@@ -32,6 +33,11 @@ def _headers(container: Container, usage: containers.Usage, *, owner: bool) -> H
         ("Accept-Ranges", "bytes"),
         *shown(container.headers, owner=owner),
     )
+
+
+def _page(conn: Connection, place: Place, container: Container, wanted: Wanted, form: str) -> bytes:
+    entries = [listings.of_object(each, place.account) for each in listing.of_objects(conn, container, wanted)]
+    return listings.CONTAINER.written(form, container.name, entries)
 
 
 def _check_policy(conn: Connection, call: Call, place: Place) -> None:
@@ -79,9 +85,9 @@ class Containers:
         """List the objects of a container."""
         place = placed(account, container)
         found = await self._entered(call, place)
-        objects = await self.db.scan(listing.of_objects, found, listings.wanted(call))
-        entries = [listings.of_object(each, place.account) for each in objects]
-        return listings.CONTAINER.reply(call, place.container, entries, await self._said(call, found))
+        form = listings.media(call)
+        body = await self.db.scan(_page, place, found, listings.wanted(call), form)
+        return listings.reply(form, body, await self._said(call, found))
 
     async def may_extract(self, call: Call, account: str, container: str) -> Admitted:
         """Whether an archive may come."""

@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from cloudctl.errors import PreconditionFailed, TooLarge
 from cloudctl.object_store import acl, metadata, objects
 from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
 from cloudctl.object_store.intake import Intake
@@ -19,7 +20,6 @@ from cloudctl.object_store.store import CHUNK, Content
 from cloudctl.rest.call import Call, Reply
 
 COPY_FROM = "X-Copy-From"
-SHOW = "object_store:objects:show"
 # What makes an object more than its own data.
 LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", TARGET, TARGET_ACCOUNT})
 

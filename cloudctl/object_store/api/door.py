@@ -5,13 +5,18 @@ from __future__ import annotations
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Forbidden, Unauthorized
+from cloudctl.errors import Forbidden, Invalid, Unauthorized
 from cloudctl.object_store import accounts, acl, containers
 from cloudctl.object_store.acl import AccessList
 from cloudctl.object_store.api import temp_url
+from cloudctl.object_store.large import MayRead
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call
+
+SHOW = "object_store:objects:show"
+# A signed URL says where data go, and so they may not say where others are, whatever the method.
+NOT_BY_SIGNATURE = ("X-Object-Manifest", "X-Symlink-Target", "X-Copy-From")
 
 
 @frozen
@@ -45,7 +50,7 @@ class Door:
         method: str = "",
         rule: str | None = None,
     ) -> Entered:
-        """Decide a rule, by default the Operation's own, for this place. Raises Unauthorized, Forbidden.
+        """Decide a rule, by default the Operation's own, for this place. Raises Unauthorized, Forbidden, Invalid.
 
         `acl_header`: the list that opens it to others. `method`: the one for which a URL may be signed.
         """
@@ -55,6 +60,8 @@ class Door:
         container = await self.db.read(containers.find, place) if place.container else None
         if method and ("temp_url_sig" in call.query or "temp_url_expires" in call.query):
             signed = temp_url.check(call, place, method, await self.db.read(_signers, place))
+            if any(call.header(name) is not None for name in NOT_BY_SIGNATURE):
+                raise Invalid("This header may not be sent with a signed URL.")
             return Entered(False, container, signed)
         if call.may(rule, project_id=place.project_id):
             return Entered(True, container)
@@ -66,6 +73,19 @@ class Door:
         """Whether the container's list lets the caller in."""
         wanted = AccessList.parse(container.headers.get(acl_header, ""))
         return wanted.admits(call.caller, container.project_id, call.header("Referer") or "", listing=listing)
+
+    def reading(self, call: Call, place: Place, signed: temp_url.Signed | None = None) -> MayRead:
+        """Which containers may hold parts of the object at `place`, so that the caller may read them there."""
+
+        def may_read(container: Container) -> bool:
+            if call.may(SHOW, project_id=container.project_id) or self.admits(call, container):
+                return True
+            if signed is None or container.project_id != place.project_id:
+                return False
+            # Who signed the URL of a large object meant its segments, too, as far as his key reaches.
+            return signed.by_account or container.name == place.container
+
+        return may_read
 
 
 def refusal(call: Call) -> Unauthorized | Forbidden:

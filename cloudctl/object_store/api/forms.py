@@ -21,6 +21,7 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.faults import reason
 
 LONGEST_FIELD = 8192  # bytes
+MOST_FIELDS = 100
 
 
 def is_form(call: Call) -> bool:
@@ -71,6 +72,9 @@ class Forms:
         while (part := await self.intake.run(next, parts, None)) is not None:
             if part.filename is None:
                 fields[part.name] = part.text(LONGEST_FIELD)
+                if len(fields) > MOST_FIELDS:
+                    # Nobody knows yet who sends it.
+                    raise Invalid("The form has too many fields.")
                 continue
             if not part.filename:
                 continue

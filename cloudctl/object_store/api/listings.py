@@ -108,18 +108,13 @@ class Kind:
     list: str
     item: str
 
-    def reply(self, call: Call, name: str, entries: Sequence[Entry], headers: Headers) -> Reply:
-        form = media(call)
+    def written(self, form: str, name: str, entries: Sequence[Entry]) -> bytes:
+        """A page of ten thousand takes a while: it is for the thread that reads it."""
         if form == JSON:
-            body = orjson.dumps(entries)
-        elif form == PLAIN:
-            body = "".join(f"{each.get('name', each.get('subdir'))}\n" for each in entries).encode()
-        else:
-            body = self._xml(name, entries).encode()
-        kept = (*headers, ("Content-Type", f"{form}; charset=utf-8"), ("Vary", "Accept"))
-        if form == PLAIN and not body:
-            return Reply(None, 204, kept)
-        return Reply(body, 200, kept)
+            return orjson.dumps(entries)
+        if form == PLAIN:
+            return "".join(f"{each.get('name', each.get('subdir'))}\n" for each in entries).encode()
+        return self._xml(name, entries).encode()
 
     def _xml(self, name: str, entries: Sequence[Entry]) -> str:
         items = "".join(self._item(entry) for entry in entries)
@@ -132,6 +127,13 @@ class Kind:
             return f"<subdir name={quoteattr(text)}><name>{escape(text)}</name></subdir>"
         parts = "".join(f"<{key}>{escape(_shown(str(value)))}</{key}>" for key, value in entry.items())
         return f"<{self.item}>{parts}</{self.item}>"
+
+
+def reply(form: str, body: bytes, headers: Headers) -> Reply:
+    kept = (*headers, ("Content-Type", f"{form}; charset=utf-8"), ("Vary", "Accept"))
+    if form == PLAIN and not body:
+        return Reply(None, 204, kept)
+    return Reply(body, 200, kept)
 
 
 def _shown(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import orjson
 from attrs import evolve, frozen
 
@@ -11,13 +9,14 @@ from cloudctl.db import Connection
 from cloudctl.errors import NotFound, TooLarge, Unprocessable
 from cloudctl.object_store import acl, large, objects
 from cloudctl.object_store.api import bulk_answers, headers
+from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Object
 from cloudctl.rest.call import Call, Reply
 
 
@@ -28,16 +27,13 @@ class Manifests:
 
     async def create(self, call: Call, place: Place, new: NewObject) -> Reply:
         """The body is a manifest. The caller may write to `place`."""
-
-        def may_read(container: Container) -> bool:
-            owner = call.may("object_store:objects:show", project_id=container.project_id)
-            return owner or self.reader.door.admits(call, container)
-
         body = call.content
         body.seek(0)
         raw = body.read(large.MOST_BYTES + 1)
         segments = await self.intake.run(large.parse, raw)
-        manifest, wrong = await self.intake.db.scan(large.check, place, segments, call.now, may_read)
+        manifest, wrong = await self.intake.db.scan(
+            large.check, place, segments, call.now, self.reader.door.reading(call, place)
+        )
         if wrong:
             return bulk_answers.errors(call, wrong)
         etag = (call.header("etag") or "").strip('"').lower()
@@ -61,23 +57,29 @@ class Manifests:
         """The large object and all its segments. The caller may delete `place`."""
         found = await self.intake.db.read(_get, place, call)
         outcome = bulk_answers.Outcome()
-        for each in [*await self._segments(call, place, found), place]:
+        named: dict[Place, None] = {}
+        await self._name(call, place, found, named)
+        for each in [*reversed(named), place]:
             await self._delete(call, each, outcome)
         return outcome.reply(call)
 
-    async def _segments(self, call: Call, place: Place, found: Object, depth: int = 1) -> Sequence[Place]:
-        if found.large_etag is None:
-            return ()
-        places: list[Place] = []
+    async def _name(self, call: Call, place: Place, found: Object, named: dict[Place, None], depth: int = 1) -> None:
+        """Add what the object is made of, each once. Raises TooLarge, Unauthorized, Forbidden."""
+        if found.large_etag is None or depth > large.DEEPEST:
+            return
+        # Nobody is told by their deletion what segments there are.
+        await self.reader.door.enter(call, place, acl_header=acl.READ, method="DELETE", rule=SHOW)
         for each in await self.intake.run(large.segments_of, self.reader.store, place, found):
+            if each in named:
+                continue
+            if len(named) == large.MOST_PIECES:
+                raise TooLarge("The large object is made of too many parts.")
+            named[each] = None
             try:
                 inner = await self.intake.db.read(_get, each, call)
             except NotFound:
-                inner = None
-            if inner is not None and inner.large_etag is not None and depth < large.DEEPEST:
-                places += await self._segments(call, each, inner, depth + 1)
-            places.append(each)
-        return list(dict.fromkeys(places))
+                continue
+            await self._name(call, each, inner, named, depth + 1)
 
     async def _delete(self, call: Call, place: Place, outcome: bulk_answers.Outcome) -> None:
         with outcome.of(f"/{place.container}/{place.name}"):

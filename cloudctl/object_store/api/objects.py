@@ -29,8 +29,6 @@ from cloudctl.rest.uploads import Admitted
 PATH = "/v1/<account>/<container>/<path:name>"
 SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
 PUBLIC = f"{metadata.OBJECT}Public-"
-# A signed URL says where data go, and so they may not say where others are.
-NOT_BY_SIGNATURE = ("X-Object-Manifest", TARGET, COPY_FROM)
 
 
 def length_of(call: Call) -> int:
@@ -115,7 +113,8 @@ class Objects:
     async def _read(self, call: Call, place: Place, method: str) -> Reply:
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method)
         manifest = call.query.get("multipart-manifest") == "get"
-        found = await self.reader.find(call, place, own=manifest or call.query.get("symlink") == "get")
+        own = manifest or call.query.get("symlink") == "get"
+        found = await self.reader.find(call, place, own=own, signed=entered.signed, unread=method == "HEAD")
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
@@ -163,8 +162,6 @@ class Objects:
 
     async def _may_write(self, call: Call, place: Place) -> Entered:
         entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="PUT")
-        if entered.signed is not None and any(call.header(name) is not None for name in NOT_BY_SIGNATURE):
-            raise Invalid("This header may not be sent with a signed URL.")
         if entered.container is None:
             raise containers.not_found()
         return entered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from secrets import token_hex
 
 from attrs import frozen
@@ -13,10 +14,11 @@ from cloudctl.object_store import acl, large, objects
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.headers import Headers
-from cloudctl.object_store.large import Data, Piece
+from cloudctl.object_store.api.temp_url import Signed
+from cloudctl.object_store.large import Data, MayRead, Piece
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Object
 from cloudctl.rest.call import Call, Download, Parts
 
 MOST_LINKS = 2
@@ -49,11 +51,17 @@ class Reader:
     store: ObjectStore
     door: Door
 
-    async def find(self, call: Call, place: Place, *, own: bool = False) -> Found:
-        """`own`: the object itself, not what it leads to or is made of. The caller may read `place`.
+    async def find(
+        self, call: Call, place: Place, *, own: bool = False, signed: Signed | None = None, unread: bool = False
+    ) -> Found:
+        """`own`: the object itself, not what it leads to or is made of. `unread`: nobody will read the data.
+
+        The caller may read `place`; `signed`: since somebody signed a URL of it.
 
         Raises NotFound, Unauthorized, Forbidden, Conflict.
         """
+        # A signature reaches no farther than the object that it was made for.
+        may_read = self.door.reading(call, place, signed)
         found = await self.db.read(_link, call, place)
         for _ in range(MOST_LINKS):
             target = None if own else target_of(place, found)
@@ -64,21 +72,19 @@ class Reader:
         else:
             if target_of(place, found) is not None:
                 raise Conflict("Too many levels of symbolic links.")
-        return Found(place, found, await self._data(call, place, found, own))
+        return Found(place, found, await self._data(place, found, may_read, call.now, own, unread))
 
-    async def _data(self, call: Call, place: Place, found: Object, own: bool) -> Data:
-        def may_read(container: Container) -> bool:
-            owner = call.may("object_store:objects:show", project_id=container.project_id)
-            # Who signed a URL of a large object meant its segments, too.
-            signed = "temp_url_sig" in call.query and container.project_id == place.project_id
-            return owner or signed or self.door.admits(call, container)
-
+    async def _data(
+        self, place: Place, found: Object, may_read: MayRead, now: datetime, own: bool, unread: bool
+    ) -> Data:
         if own:
             return large.of_file(found)
+        if found.large_etag is not None and unread:
+            return large.unread(found)
         if found.large_etag is not None:
-            return await self.db.scan(large.static, self.store, place, found, call.now, may_read)
+            return await self.db.scan(large.static, self.store, place, found, now, may_read)
         if (manifest := large.manifest_of(found)) is not None:
-            return await self.db.scan(large.dynamic, place.inside(manifest), call.now, may_read)
+            return await self.db.scan(large.dynamic, place.inside(manifest), now, may_read)
         return large.of_file(found)
 
     def opened(self, pieces: Sequence[Piece]) -> list[Download | bytes]:
@@ -102,7 +108,7 @@ class Reader:
         if len(wanted) == 1:
             ((start, stop),) = wanted
             told: Headers = (("Content-Type", kind), ("Content-Range", f"bytes {start}-{stop - 1}/{data.size}"))
-            return self._parts([*large.cut(data.pieces, start, stop)]), 206, told
+            return self._parts([*data.cut(start, stop)]), 206, told
         if sum(stop - start for start, stop in wanted) > 2 * data.size:
             # The same bytes over and over are nothing that a client needs.
             raise RangeNotSatisfiable("", headers={"Content-Range": f"bytes */{data.size}"})
@@ -112,7 +118,7 @@ class Reader:
             head = (
                 f"--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: bytes {start}-{stop - 1}/{data.size}\r\n\r\n"
             )
-            pieces += [_text(head), *large.cut(data.pieces, start, stop), _text("\r\n")]
+            pieces += [_text(head), *data.cut(start, stop), _text("\r\n")]
         pieces.append(_text(f"--{boundary}--"))
         told = (("Content-Type", f"multipart/byteranges;boundary={boundary}"),)
         return self._parts(pieces), 206, told
