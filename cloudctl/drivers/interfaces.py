@@ -434,6 +434,38 @@ class IPortForwarding(Interface):
     """Ports of floating addresses lead to ports of fixed ones: `RouterSpec.port_forwardings` is obeyed."""
 
 
+class ILocalIps(Interface):
+    """Addresses lead to ports of the same host: `PortSpec.local_ips` is obeyed."""
+
+
+class IPacketLogs(Interface):
+    """What ports let through and drop is written down: `PortSpec.logged` is obeyed."""
+
+
+class IConntrackHelpers(Interface):
+    """Routers follow protocols that open further connections: `RouterSpec.conntrack_helpers` is obeyed."""
+
+
+class INdpProxies(Interface):
+    """Routers answer outside for addresses that are inside: `RouterSpec.ndp_proxies` is obeyed."""
+
+
+class IMetering(Interface):
+    """Traffic between routers and the outside is counted: `RouterSpec.meters` is obeyed."""
+
+
+class IGatewayLimits(Interface):
+    """Gateways and floating addresses are held to a bandwidth: their `limits` in a RouterSpec are obeyed."""
+
+
+class IManyGateways(Interface):
+    """A router may have several ways out: `RouterSpec.more_gateways` is obeyed."""
+
+
+class IRouterKinds(Interface):
+    """Routers work on every host, or take each other's place: `RouterSpec.distributed` and `ha` are obeyed."""
+
+
 class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 

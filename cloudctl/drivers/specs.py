@@ -114,6 +114,15 @@ class SubPort:
 
 
 @frozen
+class LocalIp:
+    """An address that leads, for guests on the same host, to a port's own one."""
+
+    address: str
+    fixed_address: str
+    mode: str = "translate"  # passthrough: the guest has the address itself
+
+
+@frozen
 class DhcpOption:
     """What a guest is told by DHCP beside its addresses."""
 
@@ -143,6 +152,8 @@ class PortSpec:
     dscp_mark: int | None = None  # of what the guest sends; obeyed by an IMarking
     subports: tuple[SubPort, ...] = ()  # obeyed by an ITrunks
     dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
+    local_ips: tuple[LocalIp, ...] = ()  # obeyed by an ILocalIps
+    logged: tuple[str, ...] = ()  # ACCEPT, DROP; obeyed by an IPacketLogs
 
 
 @frozen
@@ -380,6 +391,7 @@ class RouterInterface:
     network_id: str
     mac: str
     addresses: tuple[str, ...]  # "address/prefix length"
+    limits: tuple[BandwidthLimit, ...] = ()  # of a gateway; obeyed by an IGatewayLimits
 
 
 @frozen
@@ -387,6 +399,7 @@ class FloatingIp:
     id: str
     floating_address: str
     fixed_address: str
+    limits: tuple[BandwidthLimit, ...] = ()  # obeyed by an IGatewayLimits
 
 
 @frozen
@@ -403,6 +416,34 @@ class PortForwarding:
 
 
 @frozen
+class ConntrackHelper:
+    """Connections of a protocol to a port are followed by a helper of the kernel, which knows the others they open."""
+
+    protocol: str
+    port: int
+    helper: str
+
+
+@frozen
+class MeterRule:
+    """Traffic that comes in from outside or goes out; with addresses in these networks. None: any."""
+
+    direction: str  # ingress, egress
+    remote_prefix: str | None = None
+    source_prefix: str | None = None
+    destination_prefix: str | None = None
+    excluded: bool = False  # it is not counted, whatever another rule says
+
+
+@frozen
+class Meter:
+    """A counter of what passes between a router and its gateway's network."""
+
+    id: str
+    rules: tuple[MeterRule, ...]
+
+
+@frozen
 class RouterSpec:
     """A router with everything that hangs on it."""
 
@@ -410,12 +451,18 @@ class RouterSpec:
     name: str = ""
     admin_state_up: bool = True
     gateway: RouterInterface | None = None
+    more_gateways: tuple[RouterInterface, ...] = ()  # obeyed by an IManyGateways
     enable_snat: bool = True
     interfaces: tuple[RouterInterface, ...] = ()
     routes: tuple[Route, ...] = ()
     floating_ips: tuple[FloatingIp, ...] = ()
     port_forwardings: tuple[PortForwarding, ...] = ()  # obeyed by an IPortForwarding
     host: str = ""  # where it works ("": nowhere); obeyed by an IServiceHosts
+    conntrack_helpers: tuple[ConntrackHelper, ...] = ()  # obeyed by an IConntrackHelpers
+    ndp_proxies: tuple[str, ...] = ()  # addresses that it answers for outside; obeyed by an INdpProxies
+    meters: tuple[Meter, ...] = ()  # obeyed by an IMetering
+    distributed: bool = False  # and ha: obeyed by an IRouterKinds
+    ha: bool = False
 
 
 @frozen

@@ -34,6 +34,9 @@ class NewFloatingIp:
     description: str = ""
     address: str | None = None
     subnet_id: str | None = None
+    qos_policy_id: str | None = None
+    dns_name: str = ""
+    dns_domain: str = ""
 
 
 # Built once: building a statement costs more than running it.
@@ -110,6 +113,9 @@ def create(
         floating_network_id=network.id,
         floating_ip_address=address["ip_address"],
         floating_port_id=port.id,
+        qos_policy_id=wanted.qos_policy_id,
+        dns_name=wanted.dns_name,
+        dns_domain=wanted.dns_domain,
     )
     standard.insert(conn, made)
     conn.execute(_belongs, {"port": port.id, "device_id": made.id})
@@ -137,12 +143,15 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
         shown.port_changed(conn, row.port_id)
         shown.port_changed(conn, led.port_id)
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
+    _follow_policy(conn, row, led, now, by)
     return led
 
 
-def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: datetime) -> FloatingIp:
-    """Set columns of a locked floating IP that its router does not go by."""
-    return standard.changed(conn, row, now, **changes)
+def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: datetime, by: Origin) -> FloatingIp:
+    """Set columns of a locked floating IP, which leads where it did."""
+    changed = standard.changed(conn, row, now, **changes)
+    _follow_policy(conn, row, changed, now, by)
+    return changed
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
@@ -158,6 +167,11 @@ def remove_unused(conn: Connection, network_id: str, now: datetime, by: Origin) 
     """Those of a network that is about to go which lead nowhere."""
     for row in conn.execute(_unused, {"network": network_id}).all():
         remove(conn, row, now, by)
+
+
+def _follow_policy(conn: Connection, row: FloatingIp, changed: FloatingIp, now: datetime, by: Origin) -> None:
+    if changed.qos_policy_id != row.qos_policy_id:
+        _ensure_routers(conn, {changed.router_id}, row, now, by)
 
 
 def _leading(to: Target | None) -> dict[str, str | None]:

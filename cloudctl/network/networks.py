@@ -155,7 +155,7 @@ def create(
     if wanted.is_default:
         _check_default(conn, wanted.external)
     values = standard.new(project_id, now, wanted.description)
-    segment = segments.take(conn, segment, options, values["id"])
+    segment = segments.take(conn, segment, options, values["id"], project_id, now)
     made = Network(
         **values,
         name=wanted.name,

@@ -25,7 +25,10 @@ from cloudctl.network import (
     fixed_ips,
     ipam,
     kinds,
+    local_ip_ports,
+    logs,
     macs,
+    ndp_proxies,
     networks,
     port_forwardings,
     port_security,
@@ -51,7 +54,7 @@ BINDING_FAILED = "binding_failed"
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _with_network = (
-    select(Port, Network.mtu, Network.qos_policy_id)
+    select(Port, Network.mtu, Network.qos_policy_id, logs.any_enabled, local_ip_ports.any_to_port)
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
@@ -70,6 +73,7 @@ _plugged = (
 )
 
 FLOATING = "network:floatingip"
+LOCAL_IP = "network:local_ip"
 # What the ports of floating IPs, which nothing is plugged into, have for a status.
 NOT_APPLICABLE = "N/A"
 
@@ -349,7 +353,8 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
 
     `privileged`: also one that a floating IP of another project leads to.
     """
-    if router_ports.router_of(conn, row.id) is not None or associations.is_floating(conn, row.id):
+    made_for_another = row.device_owner == LOCAL_IP or associations.is_floating(conn, row.id)
+    if made_for_another or router_ports.router_of(conn, row.id) is not None:
         message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
         raise Conflict(message, type="ServicePortInUse")
     if not privileged:
@@ -369,6 +374,7 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
     associations.forget_port(conn, port_id, now, by)
     trunk_ports.forget(conn, port_id, by)
     port_forwardings.forget_port(conn, port_id, now, by)
+    ndp_proxies.forget_port(conn, port_id, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(_leave, {"port": port_id})
@@ -433,9 +439,10 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
     found = conn.execute(_with_network, {"wanted": port_id}).first()
     if found is None:
         return None
-    row, mtu, network_policy_id = found
+    row, mtu, network_policy_id, is_any_logged, has_local_ips = found
     obeyed = qos_rules.of_port(conn, row, network_policy_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
+    groups = tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ()))
     spec = PortSpec(
         id=row.id,
         network_id=row.network_id,
@@ -444,7 +451,7 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         mtu=mtu,
         admin_state_up=row.admin_state_up,
         port_security=row.port_security_enabled,
-        security_groups=tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ())),
+        security_groups=groups,
         address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
         binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
         limits=obeyed.limits,
@@ -453,6 +460,8 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         dscp_mark=obeyed.dscp_mark,
         subports=trunk_ports.driver_specs(conn, row.id),
         dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
+        local_ips=local_ip_ports.driver_specs(conn, row.id) if has_local_ips else (),
+        logged=logs.events(conn, row, groups) if is_any_logged else (),
     )
     return row, spec
 

@@ -16,12 +16,12 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden
 from cloudctl.network import shares, standard
 from cloudctl.network.owned import Owned
-from cloudctl.network.tables import Network, Port, QosPolicy, QosRule
+from cloudctl.network.tables import FloatingIp, Network, Port, QosPolicy, QosRule
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import queue
 
 # What can have a policy, as messages call it.
-HOLDERS = (("network", Network.table), ("port", Port.table))
+HOLDERS = (("network", Network.table), ("port", Port.table), ("floatingip", FloatingIp.table))
 
 
 @frozen

@@ -22,7 +22,7 @@ from cloudctl.drivers.interfaces import IGuaranteedRates, IMarking, IPacketLimit
 from cloudctl.drivers.specs import BandwidthLimit, Guarantee, PacketLimit
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import kinds, port_security, standard
-from cloudctl.network.tables import Network, Port, QosPolicy, QosRule
+from cloudctl.network.tables import FloatingIp, Network, Port, QosPolicy, QosRule, RouterPort
 from cloudctl.tasks import Origin
 
 EGRESS, INGRESS, ANY = "egress", "ingress", "any"
@@ -68,6 +68,19 @@ _of_policies = (
     select(QosRule)
     .where(QosRule.policy_id.in_(bindparam("policies", expanding=True)))
     .order_by(QosRule.policy_id, QosRule.type, QosRule.direction)
+)
+_gateways = (
+    select(RouterPort.router_id)
+    .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
+    .where(Port.qos_policy_id == bindparam("policy"))
+    .order_by(RouterPort.router_id)
+    .distinct()
+)
+_floating = (
+    select(FloatingIp.router_id)
+    .where(FloatingIp.qos_policy_id == bindparam("policy"), FloatingIp.router_id.is_not(None))
+    .order_by(FloatingIp.router_id)
+    .distinct()
 )
 
 
@@ -165,6 +178,9 @@ def _changed(conn: Connection, policy: QosPolicy, rule: QosRule, now: datetime, 
         # Ports show what servers are placed by.
         conn.execute(update(Port).where(have_it).values(edition=Port.edition + 1))
     _ensure_ports(conn, have_it, by)
+    for router_id in {id for query in (_gateways, _floating) for id in conn.scalars(query, {"policy": policy.id})}:
+        if router_id is not None:
+            tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
 
 
 # -- the driver
@@ -200,6 +216,17 @@ def of_port(conn: Connection, port: Port, network_policy_id: str | None) -> Obey
         tuple(PacketLimit(row.direction, row.value, row.burst) for row in packets if row.value),
         tuple(Guarantee(row.direction, row.value) for row in found.get(GUARANTEED.name, ())),
         marks[0].value if marks else None,
+    )
+
+
+def limits_of(conn: Connection, policy_id: str | None) -> tuple[BandwidthLimit, ...]:
+    """The bandwidth that a policy lets through."""
+    if policy_id is None:
+        return ()
+    return tuple(
+        BandwidthLimit(row.direction, row.value, row.burst)
+        for row in of_policies(conn, [policy_id]).get(policy_id, ())
+        if row.type == BANDWIDTH.name and row.value
     )
 
 

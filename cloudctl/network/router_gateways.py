@@ -4,28 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from attrs import frozen
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
-from cloudctl.network import associations, extra_routes, ipam, kinds, networks, ports, router_ports, standard
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.network import (
+    associations,
+    extra_routes,
+    ipam,
+    kinds,
+    ndp_proxies,
+    networks,
+    ports,
+    router_ports,
+    standard,
+)
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import bad
-from cloudctl.network.tables import Router, RouterPort, Subnet
+from cloudctl.network.tables import Port, Router, RouterPort, Subnet
 from cloudctl.tasks import Origin
+
+# Built once: building a statement costs more than running it.
+_policies = select(Port.id, Port.qos_policy_id).where(
+    Port.id.in_(bindparam("ports", expanding=True)), Port.qos_policy_id.is_not(None)
+)
 
 
 @frozen
 class Gateway:
-    """`fixed_ips` None: what a port gets by itself, or what the present one on that network has."""
+    """`fixed_ips` None: what a port gets by itself, or what the present one on that network has.
+
+    `sets_policy`: whether `qos_policy_id` is meant; if not it is none, or that of the present one.
+    """
 
     network_id: str
     enable_snat: bool = True
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    qos_policy_id: str | None = None
+    sets_policy: bool = False
 
 
 def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Origin) -> None:
@@ -33,39 +54,93 @@ def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Or
 
     Raises NotFound, Invalid, Conflict (in use by floating IPs or routes; no address left; an address is taken).
     """
-    network = networks.pinned(conn, wanted.network_id)
-    if not network.external:
-        raise bad(f"Network {network.id} is not an external network")
+    _check_network(conn, wanted)
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
-    if present is not None and present.network_id == network.id:
+    if present is not None and present.network_id == wanted.network_id:
         _readdress(conn, router, present.port_id, wanted, now, by)
     else:
         if present is not None:
             _remove(conn, router, present, now, by)
-        _add(conn, router, wanted, now, by)
-    standard.change(conn, Router.table, router.id, now, enable_snat=wanted.enable_snat)
-    extra_routes.check_reachable(conn, router)
-    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
+        _add(conn, router, wanted, 0 if present is None else present.position, now, by)
+    _changed(conn, router, now, by, enable_snat=wanted.enable_snat)
 
 
 def clear(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
-    """Take the gateway, if there is one, from a locked router. Raises Conflict if floating IPs or routes need it."""
-    if not take_away(conn, router, now, by):
-        return
-    standard.change(conn, Router.table, router.id, now, enable_snat=True)
+    """Take its gateways, if it has any, from a locked router. Raises Conflict if floating IPs or routes need one."""
+    if take_away(conn, router, now, by):
+        _changed(conn, router, now, by, enable_snat=True)
+
+
+def take_away(conn: Connection, router: Router, now: datetime, by: Origin) -> bool:
+    """Remove the ports that are gateways; whether there were any. Raises Conflict if floating IPs need one."""
+    present = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
+    for each in present:
+        _remove(conn, router, each, now, by)
+    return bool(present)
+
+
+# -- several
+
+
+def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
+    """Give a locked router further gateways. Raises as `set`."""
+    present = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
+    position = max((each.position for each in present), default=-1) + 1
+    for count, each in enumerate(wanted):
+        _check_network(conn, each)
+        _add(conn, router, each, position + count, now, by)
+    first = {} if present or not wanted else {"enable_snat": wanted[0].enable_snat}
+    _changed(conn, router, now, by, **first)
+
+
+def change(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
+    """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound."""
+    for each in wanted:
+        meant = _meant(conn, router, each)
+        _readdress(conn, router, meant.port_id, each, now, by)
+    _changed(conn, router, now, by)
+
+
+def remove(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
+    """Take those gateways from a locked router that are meant. Raises NotFound, Conflict."""
+    for each in wanted:
+        _remove(conn, router, _meant(conn, router, each), now, by)
+    _changed(conn, router, now, by)
+
+
+def _meant(conn: Connection, router: Router, wanted: Gateway) -> RouterPort:
+    """The gateway on the network that has one of the addresses, or is the only one there. Raises NotFound, Invalid."""
+    rows = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
+    rows = [row for row in rows if row.network_id == wanted.network_id]
+    addresses = addresses_of(conn, rows)
+    named = {each.ip_address for each in wanted.fixed_ips or () if each.ip_address is not None}
+    exact = [row for row in rows if named & {each["ip_address"] for each in addresses.get(row.port_id, ())}]
+    if exact:
+        return exact[0]
+    if not rows:
+        message = f"Router {router.id} has no external gateway on network {wanted.network_id}."
+        raise NotFound(message, type="RouterGatewayNotFound")
+    if len(rows) > 1:
+        raise bad(f"Router {router.id} has several gateways on network {wanted.network_id}: an address must be named")
+    return rows[0]
+
+
+# -- one
+
+
+def _check_network(conn: Connection, wanted: Gateway) -> None:
+    network = networks.pinned(conn, wanted.network_id)
+    if not network.external:
+        raise bad(f"Network {network.id} is not an external network")
+
+
+def _changed(conn: Connection, router: Router, now: datetime, by: Origin, **columns: Any) -> None:
+    standard.change(conn, Router.table, router.id, now, **columns)
     extra_routes.check_reachable(conn, router)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 
-def take_away(conn: Connection, router: Router, now: datetime, by: Origin) -> bool:
-    """Remove the port that is the gateway; whether there was one. Raises Conflict if floating IPs need it."""
-    present = router_ports.gateways_of(conn, [router.id]).get(router.id)
-    if present is not None:
-        _remove(conn, router, present, now, by)
-    return present is not None
-
-
-def _add(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Origin) -> None:
+def _add(conn: Connection, router: Router, wanted: Gateway, position: int, now: datetime, by: Origin) -> None:
     # It belongs to no project: who owns the router sees what `external_gateway_info` tells.
     new = NewPort(
         wanted.network_id,
@@ -73,28 +148,40 @@ def _add(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: O
         device_id=router.id,
         device_owner=router_ports.GATEWAY,
         port_security_enabled=False,
+        qos_policy_id=wanted.qos_policy_id,
     )
     port = ports.create(conn, "", new, now, by)
     _check(conn, router, port.id)
-    values = {"port_id": port.id, "router_id": router.id, "network_id": wanted.network_id, "is_gateway": True}
-    conn.execute(insert(RouterPort).values(**values))
+    made = RouterPort(
+        port_id=port.id, router_id=router.id, network_id=wanted.network_id, is_gateway=True, position=position
+    )
+    conn.execute(insert(RouterPort).values(**made._asdict()))
 
 
 def _readdress(conn: Connection, router: Router, port_id: str, wanted: Gateway, now: datetime, by: Origin) -> None:
-    if wanted.fixed_ips is None:
+    changes: dict[str, Any] = {}
+    if wanted.sets_policy:
+        changes["qos_policy_id"] = wanted.qos_policy_id
+    if wanted.fixed_ips is not None:
+        changes["fixed_ips"] = wanted.fixed_ips
+    if not changes:
         return
-    port = ports.get(conn, port_id, lock=True)
-    ports.change(conn, port, {"fixed_ips": wanted.fixed_ips}, now, by)
+    ports.change(conn, ports.get(conn, port_id, lock=True), changes, now, by)
     _check(conn, router, port_id)
 
 
 def _remove(conn: Connection, router: Router, present: RouterPort, now: datetime, by: Origin) -> None:
-    if associations.of_router(conn, router.id):
+    gateways = router_ports.all_gateways_of(conn, [router.id]).get(router.id, ())
+    left = {row.network_id for row in gateways if row.port_id != present.port_id}
+    needed = {row.floating_network_id for row in associations.of_router(conn, router.id)} - left
+    if present.network_id in needed:
         raise Conflict(
             f"Gateway cannot be updated for router {router.id}, since a gateway to external network "
             f"{present.network_id} is required by one or more floating IPs.",
             type="RouterExternalGatewayInUseByFloatingIp",
         )
+    if not left:
+        ndp_proxies.check_gateway_unused(conn, router.id)
     conn.execute(delete(RouterPort).where(RouterPort.port_id == present.port_id))
     ports.delete(conn, present.port_id, now, by)
 
@@ -105,7 +192,16 @@ def _check(conn: Connection, router: Router, port_id: str) -> None:
         gateway_ip = conn.scalar(select(Subnet.gateway_ip).where(Subnet.id == address.subnet_id))
         if address.ip_address == gateway_ip:
             raise bad(f"External IP {address.ip_address} is the same as the gateway IP")
-    router_ports.check_addresses(conn, router.id, port_id, router_ports.subnets_of_port(conn, port_id))
+    router_ports.check_addresses(conn, router.id, port_id, router_ports.subnets_of_port(conn, port_id), True)
+
+
+def policies_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, str]:
+    """Id of the port of a gateway → its QoS policy. Those without one are missing."""
+    found: dict[str, str] = {}
+    for some in standard.batches([each.port_id for each in gateways]):
+        rows = conn.execute(_policies, {"ports": some})
+        found |= {id: policy for id, policy in rows if policy is not None}
+    return found
 
 
 def addresses_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, list[dict[str, str]]]:

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import associations, fixed_ips, kinds, ports, router_ports, standard
+from cloudctl.network import associations, fixed_ips, kinds, ndp_proxies, ports, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
@@ -142,6 +142,7 @@ def _interface(conn: Connection, router: Router, port_id: str | None, subnet_id:
 
 def _check_unused(conn: Connection, router: Router, leaving: Sequence[str]) -> None:
     for subnet_id in leaving:
+        ndp_proxies.check_interface_unused(conn, router.id, subnet_id)
         what = f"Router interface for subnet {subnet_id} on router {router.id} cannot be deleted"
         if associations.into_subnet(conn, router.id, subnet_id):
             message = f"{what}, as it is required by one or more floating IPs."

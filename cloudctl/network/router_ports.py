@@ -55,12 +55,17 @@ _addresses = (
     .where(RouterPort.router_id == bindparam("router"))
     .order_by(RouterPort.port_id, IpAllocation.position)
 )
+_gateways = (
+    select(RouterPort)
+    .where(RouterPort.router_id.in_(bindparam("routers", expanding=True)), RouterPort.is_gateway.is_(True))
+    .order_by(RouterPort.router_id, RouterPort.position)
+)
 _router_of = select(RouterPort.router_id).where(RouterPort.port_id == bindparam("port"))
 _ports = (
     select(Port, RouterPort.is_gateway)
     .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
     .where(RouterPort.router_id == bindparam("router"))
-    .order_by(Port.created_at, Port.id)
+    .order_by(RouterPort.position, Port.created_at, Port.id)
 )
 
 
@@ -80,11 +85,16 @@ def addresses_of(conn: Connection, router_id: str) -> list[RouterAddress]:
 
 
 def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, RouterPort]:
-    """Router id → the port that is its gateway (`port_id`, `network_id`). Routers without one are missing."""
-    found: dict[str, RouterPort] = {}
+    """Router id → the port that is its gateway, where one is spoken of. Routers without one are missing."""
+    return {router_id: rows[0] for router_id, rows in all_gateways_of(conn, router_ids).items()}
+
+
+def all_gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, list[RouterPort]]:
+    """Router id → the ports that are its gateways, the one that is meant first. Routers without any are missing."""
+    found: dict[str, list[RouterPort]] = {}
     for some in standard.batches(router_ids):
-        query = select(RouterPort).where(RouterPort.router_id.in_(some), RouterPort.is_gateway.is_(True))
-        found |= {row.router_id: row for row in conn.execute(query)}
+        for row in conn.execute(_gateways, {"routers": some}):
+            found.setdefault(row.router_id, []).append(row)
     return found
 
 
@@ -104,12 +114,17 @@ def holds(conn: Connection, subnet_id: str, address: str) -> bool:
 # -- rules
 
 
-def check_addresses(conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Subnet]) -> None:
+def check_addresses(
+    conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Subnet], is_gateway: bool = False
+) -> None:
     """Whether a port with addresses on these subnets fits beside the router's other ports.
 
-    `port_id`: the port itself, if it is one of the router's already. Raises Invalid.
+    `port_id`: the port itself, if it is one of the router's already. Several gateways may be on one network. Raises
+    Invalid.
     """
-    others = [row for row in addresses_of(conn, router_id) if row.port_id != port_id]
+    others = [
+        row for row in addresses_of(conn, router_id) if row.port_id != port_id and not (is_gateway and row.is_gateway)
+    ]
     on_it: list[Subnet] = []
     for subnet in wanted:
         if any(subnet.id == other.subnet_id for other in others):
@@ -184,7 +199,7 @@ def changed(conn: Connection, row: Port, router_id: str, now: datetime, by: Orig
     wanted = subnets_of_port(conn, row.id)
     if row.device_owner == INTERFACE:
         check_families(conn, router_id, row.network_id, row.id, wanted)
-    check_addresses(conn, router_id, row.id, wanted)
+    check_addresses(conn, router_id, row.id, wanted, row.device_owner == GATEWAY)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
 
 

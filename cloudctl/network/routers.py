@@ -17,12 +17,16 @@ from sqlalchemy import bindparam, insert, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     associations,
+    conntrack_helpers,
     kinds,
+    metering,
+    ndp_proxies,
     networks,
     port_forwardings,
+    qos_rules,
     quotas,
     router_gateways,
     router_hosts,
@@ -45,6 +49,9 @@ class NewRouter:
     description: str = ""
     admin_state_up: bool = True
     availability_zone_hints: Sequence[str] = ()
+    flavor_id: str | None = None
+    distributed: bool = False
+    ha: bool = False
 
 
 # Built once: building a statement costs more than running it.
@@ -78,6 +85,9 @@ def create(
             admin_state_up=wanted.admin_state_up,
             availability_zone_hints=list(wanted.availability_zone_hints),
             host=router_hosts.choose(conn),
+            flavor_id=wanted.flavor_id,
+            distributed=wanted.distributed,
+            ha=wanted.ha,
         )
     )
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, values["id"], by)
@@ -85,7 +95,11 @@ def create(
 
 
 def change(conn: Connection, row: Router, changes: dict[str, Any], now: datetime, by: Origin) -> Router:
-    """Set columns of a locked router."""
+    """Set columns of a locked router. Raises Invalid for another kind of router while it works."""
+    for name in ("distributed", "ha"):
+        if changes.get(name, getattr(row, name)) != getattr(row, name) and row.admin_state_up:
+            message = f"Cannot change {name} of active router. Please set router admin_state_up to False prior to it."
+            raise Invalid(f"Bad router request: {message}", type="BadRequest")
     standard.change(conn, Router.table, row.id, now, **changes)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.id, by)
     return get(conn, row.id)
@@ -123,19 +137,30 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
     up = [(port, is_gateway) for port, is_gateway in router_ports.of_router(conn, router_id) if port.admin_state_up]
     addresses = router_ports.addresses_of(conn, router_id)
     floating = associations.of_router(conn, router_id)
-    gateway = next((_interface(port, addresses) for port, is_gateway in up if is_gateway), None)
+    gateways = [_interface(conn, port, addresses) for port, is_gateway in up if is_gateway]
     spec = RouterSpec(
         id=row.id,
         name=row.name,
         admin_state_up=row.admin_state_up,
-        gateway=gateway,
+        gateway=gateways[0] if gateways else None,
+        more_gateways=tuple(gateways[1:]),
         enable_snat=row.enable_snat,
         port_forwardings=port_forwardings.driver_specs(conn, row.id),
         host=row.host,
-        interfaces=tuple(_interface(port, addresses) for port, is_gateway in up if not is_gateway),
+        conntrack_helpers=conntrack_helpers.driver_specs(conn, row.id),
+        ndp_proxies=ndp_proxies.driver_specs(conn, row.id) if row.enable_ndp_proxy else (),
+        meters=metering.driver_specs(conn, row.project_id),
+        distributed=row.distributed,
+        ha=row.ha,
+        interfaces=tuple(_interface(conn, port, addresses) for port, is_gateway in up if not is_gateway),
         routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
         floating_ips=tuple(
-            FloatingIp(each.id, each.floating_ip_address, each.fixed_ip_address)
+            FloatingIp(
+                each.id,
+                each.floating_ip_address,
+                each.fixed_ip_address,
+                qos_rules.limits_of(conn, each.qos_policy_id),
+            )
             for each in floating
             if each.fixed_ip_address is not None
         ),
@@ -149,8 +174,9 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
     )
 
 
-def _interface(port: Port, addresses: Sequence[RouterAddress]) -> RouterInterface:
+def _interface(conn: Connection, port: Port, addresses: Sequence[RouterAddress]) -> RouterInterface:
     return RouterInterface(
+        limits=qos_rules.limits_of(conn, port.qos_policy_id),
         port_id=port.id,
         network_id=port.network_id,
         mac=port.mac_address,

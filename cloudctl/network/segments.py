@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from datetime import datetime
 
 from attrs import evolve, frozen
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, Unavailable
+from cloudctl.network import segment_ranges, standard
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.owned import Owned
+from cloudctl.network.segment_ranges import VLAN_MOST, Span
 from cloudctl.network.tables import Segment as SegmentRecord
 
 TYPES = ("flat", "vlan", "vxlan")
-VLAN_MOST = 4094
 VXLAN_OVERHEAD = 50  # bytes of a frame that the tunnel takes
 TRIES = 10
+
+RECORDS = Owned(SegmentRecord, "Segment {} could not be found.", "SegmentNotFound")
 
 # Built once: building a statement costs more than running it.
 _on = select(SegmentRecord.network_id).where(
@@ -24,7 +30,7 @@ _on = select(SegmentRecord.network_id).where(
     SegmentRecord.physical_network == bindparam("physical_network"),
     SegmentRecord.segmentation_id == bindparam("segmentation_id"),
 )
-_new = insert(SegmentRecord)
+_of_network = select(SegmentRecord.id).where(SegmentRecord.network_id == bindparam("network"))
 _release = delete(SegmentRecord).where(SegmentRecord.network_id == bindparam("network"))
 
 
@@ -78,26 +84,41 @@ def _invalid(reason: str) -> Invalid:
     return Invalid(f"Invalid input for operation: {reason}")
 
 
-def take(conn: Connection, wanted: Segment, options: NetworkOptions, network_id: str) -> Segment:
-    """Put a network on the segment that was asked for, or on a free one.
+def take(
+    conn: Connection, wanted: Segment, options: NetworkOptions, network_id: str, project_id: str, now: datetime
+) -> Segment:
+    """Put a network of a project on the segment that was asked for, or on a free one.
 
     Raises Conflict if the one that was asked for is taken, Unavailable if all are.
     """
     if wanted.network_type == "flat" or wanted.segmentation_id is not None:
-        if not _hold(conn, wanted, network_id):
+        if not _hold(conn, wanted, network_id, now):
             raise _in_use(wanted)
         return wanted
-    least, most = (1, VLAN_MOST) if wanted.network_type == "vlan" else (options.vni_minimum, options.vni_maximum)
-    for _ in range(TRIES):
-        tried = evolve(wanted, segmentation_id=random.randint(least, most))
-        if _hold(conn, tried, network_id):
-            return tried
-    # Nearly all are taken: look for a hole.
-    found = _hole(conn, wanted, least, most)
-    if found is None or not _hold(conn, found, network_id):
-        message = "Unable to create the network. No tenant network is available for allocation."
-        raise Unavailable(message, type="NoNetworkAvailable")
-    return found
+    choice = segment_ranges.choice(conn, options, wanted.network_type, wanted.physical_network or "", project_id)
+    for spans in choice:
+        for _ in range(TRIES):
+            tried = evolve(wanted, segmentation_id=_any_of(spans))
+            if _hold(conn, tried, network_id, now):
+                return tried
+        # Nearly all are taken: look for a hole.
+        for span in spans:
+            found = _hole(conn, wanted, span.first, span.last)
+            if found is not None and _hold(conn, found, network_id, now):
+                return found
+    message = "Unable to create the network. No tenant network is available for allocation."
+    raise Unavailable(message, type="NoNetworkAvailable")
+
+
+def _any_of(spans: Sequence[Span]) -> int:
+    """Each number of the spans is as likely as any other."""
+    (span,) = random.choices(spans, [each.last - each.first + 1 for each in spans])
+    return random.randint(span.first, span.last)
+
+
+def of_network(conn: Connection, network_id: str) -> str | None:
+    """The id of the segment that a network is on."""
+    return conn.scalar(_of_network, {"network": network_id})
 
 
 def release(conn: Connection, network_id: str) -> None:
@@ -105,15 +126,23 @@ def release(conn: Connection, network_id: str) -> None:
     conn.execute(_release, {"network": network_id})
 
 
-def _hold(conn: Connection, segment: Segment, network_id: str) -> bool:
+def _hold(conn: Connection, segment: Segment, network_id: str, now: datetime) -> bool:
     """False if another network is on it."""
     network_type, physical, number = segment.key
-    key = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
-    if conn.execute(_on, key).first() is not None:
+    on = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
+    if conn.execute(_on, on).first() is not None:
         return False
+    made = SegmentRecord(
+        **standard.new("", now),
+        name=None,
+        network_id=network_id,
+        network_type=network_type,
+        physical_network=physical,
+        segmentation_id=number,
+    )
     try:
         with conn.begin_nested():
-            conn.execute(_new, {"network_id": network_id, **key})
+            standard.insert(conn, made)
     except IntegrityError:
         return False
     return True

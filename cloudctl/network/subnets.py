@@ -13,7 +13,18 @@ from sqlalchemy import bindparam, delete, or_, select, true
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import addresses, fixed_ips, ipam, kinds, networks, quotas, router_ports, standard, tags
+from cloudctl.network import (
+    addresses,
+    fixed_ips,
+    ipam,
+    kinds,
+    networks,
+    quotas,
+    router_ports,
+    segments,
+    standard,
+    tags,
+)
 from cloudctl.network.addresses import Cidr, Range, parse_address, written
 from cloudctl.network.tables import IpAllocation, Network, Subnet
 from cloudctl.rest import quota
@@ -48,6 +59,8 @@ class NewSubnet:
     ipv6_address_mode: str | None = None
     subnetpool_id: str | None = None  # that the cidr is of
     service_types: tuple[str, ...] = ()
+    segment_id: str | None = None
+    dns_publish_fixed_ip: bool = False
 
 
 # Built once: building a statement costs more than running it.
@@ -113,6 +126,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
     else:
         pools = addresses.check_pools(wanted.pools, cidr)
         addresses.check_gateway_outside(pools, gateway)
+    if wanted.segment_id is not None and wanted.segment_id != segments.of_network(conn, network.id):
+        raise segments.RECORDS.not_found(wanted.segment_id)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
     values = standard.new(project_id, now, wanted.description)
     row = Subnet(
@@ -130,6 +145,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
         ipv6_address_mode=wanted.ipv6_address_mode,
         subnetpool_id=wanted.subnetpool_id,
         service_types=checked_types(wanted.service_types),
+        segment_id=wanted.segment_id,
+        dns_publish_fixed_ip=wanted.dns_publish_fixed_ip,
     )
     standard.insert(conn, row)
     ipam.lay_out_new(conn, row.id, pools)

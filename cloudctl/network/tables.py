@@ -102,13 +102,17 @@ Index(
 )
 
 
-class Segment(Record, table="network_segments"):
-    """One row a network: two networks cannot have the same id on the same wire."""
+class Segment(Standard, table="segments"):
+    """What a network is on: a wire, and its id there. Two networks cannot have the same."""
 
-    network_type: Field[str] = column(String(16), primary_key=True)
-    physical_network: Field[str] = column(String(64), primary_key=True, default="")
-    segmentation_id: Field[int] = column(Integer, primary_key=True, default=0, autoincrement=False)
+    name: Field[str | None] = optional_text()
     network_id: Field[str] = column(String(64), nullable=False, index=True)
+    network_type: Field[str] = text(16)
+    physical_network: Field[str] = text(64)
+    segmentation_id: Field[int] = column(Integer, nullable=False, default=0)
+
+
+UniqueConstraint(Segment.network_type, Segment.physical_network, Segment.segmentation_id, name="uq_segments_wire")
 
 
 class AddressScope(Standard, table="address_scopes"):
@@ -156,6 +160,8 @@ class Subnet(Standard, table="subnets"):
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
     subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), nullable=True, index=True)
+    segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), nullable=True, index=True)
+    dns_publish_fixed_ip: Field[bool] = flag(False)
     service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
 
 
@@ -323,6 +329,14 @@ class PortSecurityGroup(Record, table="port_security_groups"):
 Index("ix_port_security_groups_group", PortSecurityGroup.security_group_id, PortSecurityGroup.port_id)
 
 
+class Flavor(Standard, table="network_flavors"):
+    """A kind of router that users choose by name; it is nobody's."""
+
+    name: Field[str] = text()
+    service_type: Field[str] = text(64)
+    enabled: Field[bool] = flag(True)
+
+
 class Router(Standard, table="routers"):
     name: Field[str] = text()
     status: Field[str] = text(16)
@@ -331,6 +345,10 @@ class Router(Standard, table="routers"):
     availability_zone_hints: Field[list[Any]] = json(list)
     routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     host: Field[str] = text()  # "": on none
+    flavor_id: Field[str | None] = column(String(64), ForeignKey("network_flavors.id"), nullable=True, index=True)
+    distributed: Field[bool] = flag(False)
+    ha: Field[bool] = flag(False)
+    enable_ndp_proxy: Field[bool] = flag(False)
 
 
 Index("ix_routers_project", Router.project_id, Router.id)
@@ -338,12 +356,14 @@ Index("ix_routers_host", Router.host)
 
 
 class RouterPort(Record, table="router_ports"):
-    """The ports that are a router's own: its interfaces, and at most one gateway."""
+    """The ports that are a router's own: its interfaces and its gateways, of which the lowest `position` is meant
+    where one is spoken of."""
 
     port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
     router_id: Field[str] = column(String(64), ForeignKey("routers.id"), nullable=False)
     network_id: Field[str] = column(String(64), nullable=False)
     is_gateway: Field[bool] = flag(False)
+    position: Field[int] = column(Integer, nullable=False, default=0, server_default="0")
 
 
 Index("ix_router_ports_router", RouterPort.router_id, RouterPort.is_gateway)
@@ -368,6 +388,9 @@ class FloatingIp(Standard, table="floating_ips"):
     port_id: Field[str | None] = column(String(64), nullable=True)
     fixed_ip_address: Field[str | None] = optional_text(64)
     router_id: Field[str | None] = column(String(64), nullable=True, index=True)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    dns_name: Field[str] = text(server_default="")
+    dns_domain: Field[str] = text(server_default="")
 
 
 UniqueConstraint(

@@ -22,7 +22,7 @@ OWNED = {
     ("networking", "router_id"), ("networking", "floatingip_id"), ("networking", "policy_id"),
     ("networking", "bandwidth_limit_id"), ("networking", "dscp_marking_id"), ("networking", "trunk_id"),
     ("networking", "subnetpool_id"), ("networking", "address_scope_id"), ("networking", "address_group_id"),
-    ("networking", "rbac_policy_id"),
+    ("networking", "rbac_policy_id"), ("networking", "local_ip_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
     ("volume", "group_id"), ("volume", "group_snapshot_id"),
@@ -30,7 +30,9 @@ OWNED = {
 }  # fmt: skip
 # Samples that do not exist, because only a longer story makes them.
 ABSENT = {
-    ("networking", "port_forwarding_id"), ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
+    ("networking", "port_forwarding_id"), ("networking", "ndp_proxy_id"), ("networking", "segment_id"),
+    ("networking", "fixed_port_id"), ("networking", "host"),
+    ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
     ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"),
     ("compute", "migration_id"), ("compute", "token"),
 }  # fmt: skip

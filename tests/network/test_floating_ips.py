@@ -65,7 +65,7 @@ class TestAllocation:
         assert seen == {
             "status": "DOWN", "floating_network_id": external["id"], "floating_ip_address": "203.0.113.2",
             "fixed_ip_address": None, "port_id": None, "router_id": None, "port_details": None, "port_forwardings": [],
-            "description": "d",
+            "description": "d", "dns_name": "", "dns_domain": "", "qos_policy_id": None, "qos_network_policy_id": None,
             "project_id": "demo", "tenant_id": "demo", "revision_number": 0, "tags": ["t"],
         }  # fmt: skip
         assert show(neutron, made) == made

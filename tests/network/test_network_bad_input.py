@@ -43,7 +43,8 @@ LISTS = (
     "networks", "subnets", "ports", "routers", "floatingips", "security-groups", "security-group-rules", "quotas",
     "extensions", "qos/policies", "qos/rule-types", "rbac-policies",
     "address-scopes", "subnetpools", "address-groups", "trunks", "agents", "default-security-group-rules",
-    "network-ip-availabilities",
+    "network-ip-availabilities", "segments", "network_segment_ranges", "flavors", "service_profiles", "local_ips",
+    "ndp_proxies", "log/logs", "metering/metering-labels", "metering/metering-label-rules",
 )  # fmt: skip
 
 

@@ -168,7 +168,7 @@ RESOURCES = (
     PORTS,
     SECURITY_GROUPS,
     SECURITY_GROUP_RULES,
-    routers.declared(NetworkOptions()),
+    routers.declared(NetworkOptions(), True, True),
     FLOATING_IPS,
     QOS_POLICIES,
 )

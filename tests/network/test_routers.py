@@ -44,6 +44,7 @@ class TestTheRecord:
         assert seen == {
             "name": "r", "description": "d", "status": "ACTIVE", "admin_state_up": True, "external_gateway_info": None,
             "routes": [], "availability_zone_hints": [], "availability_zones": ["nova"], "flavor_id": None,
+            "external_gateways": [], "conntrack_helpers": [], "enable_ndp_proxy": False,
             "service_type_id": None, "project_id": "demo", "tenant_id": "demo", "revision_number": 0,
             "tags": ["a", "b"],
         }  # fmt: skip
@@ -59,10 +60,9 @@ class TestTheRecord:
         assert changed["revision_number"] > made["revision_number"]
         assert held(neutron, made).admin_state_up is False
 
-    def test_no_router_is_distributed_or_redundant(self, neutron: Neutron) -> None:
+    def test_administrators_alone_say_how_it_is_made(self, neutron: Neutron) -> None:
         put(neutron, neutron.router(), "admin", distributed=False, ha=False)
         for name in ("distributed", "ha"):
-            neutron.expect(400, "POST", "/routers", {"router": {name: True}}, "admin")
             neutron.expect(403, "POST", "/routers", {"router": {name: False}})
 
     def test_several_are_made_at_once_or_none(self, neutron: Neutron) -> None:
@@ -114,7 +114,7 @@ class TestGateways:
         made = neutron.router(external=external)
         subnet = external["subnets"][0]
         fixed = [{"subnet_id": subnet, "ip_address": "203.0.113.2"}]
-        wanted = {"network_id": external["id"], "enable_snat": True, "external_fixed_ips": fixed}
+        wanted = {"network_id": external["id"], "enable_snat": True, "external_fixed_ips": fixed, "qos_policy_id": None}
         assert made["external_gateway_info"] == wanted
         neutron.settle()
         assert neutron.get("/ports")["ports"] == []
@@ -150,7 +150,7 @@ class TestGateways:
         external = neutron.external()
         made = neutron.router()
         fixed = [{"subnet_id": external["subnets"][0], "ip_address": "203.0.113.77"}]
-        info = {"network_id": external["id"], "enable_snat": False, "external_fixed_ips": fixed}
+        info = {"network_id": external["id"], "enable_snat": False, "external_fixed_ips": fixed, "qos_policy_id": None}
         for each in ({"enable_snat": False}, {"external_fixed_ips": fixed}):
             asked = {"external_gateway_info": {"network_id": external["id"], **each}}
             neutron.expect(403, "PUT", f"/routers/{made['id']}", {"router": asked})
@@ -315,8 +315,8 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutro
         operations = made(None, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
-    with_routers = {"routers", "floatingips", "auto-allocated-topology"}
-    assert collections(neutron.driver) - collections(plain) == {*with_routers, "trunks"}
+    with_routers = {"routers", "floatingips", "auto-allocated-topology", "ndp_proxies", "metering"}
+    assert collections(neutron.driver) - collections(plain) == {*with_routers, "trunks", "local_ips", "log"}
     aliases = {each["alias"] for each in neutron.get("/extensions")["extensions"]}
     assert {"router", "ext-gw-mode", "extraroute", "extraroute-atomic", "fip-port-details"} <= aliases
     assert {each["resource"] for each in neutron.get("/availability_zones")["availability_zones"]} == {

@@ -37,6 +37,8 @@ def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
         "ipv6_address_mode": None,
         "subnetpool_id": None,
         "service_types": [],
+        "segment_id": None,
+        "dns_publish_fixed_ip": False,
         "router:external": False,
         "tenant_id": "demo",
         "project_id": "demo",

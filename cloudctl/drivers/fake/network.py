@@ -11,12 +11,20 @@ from cloudctl.drivers.errors import InUse, UnknownNetwork, UnknownPort
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
 from cloudctl.drivers.fake.store import Store, check_writable, directory, open_store
 from cloudctl.drivers.interfaces import (
+    IConntrackHelpers,
     IDhcpOptions,
+    IGatewayLimits,
     IGuaranteedRates,
+    ILocalIps,
+    IManyGateways,
     IMarking,
+    IMetering,
+    INdpProxies,
     INetworkBackend,
     IPacketLimits,
+    IPacketLogs,
     IPortForwarding,
+    IRouterKinds,
     IRouters,
     ISecurityGroups,
     IServiceHosts,
@@ -43,6 +51,14 @@ INTERFACES = (
     IPacketLimits,
     IGuaranteedRates,
     IPortForwarding,
+    ILocalIps,
+    IPacketLogs,
+    IConntrackHelpers,
+    INdpProxies,
+    IMetering,
+    IRouterKinds,
+    IGatewayLimits,
+    IManyGateways,
     IServiceHosts,
 )
 
@@ -148,7 +164,7 @@ class FakeNetworkBackend:
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):
-            for each in (*spec.interfaces, *((spec.gateway,) if spec.gateway else ())):
+            for each in (*spec.interfaces, *((spec.gateway,) if spec.gateway else ()), *spec.more_gateways):
                 self._network(each.network_id)
             self.routers.put(spec.id, spec)
 

@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from zope.interface import Interface
+
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IPortForwarding, IRouters, ITrunks
+from cloudctl.drivers.interfaces import (
+    IConntrackHelpers,
+    IGatewayLimits,
+    ILocalIps,
+    IManyGateways,
+    IMetering,
+    INdpProxies,
+    IPacketLogs,
+    IPortForwarding,
+    IRouterKinds,
+    IRouters,
+    ITrunks,
+)
 from cloudctl.network.api import agents, networks, qos_rules, routers
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
 from cloudctl.network.api.availability import AVAILABILITIES
+from cloudctl.network.api.children import ChildResource
+from cloudctl.network.api.conntrack_helpers import CONNTRACK_HELPERS
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
+from cloudctl.network.api.flavors import FLAVORS_OF_ROUTERS, SERVICE_PROFILES, ProfilesOfFlavor
 from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.local_ips import LOCAL_IP_ASSOCIATIONS, LOCAL_IPS
+from cloudctl.network.api.logs import LOGS, LoggableResources
+from cloudctl.network.api.metering import LABELS_OF_METERS, RULES_OF_METERS
+from cloudctl.network.api.ndp_proxies import NDP_PROXIES
+from cloudctl.network.api.port_bindings import PortBindings
 from cloudctl.network.api.port_forwardings import PortForwardings
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
@@ -24,10 +46,11 @@ from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Resource
 from cloudctl.network.api.router_interfaces import RouterInterfaces
-from cloudctl.network.api.routers import RouterRoutes
+from cloudctl.network.api.routers import RouterGateways, RouterRoutes
 from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.segments import SEGMENTS, ranges
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
@@ -49,12 +72,18 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     """
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
-    of_routers = Resource(db, routers.declared(options))
+    has_kinds, has_limits = IRouterKinds.providedBy(driver), IGatewayLimits.providedBy(driver)
+    of_routers = Resource(db, routers.declared(options, has_kinds, has_limits).of(driver))
     of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
     of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options))
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
     of_rules = qos_rules.offered(driver)
+
+    def capable(needed: type[Interface], *made: Any) -> tuple[Any, ...]:
+        """What is offered with a driver that can do it."""
+        return made if needed.providedBy(driver) else ()
+
     resources = (
         Version(has_routers),
         Extensions(offered(driver)),
@@ -71,8 +100,20 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
-        *((PortForwardings(db),) if IPortForwarding.providedBy(driver) else ()),
-        *((of_trunks, TrunkSubPorts(db, of_trunks)) if ITrunks.providedBy(driver) else ()),
+        Resource(db, SEGMENTS),
+        Resource(db, ranges(options)),
+        Resource(db, FLAVORS_OF_ROUTERS),
+        ProfilesOfFlavor(db),
+        Resource(db, SERVICE_PROFILES),
+        PortBindings(db),
+        *capable(IPortForwarding, PortForwardings(db)),
+        *capable(ITrunks, of_trunks, TrunkSubPorts(db, of_trunks)),
+        *capable(ILocalIps, Resource(db, LOCAL_IPS), ChildResource(db, LOCAL_IP_ASSOCIATIONS)),
+        *capable(IPacketLogs, Resource(db, LOGS), LoggableResources()),
+        *capable(IConntrackHelpers, ChildResource(db, CONNTRACK_HELPERS)),
+        *capable(INdpProxies, Resource(db, NDP_PROXIES)),
+        *capable(IMetering, Resource(db, LABELS_OF_METERS), Resource(db, RULES_OF_METERS)),
+        *capable(IManyGateways, RouterGateways(db, of_routers, has_limits)),
         of_address_groups,
         GroupAddresses(db, of_address_groups),
         Resource(db, QOS_POLICIES),

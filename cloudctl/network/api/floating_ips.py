@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, func
 
 from cloudctl.db import Connection
-from cloudctl.drivers.interfaces import IPortForwarding
+from cloudctl.drivers.interfaces import IGatewayLimits, IPortForwarding
 from cloudctl.errors import Conflict
-from cloudctl.network import associations, floating_ips, networks, ports, subnets
+from cloudctl.network import associations, floating_ips, networks, ports, qos_policies, subnets
 from cloudctl.network.api.attributes import Id, IpText, Json
 from cloudctl.network.api.port_forwardings import within
+from cloudctl.network.api.ports import Domain, Label
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
@@ -32,6 +33,11 @@ def port_details(conn: Connection, call: Call, records: Sequence[FloatingIp]) ->
     return [None if row.port_id is None else some.get(row.port_id) for row in records]
 
 
+def network_policy(conn: Connection, call: Call, records: Sequence[FloatingIp]) -> list[str | None]:
+    found = qos_policies.of_networks(conn, [row.floating_network_id for row in records])
+    return [found.get(row.floating_network_id) for row in records]
+
+
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> FloatingIp:
     project = owner_of_new(call.caller, owner)
     if values["floating_ip_address"] is not None:
@@ -41,7 +47,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     if values["subnet_id"] is not None:
         subnets.visible(conn, call.caller, values["subnet_id"])
     to = _target(conn, call, project, network.id, values["port_id"], values["fixed_ip_address"])
-    new = NewFloatingIp(network.id, values["description"], values["floating_ip_address"], values["subnet_id"])
+    kept = {name: values[name] for name in ("qos_policy_id", "dns_name", "dns_domain") if name in values}
+    qos_policies.check_set(conn, call.caller, None, kept.get("qos_policy_id"))
+    new = NewFloatingIp(network.id, values["description"], values["floating_ip_address"], values["subnet_id"], **kept)
     return floating_ips.create(conn, project, new, to, call.now, call.caller)
 
 
@@ -57,8 +65,10 @@ def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, A
 
 
 def change(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> FloatingIp:
+    if "qos_policy_id" in changes:
+        qos_policies.check_set(conn, call.caller, record.qos_policy_id, changes["qos_policy_id"])
     if "to" not in changes:
-        return floating_ips.change(conn, record, changes, call.now)
+        return floating_ips.change(conn, record, changes, call.now, call.caller)
     return floating_ips.lead(conn, record, changes.pop("to"), call.now, call.caller, **changes)
 
 
@@ -115,6 +125,12 @@ FLOATING_IPS = Declared(
         Attribute("port_id", _ip.port_id, Id | None, post=None, put=True, filter=any_of, sort=_or_empty(_ip.port_id)),
         Attribute("router_id", _ip.router_id, filter=any_of, sort=_or_empty(_ip.router_id)),
         Attribute("port_details", view=port_details),
+        Attribute("dns_name", _ip.dns_name, Label, post="", filter=any_of),
+        Attribute("dns_domain", _ip.dns_domain, Domain, post="", filter=any_of),
+        Attribute(
+            "qos_policy_id", _ip.qos_policy_id, Id | None, post=None, put=True, filter=any_of, needs=IGatewayLimits
+        ),
+        Attribute("qos_network_policy_id", view=network_policy, needs=IGatewayLimits),
         Attribute("port_forwardings", view=within, needs=IPortForwarding),
         *standard(FloatingIp),
     ),

@@ -140,7 +140,8 @@ def _order(call: Call, described: Listing) -> list[tuple[str, str]]:
 def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json | orjson.Fragment]) -> Json:
     """The body of a list: the records with the fields asked for, and the links of its page."""
     made: Json = {collection.key: [narrowed(call, view) for view in views]}
-    links = _links(call, [row.id for row in page.rows])
+    key = collection.listing.id.key
+    links = _links(call, [getattr(row, key) for row in page.rows])
     return {**made, f"{collection.key}_links": links} if links else made
 
 

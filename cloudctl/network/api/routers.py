@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import lru_cache
 from types import NoneType
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from cloudctl.db import Connection, Database
+from cloudctl.drivers.interfaces import IConntrackHelpers, IManyGateways, INdpProxies
 from cloudctl.errors import Invalid
-from cloudctl.network import extra_routes, networks, router_gateways, router_ports, routers
+from cloudctl.network import (
+    extra_routes,
+    flavors,
+    ndp_proxies,
+    networks,
+    qos_policies,
+    router_gateways,
+    router_ports,
+    routers,
+)
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Hints, Id, IpText, Json, Text
+from cloudctl.network.api.conntrack_helpers import within
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.ports import FixedIps, requests
 from cloudctl.network.api.resource import Declared, Resource, standard
@@ -21,17 +33,20 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.standard import owner_of_new
-from cloudctl.network.tables import Router
+from cloudctl.network.tables import Router, RouterPort
 from cloudctl.rest.body import MISSING, Body, Check, Items, Loose, Missing, ValueProblem, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
-from cloudctl.rest.resource import Attribute, Values, always
+from cloudctl.rest.resource import Attribute, always
 from cloudctl.rest.route import Routes
+from cloudctl.tasks import Origin
 
 # How a router is realised.
 KIND = "network:routers:kind"
 # What a body says that NewRouter has.
-NEW = ("name", "description", "admin_state_up", "availability_zone_hints")
+NEW = ("name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", "distributed", "ha")
+KINDS = {"distributed", "ha"}
+Do = Callable[[Connection, Router, Sequence[Gateway], datetime, Origin], None]
 Change = Callable[[Sequence[extra_routes.Route], Sequence[extra_routes.Route]], list[extra_routes.Route]]
 
 
@@ -51,6 +66,12 @@ class GatewayInfo:
     network_id: Id | Missing = MISSING
     enable_snat: Flag | Missing | None = MISSING
     external_fixed_ips: FixedIps | Missing | None = MISSING
+    qos_policy_id: Id | Missing | None = MISSING
+
+
+@frozen
+class SomeGateways:
+    external_gateways: Annotated[list[GatewayInfo], Items(0, 20)]
 
 
 @frozen
@@ -68,34 +89,74 @@ class SomeRoutes:
     routes: ExtraRoutes
 
 
+def external_gateways(conn: Connection, call: Call, records: Sequence[Router]) -> list[list[Json]]:
+    """The gateways of each, the one that is meant first."""
+    gateways = router_ports.all_gateways_of(conn, [router.id for router in records])
+    every = [port for ports in gateways.values() for port in ports]
+    addresses, policies = router_gateways.addresses_of(conn, every), router_gateways.policies_of(conn, every)
+
+    def info(router: Router, port: RouterPort) -> Json:
+        return {
+            "network_id": port.network_id,
+            "enable_snat": router.enable_snat,
+            "external_fixed_ips": addresses.get(port.port_id, []),
+            "qos_policy_id": policies.get(port.port_id),
+        }
+
+    return [[info(router, port) for port in gateways.get(router.id, ())] for router in records]
+
+
 def external_gateway_info(conn: Connection, call: Call, records: Sequence[Router]) -> list[Json | None]:
-    gateways = router_ports.gateways_of(conn, [router.id for router in records])
-    addresses = router_gateways.addresses_of(conn, [*gateways.values()])
-
-    def info(router: Router) -> Json | None:
-        port = gateways.get(router.id)
-        if port is None:
-            return None
-        fixed = addresses.get(port.port_id, [])
-        return {"network_id": port.network_id, "enable_snat": router.enable_snat, "external_fixed_ips": fixed}
-
-    return [info(router) for router in records]
+    return [found[0] if found else None for found in external_gateways(conn, call, records)]
 
 
 # One for each cloud of a process that is set up otherwise.
 @lru_cache(maxsize=64)
-def declared(options: NetworkOptions) -> Declared[Router]:
+def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Declared[Router]:
+    """What the driver can: `has_kinds`, routers that are distributed or highly available; `has_limits`, gateways with
+    policies.
+    """
+
     def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Router:
         project = owner_of_new(call.caller, owner)
-        _check_kind(call, values)
+        values = _with_kind(conn, call, values)
         new = NewRouter(**{name: values[name] for name in NEW if name in values})
         router = routers.create(conn, project, new, call.now, options, call.caller)
-        gateway = _gateway(conn, call, values["external_gateway_info"])
-        if gateway is None:
-            return router
-        router_gateways.set(conn, router, gateway, call.now, call.caller)
+        gateway = _gateway(conn, call, values["external_gateway_info"], has_limits)
+        if gateway is not None:
+            router_gateways.set(conn, router, gateway, call.now, call.caller)
+        if values.get("enable_ndp_proxy"):
+            ndp_proxies.check_possible(conn, router)
+            router = routers.change(conn, router, {"enable_ndp_proxy": True}, call.now, call.caller)
         return routers.get(conn, router.id)
 
+    def change(conn: Connection, call: Call, router: Router, changes: dict[str, Any]) -> Router:
+        if KINDS & changes.keys():
+            call.require(KIND)
+        by = call.now, call.caller
+        columns = {name: value for name, value in changes.items() if name in ("name", "description", "admin_state_up")}
+        columns |= {name: changes[name] for name in KINDS if changes.get(name) is not None}
+        if "routes" in changes:
+            # The gateway may be what the present ones need and the new ones do not.
+            columns["routes"] = []
+        if columns:
+            router = routers.change(conn, router, columns, *by)
+        if "external_gateway_info" in changes:
+            gateway = _gateway(conn, call, changes["external_gateway_info"], has_limits)
+            if gateway is None:
+                router_gateways.clear(conn, router, *by)
+            else:
+                router_gateways.set(conn, router, gateway, *by)
+        if "routes" in changes:
+            extra_routes.set(conn, router, _parsed(changes["routes"]), *by)
+        answers = changes.get("enable_ndp_proxy")
+        if answers is not None and answers != router.enable_ndp_proxy:
+            if answers:
+                ndp_proxies.check_possible(conn, router)
+            routers.change(conn, routers.get(conn, router.id), {"enable_ndp_proxy": answers}, *by)
+        return routers.get(conn, router.id)
+
+    kind = Flag if has_kinds else No
     c = Router
     return Declared(
         name="router",
@@ -111,12 +172,25 @@ def declared(options: NetworkOptions) -> Declared[Router]:
             Attribute("routes", c.routes, put=ExtraRoutes | None),
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=always([options.availability_zone])),
-            Attribute("flavor_id", None, NoneType, post=None, view=always(None)),
+            Attribute("external_gateways", view=external_gateways, needs=IManyGateways),
+            Attribute("conntrack_helpers", view=within, needs=IConntrackHelpers),
+            Attribute(
+                "enable_ndp_proxy",
+                c.enable_ndp_proxy,
+                Flag | None,
+                post=MISSING,
+                put=True,
+                filter=lists.truths,
+                needs=INdpProxies,
+            ),
+            Attribute("flavor_id", c.flavor_id, Id | None, post=None, filter=any_of),
             Attribute("service_type_id", None, NoneType, post=None, view=always(None)),
             *standard(Router),
             # Who may choose how a router is realised may know it.
-            Attribute("distributed", None, No, post=MISSING, put=True, view=always(False), rule=KIND),
-            Attribute("ha", None, No, post=MISSING, put=True, view=always(False), rule=KIND),
+            Attribute(
+                "distributed", c.distributed, kind | None, post=MISSING, put=True, filter=lists.truths, rule=KIND
+            ),
+            Attribute("ha", c.ha, kind | None, post=MISSING, put=True, filter=lists.truths, rule=KIND),
         ),
         visible=routers.visible,
         visible_to=routers.visible_to,
@@ -131,37 +205,29 @@ def declared(options: NetworkOptions) -> Declared[Router]:
     )
 
 
-def change(conn: Connection, call: Call, router: Router, changes: dict[str, Any]) -> Router:
-    _check_kind(call, changes)
-    by = call.now, call.caller
-    columns = {name: value for name, value in changes.items() if name in ("name", "description", "admin_state_up")}
-    if "routes" in changes:
-        # The gateway may be what the present ones need and the new ones do not.
-        columns["routes"] = []
-    if columns:
-        router = routers.change(conn, router, columns, *by)
-    if "external_gateway_info" in changes:
-        gateway = _gateway(conn, call, changes["external_gateway_info"])
-        if gateway is None:
-            router_gateways.clear(conn, router, *by)
-        else:
-            router_gateways.set(conn, router, gateway, *by)
-    if "routes" in changes:
-        extra_routes.set(conn, router, _parsed(changes["routes"]), *by)
-    return routers.get(conn, router.id)
-
-
 def remove(conn: Connection, call: Call, router: Router) -> None:
     routers.remove(conn, router, call.now, call.caller)
 
 
-def _check_kind(call: Call, values: Values) -> None:
-    if {"distributed", "ha"} & values.keys():
+def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str, Any]:
+    """A body with how the router is made: as an administrator says, or as its flavor does.
+
+    Raises Forbidden, Invalid, NotFound (the flavor), Conflict (it is disabled).
+    """
+    said = {name: values[name] for name in KINDS if values.get(name) is not None}
+    rest = {name: value for name, value in values.items() if name not in KINDS}
+    if KINDS & values.keys():
         call.require(KIND)
+    if values["flavor_id"] is None:
+        return {**rest, **said}
+    if said:
+        message = "Bad router request: a router has a flavor, or says how it is made."
+        raise Invalid(message, type="BadRequest")
+    return {**rest, **asdict(flavors.kind_of(conn, values["flavor_id"]))}
 
 
-def _gateway(conn: Connection, call: Call, body: GatewayInfo | None) -> Gateway | None:
-    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network)."""
+def _gateway(conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool) -> Gateway | None:
+    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy)."""
     if body is None or not given(body):
         return None
     if isinstance(body.network_id, Missing):
@@ -171,7 +237,17 @@ def _gateway(conn: Connection, call: Call, body: GatewayInfo | None) -> Gateway 
     networks.visible(conn, call.caller, body.network_id)
     snat = None if isinstance(body.enable_snat, Missing) else body.enable_snat
     fixed = None if isinstance(body.external_fixed_ips, Missing) else body.external_fixed_ips
-    return Gateway(body.network_id, True if snat is None else snat, None if fixed is None else requests(fixed))
+    policy = None if isinstance(body.qos_policy_id, Missing) else body.qos_policy_id
+    if policy is not None and not has_limits:
+        raise Invalid("Invalid input for qos_policy_id. Reason: this cloud does not limit gateways.")
+    qos_policies.check_set(conn, call.caller, None, policy)
+    return Gateway(
+        body.network_id,
+        True if snat is None else snat,
+        None if fixed is None else requests(fixed),
+        policy,
+        not isinstance(body.qos_policy_id, Missing),
+    )
 
 
 def _parsed(wanted: Sequence[Route] | None) -> list[extra_routes.Route]:
@@ -206,6 +282,48 @@ class RouterRoutes:
         wanted = change(router.routes, _parsed(body.routes))
         if wanted != router.routes:
             extra_routes.set(conn, router, wanted, call.now, call.caller)
+        return self.routers.views(conn, call, [routers.get(conn, router.id)])[0]
+
+
+@frozen
+class RouterGateways:
+    """Several gateways of a router, added, changed and removed."""
+
+    routes = Routes("Routers")
+
+    db: Database
+    routers: Resource[Router]
+    has_limits: bool
+
+    @routes.put(
+        "/routers/<router_id>/add_external_gateways", policy="network:routers:update", body=Body(SomeGateways, "router")
+    )
+    async def add(self, call: Call, router_id: str, body: SomeGateways) -> Json:
+        """Give a router more gateways."""
+        return {"router": await self.db.run(self._do, call, router_id, router_gateways.add, body)}
+
+    @routes.put(
+        "/routers/<router_id>/update_external_gateways",
+        policy="network:routers:update",
+        body=Body(SomeGateways, "router"),
+    )
+    async def update(self, call: Call, router_id: str, body: SomeGateways) -> Json:
+        """Change some of a router's gateways."""
+        return {"router": await self.db.run(self._do, call, router_id, router_gateways.change, body)}
+
+    @routes.put(
+        "/routers/<router_id>/remove_external_gateways",
+        policy="network:routers:update",
+        body=Body(SomeGateways, "router"),
+    )
+    async def remove(self, call: Call, router_id: str, body: SomeGateways) -> Json:
+        """Take some of its gateways from a router."""
+        return {"router": await self.db.run(self._do, call, router_id, router_gateways.remove, body)}
+
+    def _do(self, conn: Connection, call: Call, router_id: str, do: Do, body: SomeGateways) -> Json:
+        router = changeable(conn, call, router_id)
+        wanted = [_gateway(conn, call, each, self.has_limits) for each in body.external_gateways]
+        do(conn, router, [each for each in wanted if each is not None], call.now, call.caller)
         return self.routers.views(conn, call, [routers.get(conn, router.id)])[0]
 
 

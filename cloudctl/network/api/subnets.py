@@ -70,6 +70,8 @@ def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bo
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
     network = networks.visible(conn, call.caller, values["network_id"], lock=True)
     refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
+    if values.get("segment_id") is not None:
+        call.require("network:subnets:segment")
     if values.get("service_types"):
         call.require("network:subnets:service_types")
     # An administrator's subnet on a project's network belongs to that project.
@@ -159,6 +161,8 @@ SUBNETS = Declared(
         Attribute("ipv6_address_mode", _subnet.ipv6_address_mode, Mode | None, post=None, filter=any_of),
         Attribute("subnetpool_id", _subnet.subnetpool_id, PoolId | None, post=MISSING, filter=any_of),
         Attribute("service_types", _subnet.service_types, Types, post=MISSING, put=True),
+        Attribute("segment_id", _subnet.segment_id, Id | None, post=MISSING, filter=any_of),
+        Attribute("dns_publish_fixed_ip", _subnet.dns_publish_fixed_ip, Flag, post=MISSING, put=True),
         Attribute("use_default_subnetpool", None, Flag, post=MISSING, view=None),
         Attribute("prefixlen", None, PrefixLength, post=MISSING, view=None),
         Attribute("router:external", view=external),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudctl.drivers.errors import HostDown, UnknownHost
-from cloudctl.network import kinds, plugging, ports
+from cloudctl.network import kinds, plugging, port_bindings, ports
 from cloudctl.network.lifecycle.patience import ATTEMPTS
 from cloudctl.tasks import Context, Step, Transient, Workflow
 
@@ -22,6 +22,8 @@ async def ensure(ctx: Context) -> None:
         done = await _ensure_bound(ctx, wanted)
     if not done:
         raise Transient(f"port {ctx.resource_id} was bound elsewhere meanwhile")
+    if wanted is not None and host:
+        await _ensure_elsewhere(ctx, wanted)
 
 
 async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
@@ -33,6 +35,19 @@ async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
         return True
     await plugging.take_back(ctx, wanted, wanted.host)
     return False
+
+
+async def _ensure_elsewhere(ctx: Context, wanted: plugging.Wiring) -> None:
+    """The driver holds the port on the other hosts that have a binding of it, too."""
+    for host in await ctx.read(port_bindings.hosts_of, ctx.resource_id):
+        try:
+            binding = await plugging.hold(ctx, wanted, host)
+        except (HostDown, UnknownHost):
+            await ctx.write(port_bindings.failed, ctx.resource_id, host)
+            continue
+        if not await ctx.write(port_bindings.plugged, ctx.resource_id, host, binding):
+            # It has been taken away, or is the port's own host by now: a task that follows sees to it.
+            await plugging.take_back(ctx, wanted, host)
 
 
 async def ensure_absent(ctx: Context) -> None:

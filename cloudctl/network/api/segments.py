@@ -1,0 +1,160 @@
+"""`/segments`, and which numbers networks get: `/network_segment_ranges`. Reference: network.md, section 15."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from sqlalchemy import true
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import Invalid
+from cloudctl.network import segment_ranges, segments
+from cloudctl.network import standard as records
+from cloudctl.network.api import lists
+from cloudctl.network.api.attributes import Flag, Text
+from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.extension_tables import SegmentRange
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.segment_ranges import NewSegmentRange
+from cloudctl.network.tables import Segment
+from cloudctl.rest.body import Length, Loose, Range
+from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.listing import Condition, any_of, number
+from cloudctl.rest.resource import REQUIRED, Attribute, of_each
+
+Number = Annotated[int, Loose(), Range(0)]
+Physical = Annotated[str, Length(0, 64)]
+
+
+def everything(conn: Connection, caller: Caller) -> Condition:
+    """They are nobody's: the rule of the Operation says who may look."""
+    return true()
+
+
+def may_remove(call: Call, record: SegmentRange) -> None:
+    """It is for who administers the cloud: the rule of the Operation has been asked."""
+
+
+# -- segments
+
+
+def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Segment:
+    return segments.RECORDS.get(conn, id, lock)
+
+
+def change(conn: Connection, call: Call, row: Segment, changes: dict[str, Any]) -> Segment:
+    said = {name: value or "" if name == "description" else value for name, value in changes.items()}
+    return records.changed(conn, row, call.now, **said)
+
+
+_s = Segment
+SEGMENTS = Declared(
+    name="segment",
+    record=Segment,
+    attributes=(
+        Attribute("id", _s.id, filter=any_of, sort=True),
+        Attribute("network_id", _s.network_id, filter=any_of, sort=True),
+        Attribute("name", _s.name, Text | None, put=True, filter=any_of),
+        Attribute("network_type", _s.network_type, filter=any_of, sort=True),
+        Attribute(
+            "physical_network",
+            _s.physical_network,
+            filter=any_of,
+            sort=True,
+            view=of_each(lambda row: row.physical_network or None),
+        ),
+        Attribute(
+            "segmentation_id",
+            _s.segmentation_id,
+            filter=number,
+            sort=True,
+            view=of_each(lambda row: row.segmentation_id or None),
+        ),
+        *(
+            each
+            for each in standard(Segment, description=Text | None)
+            if each.name not in ("project_id", "tenant_id", "tags")
+        ),
+    ),
+    visible=visible,
+    visible_to=everything,
+    not_found=segments.RECORDS.not_found,
+    change=change,
+    says={"list": "List the wires that networks are on.", "update": "Change the name or description of a segment."},
+)
+
+
+# -- ranges
+
+
+def visible_range(conn: Connection, caller: Caller, id: str, lock: bool = False) -> SegmentRange:
+    return segment_ranges.RECORDS.get(conn, id, lock)
+
+
+def used(conn: Connection, call: Call, rows: Sequence[SegmentRange]) -> list[dict[str, str]]:
+    return [{str(taken): project for taken, project in segment_ranges.used(conn, row).items()} for row in rows]
+
+
+def available(conn: Connection, call: Call, rows: Sequence[SegmentRange]) -> list[list[int]]:
+    return [segment_ranges.available(row, segment_ranges.used(conn, row)) for row in rows]
+
+
+def change_range(conn: Connection, call: Call, row: SegmentRange, changes: dict[str, Any]) -> SegmentRange:
+    return segment_ranges.change(conn, row, changes, call.now)
+
+
+def remove_range(conn: Connection, call: Call, row: SegmentRange) -> None:
+    segment_ranges.remove(conn, row)
+
+
+# One for each cloud of a process that is set up otherwise.
+@lru_cache(maxsize=64)
+def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
+    async def before_list(db: Database, call: Call) -> None:
+        await db.run(segment_ranges.ensure_default, options, call.now)
+
+    def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> SegmentRange:
+        shared = values.pop("shared")
+        if shared and owner:
+            message = "Invalid input for operation: a shared range belongs to no project."
+            raise Invalid(message, type="InvalidInput")
+        project = "" if shared else owner or call.project_id
+        return segment_ranges.create(conn, NewSegmentRange(**values, project_id=project), call.now, options)
+
+    c = SegmentRange
+    return Declared(
+        name="network_segment_range",
+        noun="a range of numbers of networks",
+        record=SegmentRange,
+        attributes=(
+            Attribute("id", c.id, filter=any_of, sort=True),
+            Attribute("name", c.name, Text, post="", put=True, filter=any_of, sort=True),
+            Attribute("default", c.default, filter=lists.truths),
+            Attribute("shared", c.shared, Flag, post=True, filter=lists.truths),
+            Attribute(
+                "network_type", c.network_type, Literal["vlan", "vxlan"], post=REQUIRED, filter=any_of, sort=True
+            ),
+            Attribute("physical_network", c.physical_network, Physical, post="", filter=any_of, sort=True),
+            Attribute("minimum", c.minimum, Number, post=REQUIRED, put=True, filter=number, sort=True),
+            Attribute("maximum", c.maximum, Number, post=REQUIRED, put=True, filter=number, sort=True),
+            Attribute("used", view=used),
+            Attribute("available", view=available),
+            *standard(SegmentRange),
+        ),
+        visible=visible_range,
+        visible_to=everything,
+        not_found=segment_ranges.RECORDS.not_found,
+        create=create,
+        change=change_range,
+        may_remove=may_remove,
+        remove=remove_range,
+        before_list=before_list,
+        pure=False,
+        says={
+            "list": "List the ranges of numbers that networks are given.",
+            "delete": "Delete a range whose numbers no network has.",
+        },
+    )

@@ -1,0 +1,84 @@
+"""Which ports a local IP leads to, each on its host.
+
+This knows nothing of how local IPs are made, so that ports can ask here.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, insert, select
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.drivers.specs import LocalIp as Spec
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.network import ipam, kinds
+from cloudctl.network.addresses import parse_address
+from cloudctl.network.extension_tables import LocalIp, LocalIpAssociation
+from cloudctl.network.tables import Port
+from cloudctl.tasks import Origin
+
+# Built once: building a statement costs more than running it.
+_of_ip = select(LocalIpAssociation).where(LocalIpAssociation.local_ip_id == bindparam("ip")).limit(1)
+_of_port = (
+    select(LocalIp.local_ip_address, LocalIpAssociation.fixed_ip, LocalIp.ip_mode)
+    .join_from(LocalIpAssociation, LocalIp, LocalIp.id == LocalIpAssociation.local_ip_id)
+    .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
+    .order_by(LocalIp.local_ip_address)
+)
+# Whether a local IP leads to a port: to be asked together with the port.
+any_to_port = select(LocalIpAssociation.local_ip_id).where(LocalIpAssociation.fixed_port_id == Port.id).exists()
+
+
+def has_any(conn: Connection, ip: LocalIp) -> bool:
+    """Whether a local IP leads anywhere."""
+    return conn.execute(_of_ip, {"ip": ip.id}).first() is not None
+
+
+def associate(conn: Connection, row: LocalIp, port: Port, fixed_ip: str | None, by: Origin) -> LocalIpAssociation:
+    """On its host, the address of a locked local IP leads to the port. Raises Invalid, Conflict (it does)."""
+    this = LocalIpAssociation.local_ip_id == row.id, LocalIpAssociation.fixed_port_id == port.id
+    if conn.execute(select(LocalIpAssociation).where(*this)).first() is not None:
+        message = f"Port {port.id} is already associated with Local IP {row.id}."
+        raise Conflict(message, type="LocalIPAssociationAlreadyExists")
+    address = address_of(conn, port, fixed_ip)
+    made = LocalIpAssociation(local_ip_id=row.id, fixed_port_id=port.id, fixed_ip=address)
+    conn.execute(insert(LocalIpAssociation).values(**made._asdict()))
+    _follow(conn, port, by)
+    return made
+
+
+def dissociate(conn: Connection, row: LocalIpAssociation, port: Port, by: Origin) -> None:
+    c = LocalIpAssociation.table.c
+    conn.execute(c.fixed_port_id.table.delete().where(c.local_ip_id == row.local_ip_id, c.fixed_port_id == port.id))
+    _follow(conn, port, by)
+
+
+def not_found(port_id: str) -> NotFound:
+    message = f"Local IP association with port {port_id[:64]} could not be found."
+    return NotFound(message, type="LocalIPAssociationNotFound")
+
+
+def address_of(conn: Connection, port: Port, wanted: str | None) -> str:
+    """The address of a port that is meant. Raises Invalid."""
+    found = [row.ip_address for row in ipam.of_ports(conn, [port.id]).get(port.id, ())]
+    if wanted is not None:
+        address = str(parse_address(wanted, "address"))
+        if address not in found:
+            raise Invalid(f"Port {port.id} does not have address {address}.", type="LocalIPRequestedIPNotFound")
+        return address
+    if not found:
+        raise Invalid(f"Port {port.id} has no addresses.", type="LocalIPNoFixedIPs")
+    if len(found) > 1:
+        message = f"Port {port.id} has several addresses: one must be specified."
+        raise Invalid(message, type="LocalIPSeveralFixedIPs")
+    return found[0]
+
+
+def _follow(conn: Connection, port: Port, by: Origin) -> None:
+    if port.realised:
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)
+
+
+def driver_specs(conn: Connection, port_id: str) -> tuple[Spec, ...]:
+    """The local IPs that lead to a port."""
+    return tuple(Spec(*each) for each in conn.execute(_of_port, {"port": port_id}))

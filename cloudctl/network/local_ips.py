@@ -1,0 +1,74 @@
+"""Local IPs: addresses that lead, on each host, to a port of that host. Neutron's extension `local_ip`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import select
+
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict
+from cloudctl.network import local_ip_ports, ports, standard
+from cloudctl.network.extension_tables import LocalIp
+from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.owned import Owned
+from cloudctl.network.ports import NewPort
+from cloudctl.network.tables import Port
+from cloudctl.tasks import Origin
+
+RECORDS = Owned(LocalIp, "Local IP {} could not be found.", "LocalIPNotFound")
+TRANSLATE = "translate"
+
+
+@frozen
+class NewLocalIp:
+    """With an address of the port `local_port_id`, or of a new one on `network_id`. `address` None: any."""
+
+    name: str = ""
+    description: str = ""
+    address: str | None = None
+    ip_mode: str = TRANSLATE
+
+
+def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: datetime) -> LocalIp:
+    """One with an address of a port, which stays whoever's it is. Raises Invalid, Conflict."""
+    made = LocalIp(
+        **standard.new(project_id, now, new.description),
+        name=new.name,
+        network_id=port.network_id,
+        local_port_id=port.id,
+        local_ip_address=local_ip_ports.address_of(conn, port, new.address),
+        ip_mode=new.ip_mode,
+    )
+    taken = LocalIp.local_port_id == port.id, LocalIp.local_ip_address == made.local_ip_address
+    if conn.execute(select(LocalIp.id).where(*taken)).first() is not None:
+        message = f"Local IP with address {made.local_ip_address} of port {port.id} already exists."
+        raise Conflict(message, type="LocalIPAlreadyExists")
+    return standard.insert(conn, made)
+
+
+def create_on(
+    conn: Connection, project_id: str, new: NewLocalIp, network_id: str, now: datetime, by: Origin
+) -> LocalIp:
+    """One with a port of its own on a network. Raises what `ports.create` raises."""
+    fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
+    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=ports.LOCAL_IP, port_security_enabled=False)
+    return create(conn, project_id, new, ports.create(conn, project_id, wanted, now, by), now)
+
+
+def change(conn: Connection, row: LocalIp, changes: Mapping[str, Any], now: datetime) -> LocalIp:
+    """Set name, description of a locked local IP."""
+    return standard.changed(conn, row, now, **changes)
+
+
+def remove(conn: Connection, row: LocalIp, now: datetime, by: Origin) -> None:
+    """Delete a locked local IP, and the port that was made for it. Raises Conflict while ports are associated."""
+    if local_ip_ports.has_any(conn, row):
+        raise Conflict(f"Local IP {row.id} is still associated with one or more ports.", type="LocalIPInUse")
+    port = ports.find(conn, row.local_port_id)
+    RECORDS.delete(conn, row)
+    if port is not None and port.device_owner == ports.LOCAL_IP:
+        ports.delete(conn, port.id, now, by)

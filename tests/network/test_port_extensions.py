@@ -1,0 +1,160 @@
+"""What ports can have beside addresses and groups: bindings of several hosts, local IPs, logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.network.conftest import Neutron
+
+
+def held(neutron: Neutron, port: Any) -> Any:
+    """What the driver holds of it."""
+    neutron.settle()
+    return neutron.driver.ports.get(port["id"])
+
+
+def plugged(neutron: Neutron, network: Any, **fields: Any) -> Any:
+    """A server's port on host h1."""
+    made = neutron.create("port", network_id=network["id"], device_owner="compute:nova", device_id="s", **fields)
+    neutron.expect(200, "PUT", f"/ports/{made['id']}", {"port": {"binding:host_id": "h1"}}, "admin")
+    neutron.settle()
+    return made
+
+
+class TestBindings:
+    def test_a_port_moves_to_a_host_and_back(self, neutron: Neutron) -> None:
+        port = plugged(neutron, neutron.network())
+        path = f"/ports/{port['id']}/bindings"
+
+        def ask(method: str, path: str, status: int = 200, **said: Any) -> Any:
+            return neutron.expect(status, method, path, {"binding": said} if said else None, "admin")["binding"]
+
+        made = ask("POST", path, 201, host="h2", profile={"a": "b"})
+        assert made == {
+            "host": "h2", "vif_type": "unbound", "vif_details": {}, "vnic_type": "normal", "profile": {"a": "b"},
+            "status": "INACTIVE", "project_id": "demo",
+        }  # fmt: skip
+        assert held(neutron, port).hosts == ("h1", "h2")
+        seen = neutron.get(path, "admin")["bindings"]
+        assert [(each["host"], each["status"], each["vif_type"]) for each in seen] == [
+            ("h1", "ACTIVE", "fake"), ("h2", "INACTIVE", "fake"),
+        ]  # fmt: skip
+        again = {"binding": {"host": "h2"}}
+        neutron.refused(409, "PortBindingAlreadyExists", "POST", path, again, "admin")
+        neutron.refused(409, "PortBindingAlreadyActive", "PUT", f"{path}/h1/activate", user="admin")
+        assert ask("PUT", f"{path}/h2/activate")["status"] == "ACTIVE"
+        neutron.settle()
+        shown = neutron.get(f"/ports/{port['id']}", "admin")["port"]
+        assert (shown["binding:host_id"], shown["binding:profile"], shown["status"]) == ("h2", {"a": "b"}, "ACTIVE")
+        assert neutron.get(f"{path}?status=INACTIVE", "admin")["bindings"][0]["host"] == "h1"
+        assert ask("PUT", f"{path}/h1", profile={"c": "d"})["profile"] == {"c": "d"}
+        neutron.expect(204, "DELETE", f"{path}/h1", user="admin")
+        assert held(neutron, port).hosts == ("h2",)
+        neutron.refused(404, "PortBindingNotFound", "GET", f"{path}/h1", user="admin")
+        neutron.expect(204, "DELETE", f"{path}/h2", user="admin")
+        assert held(neutron, port) is None
+
+    def test_who_may_and_of_what(self, neutron: Neutron) -> None:
+        port = neutron.create("port", network_id=neutron.network()["id"])
+        path = f"/ports/{port['id']}/bindings"
+        neutron.expect(403, "GET", path)
+        neutron.refused(400, "InvalidInput", "POST", path, {"binding": {"host": "h"}}, "service")
+        assert neutron.get(path, "service") == {"bindings": []}
+
+    def test_they_go_with_their_port(self, neutron: Neutron) -> None:
+        port = plugged(neutron, neutron.network())
+        path = f"/ports/{port['id']}/bindings"
+        neutron.expect(201, "POST", path, {"binding": {"host": "h2"}}, "admin")
+        neutron.settle()
+        neutron.expect(204, "DELETE", f"/ports/{port['id']}")
+        assert held(neutron, port) is None
+
+
+class TestLocalIps:
+    def test_one_leads_to_ports(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+        own = neutron.get(f"/ports/{made['local_port_id']}")["port"]
+        assert own["fixed_ips"][0]["ip_address"] == made["local_ip_address"]
+        assert (own["device_owner"], made["ip_mode"]) == ("network:local_ip", "translate")
+        neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{own['id']}")
+        port = plugged(neutron, network)
+        path = f"/local_ips/{made['id']}/port_associations"
+        body = {"port_association": {"fixed_port_id": port["id"]}}
+        association = neutron.expect(201, "POST", path, body)["port_association"]
+        address = port["fixed_ips"][0]["ip_address"]
+        assert association == {
+            "local_ip_id": made["id"], "local_ip_address": made["local_ip_address"], "fixed_port_id": port["id"],
+            "fixed_ip": address, "host": "h1",
+        }  # fmt: skip
+        assert neutron.get(path)["port_associations"] == [association]
+        assert neutron.get(f"{path}/{port['id']}")["port_association"] == association
+        (led,) = held(neutron, port).spec.local_ips
+        assert (led.address, led.fixed_address) == (made["local_ip_address"], address)
+        neutron.refused(409, "LocalIPAssociationAlreadyExists", "POST", path, body)
+        neutron.refused(409, "LocalIPInUse", "DELETE", f"/local_ips/{made['id']}")
+        neutron.expect(404, "GET", path, user="other")
+        neutron.expect(204, "DELETE", f"{path}/{port['id']}")
+        neutron.refused(404, "LocalIPAssociationNotFound", "GET", f"{path}/{port['id']}")
+        assert held(neutron, port).spec.local_ips == ()
+        neutron.expect(204, "DELETE", f"/local_ips/{made['id']}")
+        neutron.expect(404, "GET", f"/ports/{own['id']}")
+
+    def test_which_address_is_meant(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        port = neutron.create(
+            "port", network_id=network["id"], fixed_ips=[{"ip_address": "10.0.0.8"}, {"ip_address": "10.0.0.9"}]
+        )
+        for said, type in (
+            ({}, "InvalidInput"),
+            ({"local_port_id": port["id"]}, "LocalIPSeveralFixedIPs"),
+            ({"local_port_id": port["id"], "local_ip_address": "10.0.0.7"}, "LocalIPRequestedIPNotFound"),
+            ({"local_port_id": port["id"], "network_id": port["id"]}, "InvalidInput"),
+        ):
+            neutron.refused(400, type, "POST", "/local_ips", {"local_ip": said})
+        said = {"local_port_id": port["id"], "local_ip_address": "10.0.0.9", "name": "a"}
+        made = neutron.expect(201, "POST", "/local_ips", {"local_ip": said})["local_ip"]
+        assert (made["network_id"], made["local_ip_address"]) == (network["id"], "10.0.0.9")
+        neutron.refused(409, "LocalIPAlreadyExists", "POST", "/local_ips", {"local_ip": said})
+        neutron.expect(404, "POST", "/local_ips", {"local_ip": said}, "other")
+        assert neutron.expect(200, "PUT", f"/local_ips/{made['id']}", {"local_ip": {"name": "b"}})
+        # Somebody's own port takes its local IP along.
+        neutron.expect(204, "DELETE", f"/ports/{port['id']}")
+        neutron.expect(404, "GET", f"/local_ips/{made['id']}")
+
+
+class TestLogs:
+    def test_ports_are_logged(self, neutron: Neutron) -> None:
+        port = plugged(neutron, neutron.network())
+        (group,) = port["security_groups"]
+        assert held(neutron, port).spec.logged == ()
+        assert neutron.get("/log/loggable-resources", "admin") == {"loggable_resources": [{"type": "security_group"}]}
+        said = {"resource_type": "security_group", "resource_id": group, "event": "DROP", "project_id": "demo"}
+        made = neutron.expect(201, "POST", "/log/logs", {"log": said}, "admin")["log"]
+        assert (made["enabled"], made["target_id"], made["project_id"]) == (True, None, "demo")
+        assert held(neutron, port).spec.logged == ("DROP",)
+        path = f"/log/logs/{made['id']}"
+        neutron.expect(200, "PUT", path, {"log": {"enabled": False}}, "admin")
+        assert held(neutron, port).spec.logged == ()
+        every = {"log": {"resource_type": "security_group", "project_id": "demo", "target_id": port["id"]}}
+        other = neutron.expect(201, "POST", "/log/logs", every, "admin")["log"]
+        assert held(neutron, port).spec.logged == ("ACCEPT", "DROP")
+        neutron.expect(204, "DELETE", f"/log/logs/{other['id']}", user="admin")
+        assert held(neutron, port).spec.logged == ()
+        neutron.expect(403, "GET", "/log/logs")
+
+    def test_what_cannot_be_logged(self, neutron: Neutron) -> None:
+        nothing = "00000000-0000-4000-8000-000000000000"
+        for said, status, type in (
+            ({"resource_type": "router"}, 400, "InvalidLogResourceType"),
+            ({"resource_type": "security_group", "resource_id": nothing}, 404, "ResourceNotFound"),
+            ({"resource_type": "security_group", "target_id": nothing}, 404, "TargetResourceNotFound"),
+        ):
+            neutron.refused(status, type, "POST", "/log/logs", {"log": said}, "admin")
+
+    def test_one_goes_with_its_group(self, neutron: Neutron) -> None:
+        group = neutron.create("security_group", name="g")
+        said = {"resource_type": "security_group", "resource_id": group["id"]}
+        made = neutron.expect(201, "POST", "/log/logs", {"log": said}, "admin")["log"]
+        neutron.expect(204, "DELETE", f"/security-groups/{group['id']}")
+        neutron.refused(404, "LogResourceNotFound", "GET", f"/log/logs/{made['id']}", user="admin")
