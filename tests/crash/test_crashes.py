@@ -11,6 +11,7 @@ from cloudctl.testing.crash import crash_everywhere
 from tests.crash import (
     change_scenarios,
     copy_scenarios,
+    ha_scenarios,
     move_scenarios,
     other_scenarios,
     server_scenarios,
@@ -26,6 +27,7 @@ SCENARIOS = (
     *move_scenarios.SCENARIOS,
     *other_scenarios.SCENARIOS,
     *copy_scenarios.SCENARIOS,
+    *ha_scenarios.SCENARIOS,
 )
 KINDS = sorted({scenario.kind for scenario in SCENARIOS})
 
