@@ -40,7 +40,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.drivers.interfaces import IHypervisor, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy, quota
@@ -179,6 +179,9 @@ class Cloud(OrderedService):
         hypervisor = loader.load("hypervisor", chosen.hypervisor, *self._driver("hypervisor", chosen.hypervisor))
         self._volumes = self._volume_backends()
         network = loader.load("network", chosen.network, *self._driver("network", chosen.network))
+        fencers = {
+            name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
+        }
         surroundings = Surroundings(
             self.config, self._reactor, self.clock, self.db, self._in_memory, hypervisor, self._volumes, network
         )
@@ -187,7 +190,7 @@ class Cloud(OrderedService):
             parts += (service.compose(evolve(surroundings, parts=parts)),)
         image_path = next((part.image_path for part in parts if part.image_path is not None), _no_images)
         volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
-        return parts, Drivers(hypervisor, volume, network, image_path)
+        return parts, Drivers(hypervisor, volume, network, image_path, fencers)
 
     def _volume_backends(self) -> dict[str, IVolumeBackend]:
         chosen = self.config.drivers.volume
@@ -198,11 +201,15 @@ class Cloud(OrderedService):
             for name, driver in chosen.items()
         }
 
-    def _driver(self, kind: str, name: str) -> tuple[Mapping[str, Any], DriverResources]:
+    def _driver(
+        self, kind: str, name: str, hypervisor: IHypervisor | None = None
+    ) -> tuple[Mapping[str, Any], DriverResources]:
         table = self.config.driver.get(kind, {}).get(name, {})
         directory = None if self._in_memory else self.config.state_dir / "drivers" / kind / name
         reactor = None if self._in_memory else self._reactor
-        return table, DriverResources(clock=self.clock, name=name, reactor=reactor, state_dir=directory)
+        return table, DriverResources(
+            clock=self.clock, name=name, reactor=reactor, state_dir=directory, hypervisor=hypervisor
+        )
 
     def _serve(self) -> None:
         """The trees of the APIs. A process that is not there for them tells of its health alone."""
@@ -288,6 +295,8 @@ class Cloud(OrderedService):
         for name, backend in self._volumes.items():
             loader.check(backend, f"driver.volume.{name or chosen.volume}")
         loader.check(self.drivers.network, f"driver.network.{chosen.network}")
+        for name, fencer in self.drivers.fencers.items():
+            loader.check(fencer, f"driver.fencer.{name}")
         for part in self.parts:
             part.prepare()
         is_new = self._bootstrap(passwords or {})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import DateTime, Integer, insert, select
 
-from cloudctl.config import API, Config
+from cloudctl.config import API, Config, address
 from cloudctl.db import Connection
 from cloudctl.db.columns import Field, column
 from cloudctl.db.records import Record
@@ -65,15 +65,11 @@ def base_url(config: Config) -> str:
     """Where a client on this machine reaches the main APIs."""
     if config.server.public_url:
         return config.server.public_url
-    for endpoint in config.server.listen:
-        kind, *arguments = endpoint.split(":")
-        named = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-        port = named.get("port") or next((argument for argument in arguments if argument.isdigit()), "")
-        if kind in ("tcp", "ssl") and port:
-            host = named.get("interface", "127.0.0.1")
-            host = "127.0.0.1" if host in ("", "0.0.0.0", "\\:\\:") else host
-            return f"{'https' if kind == 'ssl' else 'http'}://{host}:{port}"
-    return "http://127.0.0.1:8780"
+    found = address(config.server.listen)
+    if found is None:
+        return "http://127.0.0.1:8780"
+    host = "127.0.0.1" if found.host in ("", "0.0.0.0", "::") else found.host
+    return f"{found.scheme}://{f'[{host}]' if ':' in host else host}:{found.port}"
 
 
 def write_clouds_yaml(config: Config, passwords: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +63,27 @@ def is_database_url(_instance: object, attribute: Any, value: str) -> None:
 
 
 @frozen
+class Address:
+    """What an endpoint string says of where clients connect."""
+
+    scheme: str  # http, https
+    host: str
+    port: int
+
+
+def address(endpoints: Iterable[str]) -> Address | None:
+    """Of the first endpoint that has a port; None if there is no such."""
+    for endpoint in endpoints:
+        kind, *arguments = endpoint.replace("\\:", "\0").split(":")
+        named = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+        port = named.get("port") or next((argument for argument in arguments if argument.isdigit()), "")
+        if kind in ("tcp", "ssl") and port.isdigit():
+            host = named.get("interface", "127.0.0.1").replace("\0", ":")
+            return Address("https" if kind == "ssl" else "http", host, int(port))
+    return None
+
+
+@frozen
 class ServerOptions:
     """[server]"""
 
@@ -81,6 +102,14 @@ class ServerOptions:
     idle_timeout: float = field(default=65.0, validator=positive)
     # Seconds that each part may take to stop.
     stop_timeout: float = field(default=20.0, validator=positive)
+
+    @property
+    def ha_url(self) -> str:
+        """Where clients reach the instance-HA API. `{scheme}` and `{host}` are those by which they reach the others."""
+        found = address(self.ha_listen)
+        if self.ha_public_url or found is None:
+            return self.ha_public_url.rstrip("/")
+        return f"{'https' if found.scheme == 'https' else '{scheme}'}://{{host}}:{found.port}"
 
 
 @frozen
@@ -151,6 +180,13 @@ class DriversOptions:
     # of a backend are in [driver.volume.NAME]. Types choose by `volume_backend_name`.
     volume: str | dict[str, str] = field(default="fake", validator=filled)
     network: str = "fake"
+    # What proves that a host is off, before its servers run elsewhere; the first that can does. Empty: "fake" where the
+    # hypervisor is; else nothing but an operator's word.
+    fencer: list[str] = field(factory=list)
+
+    @property
+    def fencers(self) -> list[str]:
+        return self.fencer or (["fake"] if self.hypervisor == "fake" else [])
 
 
 @frozen

@@ -6,6 +6,7 @@ Reference: compute-states.md, sections 3 and 4.8.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import frozen
 
@@ -123,18 +124,25 @@ def evacuate(
         if wanted.host == row.host:
             raise Invalid("The target host can't be the same one.")
     chosen = password or new_password()
-    servers.change(conn, row, {"admin_password": chosen}, caller.now)
-    new = NewMigration(row, EVACUATION, row.flavor_id, row.flavor, wanted.host)
-    migration = migrations.create(conn, caller, new)
-    # What was being done to it on its host will not come to an end.
-    tasks.cancel_open(conn, kinds.SERVER, row.id)
-    args = {
-        "migration_id": migration.id,
-        "forced": wanted.forced,
-        "stopped": stopped or row.vm_state == STOPPED,
-    }
+    args = leave_dead_host(conn, caller, row, wanted, chosen, stopped=stopped)
     tasks.submit(conn, kinds.EVACUATE, row.id, caller, args=args)
     return chosen
+
+
+def leave_dead_host(
+    conn: Connection, caller: Caller, server: Server, wanted: Destination, password: str, *, stopped: bool
+) -> dict[str, Any]:
+    """What the task of an evacuation is told, which the caller submits. `server` as it was before it was asked for."""
+    servers.change(conn, server, {"admin_password": password}, caller.now)
+    new = NewMigration(server, EVACUATION, server.flavor_id, server.flavor, wanted.host)
+    migration = migrations.create(conn, caller, new)
+    # What was being done to it on its host will not come to an end.
+    tasks.cancel_open(conn, kinds.SERVER, server.id)
+    return {
+        "migration_id": migration.id,
+        "forced": wanted.forced,
+        "stopped": stopped or server.vm_state == STOPPED,
+    }
 
 
 # -- crash dumps

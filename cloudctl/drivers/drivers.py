@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
-from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
+from cloudctl.drivers.interfaces import IFencer, IHypervisor, INetworkBackend, IVolumeBackend
 
 
 @frozen
@@ -17,3 +17,5 @@ class Drivers:
     network: INetworkBackend
     # Image id → the file with its data.
     image_path: Callable[[str], Path]
+    # By their names, in the order in which they are asked.
+    fencers: Mapping[str, IFencer] = field(factory=dict)

@@ -46,13 +46,13 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-Kind = Literal["hypervisor", "volume", "network"]
+Kind = Literal["hypervisor", "volume", "network", "fencer"]
 
 
 class IDriverMaker(Interface):
     """A plugin: a driver that may be configured by name. The module must be cheap to import until `load` is called."""
 
-    kind = Attribute("'hypervisor', 'volume' or 'network'.")
+    kind = Attribute("'hypervisor', 'volume', 'network' or 'fencer'.")
     name = Attribute("What the configuration calls it.")
     description = Attribute("One line for `cloudctl drivers`.")
 
@@ -482,6 +482,23 @@ class IGuestMetadata(Interface):
         """
 
 
+# -- fencing
+
+
+class IFencer(IDriver):
+    """Keeps hosts that nobody can reach any more from touching what others are about to use."""
+
+    async def ensure_fenced(host: str) -> str:
+        """The host executes no guest and writes no shared disk, and will not before `ensure_unfenced`.
+
+        Returns the evidence, for people: what was seen, not what was asked for. Whoever cannot tell raises: another
+        fencer is asked, or an operator. Raises UnknownHost for one that is not its own.
+        """
+
+    async def ensure_unfenced(host: str) -> None:
+        """The host may work again: it gets its power, its disks, its network. Raises UnknownHost."""
+
+
 CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     "hypervisor": (
         IHypervisor,
@@ -510,5 +527,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IServiceHosts,
         IGuestMetadata,
     ),
+    "fencer": (IFencer,),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

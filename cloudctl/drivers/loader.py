@@ -17,6 +17,7 @@ from cloudctl.drivers.interfaces import (
     CAPABILITIES,
     IDriver,
     IDriverMaker,
+    IFencer,
     IHypervisor,
     INetworkBackend,
     IVolumeBackend,
@@ -70,6 +71,14 @@ def load(
     resources: DriverResources,
     options: str | None = None,
 ) -> INetworkBackend: ...
+@overload
+def load(
+    kind: Literal["fencer"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
+) -> IFencer: ...
 def load(
     kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources, options: str | None = None
 ) -> Any:

@@ -30,6 +30,7 @@ class DriverResources:
     name: str  # of this configured driver; unique within its kind
     reactor: Any = None  # the running reactor, for processes, sockets and threads; None in tests on a Clock
     state_dir: Path | None = None  # its own directory; None: nothing may be kept on disk
+    hypervisor: Any = None  # of a fencer: the driver whose hosts it fences
 
 
 # -- hosts and guests

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from attrs import frozen
 from sqlalchemy import select
@@ -21,7 +22,8 @@ from cloudctl.identity.tables import Endpoint, Service
 
 log = Logger()
 
-HA_PORT = 15868
+# Where the instance-HA API is, unless the configuration says otherwise.
+INSTANCE_HA = "{scheme}://{host}:15868"
 INTERFACES = ("public", "internal", "admin")
 SUBSTITUTION = re.compile(r"[$%]\(([^)]*)\)s|\{([a-z_]*)\}")
 PROJECT_NAMES = ("project_id", "tenant_id")
@@ -63,13 +65,12 @@ def check(template: str) -> None:
     fill(template, dict.fromkeys(NAMES, "x"))
 
 
-def instance_ha_url(base_url: str, configured: str) -> str:
-    """Where the instance-HA API listens: as configured, else the same host on its own port."""
-    if configured:
-        return configured.rstrip("/")
+def instance_ha_url(base_url: str, template: str) -> str:
+    """Where the instance-HA API listens: `{scheme}` and `{host}` are those of `base_url`."""
     parts = urlsplit(base_url)
     host = parts.hostname or "localhost"
-    return urlunsplit((parts.scheme, f"[{host}]:{HA_PORT}" if ":" in host else f"{host}:{HA_PORT}", "", "", ""))
+    values = {"{scheme}": parts.scheme, "{host}": f"[{host}]" if ":" in host else host}
+    return reduce(lambda url, name: url.replace(name, values[name]), values, template)
 
 
 @frozen

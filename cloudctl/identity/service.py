@@ -42,7 +42,7 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap(conn, Seed(admin, demo, options.region, catalog=first.catalog), first.now)
 
     def build(http: Http) -> ApiApp:
-        ha_url = cloud.config.server.ha_public_url
+        ha_url = cloud.config.server.ha_url
         return api.build(http, cloud.db, tokens, hasher, credential_keys, options, ha_url)
 
     return Part(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
-from cloudctl.instance_ha import api
+from cloudctl.instance_ha import api, lifecycle
+from cloudctl.instance_ha.options import InstanceHaOptions
 
 
 def compose(cloud: Surroundings) -> Part:
-    return Part(lambda http: api.build(http, cloud.db))
+    options = cloud.config.section(InstanceHaOptions)
+    return Part(lambda http: api.build(http, cloud.db, options), lifecycle.workflows(options))
 
 
 SERVICE = Service(
     "cloudctl.instance_ha",
     "Instance high availability",
     compose,
+    options=InstanceHaOptions,
     catalog=(CatalogEntry("instance-ha", "masakari", "{instance_ha_url}/v1"),),
 )

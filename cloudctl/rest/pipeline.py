@@ -113,7 +113,7 @@ class Pipeline:
     versions: Microversions | None = None
     types: tuple[str, ...] = ()  # what an access rule may call the service, beside `api`
     legacy_request_id: bool = False  # x-compute-request-id too
-    bearer: bool = False  # whether `Authorization: Bearer` is taken
+    bearer: bool = False  # whether `Authorization: Bearer` is taken, and decides where X-Auth-Token is sent, too
     media_status: int = 415
     project_mismatch: bool = True  # whether a foreign project id in the path is refused
     vary: str = ""
@@ -254,9 +254,9 @@ class Pipeline:
 
     async def _authenticate(self, request: Any) -> Identity:
         token = request.getHeader("x-auth-token")
-        if token is None and self.bearer:
+        if self.bearer:
             scheme, _, rest = (request.getHeader("authorization") or "").partition(" ")
-            token = rest.strip() if scheme.lower() == "bearer" else None
+            token = rest.strip() if scheme.lower() == "bearer" else token
         if not token:
             raise Unauthorized(UNAUTHENTICATED)
         identity = await self.http.authenticator.authenticate(token)

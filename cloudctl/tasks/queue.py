@@ -140,6 +140,12 @@ def _cancel(conn: Connection, which: Update, values: Mapping[str, Any]) -> int:
     return result.rowcount
 
 
+def wake(conn: Connection, resource: str, resource_id: str) -> None:
+    """What is open of the resource and waits looks at once: what it waits for may have come."""
+    conn.execute(update(TaskRow).where(of_resource(resource, resource_id)).values(not_before=_now(conn)))
+    notify(conn, CHANNEL)
+
+
 def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = ()) -> bool:
     """Whether a task of the resource is open: of one of these kinds, or any if there are none."""
     query = select(TaskRow.id).where(of_resource(resource, resource_id))

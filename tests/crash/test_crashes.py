@@ -11,6 +11,7 @@ from cloudctl.testing.crash import crash_everywhere
 from tests.crash import (
     change_scenarios,
     copy_scenarios,
+    ha_scenarios,
     managing_scenarios,
     move_scenarios,
     other_scenarios,
@@ -28,6 +29,7 @@ SCENARIOS = (
     *other_scenarios.SCENARIOS,
     *copy_scenarios.SCENARIOS,
     *managing_scenarios.SCENARIOS,
+    *ha_scenarios.SCENARIOS,
 )
 KINDS = sorted({scenario.kind for scenario in SCENARIOS})
 

@@ -62,9 +62,10 @@ def test_the_catalog_speaks_of_the_host_that_was_asked(keystone: Any) -> None:
 @pytest.mark.parametrize(
     ("base_url", "configured", "url"),
     [
-        ("https://cloud.example.com/prefix", "", "https://cloud.example.com:15868"),
-        ("http://127.0.0.1:8780", "", "http://127.0.0.1:15868"),
-        ("http://127.0.0.1:8780", "https://ha.example.com/", "https://ha.example.com"),
+        ("https://cloud.example.com/prefix", "{scheme}://{host}:15868", "https://cloud.example.com:15868"),
+        ("http://127.0.0.1:8780", "{scheme}://{host}:99", "http://127.0.0.1:99"),
+        ("http://[::1]:8780", "https://{host}:99", "https://[::1]:99"),
+        ("http://127.0.0.1:8780", "https://ha.example.com", "https://ha.example.com"),
     ],
 )
 def test_where_instance_ha_is(base_url: str, configured: str, url: str) -> None:

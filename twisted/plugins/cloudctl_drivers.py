@@ -12,6 +12,7 @@ fake_volume = DriverMaker(
 fake_network = DriverMaker(
     "network", "fake", "cloudctl.drivers.fake.network", "Networks in memory or small files, faults on demand"
 )
+fake_fencer = DriverMaker("fencer", "fake", "cloudctl.drivers.fake.fencer", "Power of hosts that only exist by name")
 qcow2_volume = DriverMaker("volume", "qcow2", "cloudctl.drivers.qcow2.driver", "Volumes in qcow2 files of this machine")
 nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volumes that a storage daemon serves by NBD")
 netns_network = DriverMaker(

@@ -31,6 +31,7 @@ from cloudctl.identity.api.tokens import AuthTokens
 from cloudctl.identity.api.trusts import Trusts
 from cloudctl.identity.api.users import Users
 from cloudctl.identity.api.versions import Version, VersionList
+from cloudctl.identity.catalog import INSTANCE_HA
 from cloudctl.identity.catalogs import Catalogs
 from cloudctl.identity.login import Logins
 from cloudctl.identity.options import IdentityOptions
@@ -49,12 +50,12 @@ def build(
     hasher: Hasher,
     credential_keys: Keys,
     options: IdentityOptions,
-    instance_ha_url: str = "",
+    instance_ha_url: str = INSTANCE_HA,
 ) -> ApiApp:
     """The tree under `/identity`.
 
-    `credential_keys` seal what is stored as credentials. `instance_ha_url`: what the catalog says; empty: the host
-    asked, port 15868.
+    `credential_keys` seal what is stored as credentials. `instance_ha_url`: what the catalog says, see
+    `catalog.instance_ha_url`.
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)
     catalogs = Catalogs(db)

@@ -89,7 +89,7 @@ def regional(values: Json) -> bool:
 
 
 def url_view(instance_ha_url: str) -> View:
-    """`instance_ha_url`: as configured; empty: as the request says."""
+    """`instance_ha_url`: see `catalog.instance_ha_url`."""
 
     def view(conn: Connection, call: Call, found: Sequence[Endpoint]) -> Iterable[str]:
         ha_url = catalog.instance_ha_url(call.host_url, instance_ha_url)

@@ -1,0 +1,81 @@
+"""Whether a notification is acted upon. Reference: instance-ha.md, sections 3 and 6."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from cloudctl.compute import servers
+from cloudctl.db import Connection
+from cloudctl.instance_ha import members, notifications, segments
+from cloudctl.instance_ha.evacuation import is_ha_enabled
+from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE
+from cloudctl.instance_ha.notifications import STARTED, STOPPED
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.recovery import Over, Recovery
+from cloudctl.instance_ha.tables import Notification
+from cloudctl.placement import hosts
+from cloudctl.tasks import Wait
+
+# What instances report that is a fault: event → what the hypervisor said.
+FAULTS = {
+    "LIFECYCLE": "STOPPED_FAILED",
+    "QEMU_GUEST_AGENT_ERROR": "STOPPED_FAILED",
+    "IO_ERROR": "IO_ERROR_REPORT",
+}
+
+
+async def begin(recovery: Recovery) -> Wait | None:
+    found = recovery.notification
+    await recovery.ctx.read(_worth, found, recovery.options)
+    if found.kind == OF_HOST and not notifications.is_sure(found):
+        why = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
+        if why is not None:
+            return await recovery.hold(why, recovery.options.unknown_interval)
+    await recovery.ctx.write(_begin, found, recovery.ctx.now)
+    return None
+
+
+def _worth(conn: Connection, notification: Notification, options: InstanceHaOptions) -> None:
+    """Raises Over for one that is not acted upon."""
+    segment = segments.find(conn, notification.segment_id)
+    if segment is None or not segment.enabled:
+        raise Over("segment HA is disabled", ignored=True)
+    event = notification.payload.get("event", "").upper()
+    if event == STARTED:
+        raise Over("it works")
+    if notification.kind == OF_INSTANCE:
+        _instance(conn, notification, event, options)
+    elif event != STOPPED:
+        raise Over(f"the event {event} is no fault", ignored=True)
+
+
+def _instance(conn: Connection, notification: Notification, event: str, options: InstanceHaOptions) -> None:
+    """Raises Over."""
+    said = notification.payload
+    if "instance_uuid" not in said:
+        raise Over("it does not say which instance", ignored=True)
+    if event != STOPPED and FAULTS.get(event) != said.get("vir_domain_event"):
+        raise Over(f"the event {event} ({said.get('vir_domain_event')}) is no fault", ignored=True)
+    server = servers.find(conn, said["instance_uuid"])
+    if server is None or server.deleted_at is not None:
+        raise Over(f"there is no instance {said['instance_uuid']}", ignored=True)
+    if not options.process_all_instances and not is_ha_enabled(server):
+        raise Over(f"instance {server.id} is not HA_Enabled")
+
+
+def _unsure(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
+    """Why a host that may be alive is not taken for dead yet. Raises Over: it is alive."""
+    host = hosts.find(conn, notification.hostname)
+    if host is None or hosts.is_alive(host):
+        raise Over("host_status is not NORMAL, and the host answers", ignored=True)
+    silent = now - host.seen_at
+    if silent >= timedelta(seconds=options.unknown_silence):
+        return None
+    return f"host_status is not NORMAL, and the host was heard of {silent.total_seconds():.0f} s ago"
+
+
+def _begin(conn: Connection, notification: Notification, now: datetime) -> None:
+    notifications.try_move(conn, notification.id, "run", now, held=False, message=None)
+    if notification.kind == OF_HOST:
+        # From now on nobody else begins to recover from it, and it is no reserve.
+        members.note(conn, notification.host_id, {"on_maintenance": True, "reserved": False}, now)

@@ -1,0 +1,90 @@
+"""A host that was broken and shall be used again: it may work, it agrees with the records, it is enabled.
+
+Until then it stays as it is: disabled, and taken for dead. Its driver drops the copies of guests that run elsewhere by
+now, as evacuations have it; one that is still seen here keeps the host from being used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select, update
+
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
+from cloudctl.drivers.boundary import call
+from cloudctl.drivers.errors import DriverError, Unreachable
+from cloudctl.drivers.specs import GuestState
+from cloudctl.errors import NotFound
+from cloudctl.instance_ha import kinds, members
+from cloudctl.instance_ha.lifecycle.host import BROKEN
+from cloudctl.instance_ha.tables import Member, Proof
+from cloudctl.placement import hosts
+from cloudctl.tasks import Context, Step, Wait, Workflow
+from cloudctl.tasks.workflow import Memo
+
+POLL = 10.0  # seconds
+
+
+async def lift(ctx: Context) -> Memo:
+    """Whoever has fenced it lets it go. A host that nobody has fenced needs nothing."""
+    member = await _member(ctx)
+    fencers = await ctx.read(_fencers, member.name) if member else ()
+    for name in fencers:
+        if member and name in ctx.drivers.fencers:
+            try:
+                await call(ctx.drivers.fencers[name].ensure_unfenced, member.name)
+            except DriverError as error:
+                raise Unreachable(f"{name}: {error}") from error
+    return None
+
+
+async def agree(ctx: Context) -> Memo | Wait:
+    member = await _member(ctx)
+    if member is None or not await ctx.read(_fencers, member.name):
+        return None
+    inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
+    if member.name not in inventory or not inventory[member.name].up:
+        return Wait(POLL)
+    guests = [each for each in await ctx.drivers.hypervisor.inventory() if each.host == member.name]
+    stale = await ctx.read(_stale, member.name, guests)
+    if stale:
+        ctx.remember(stale=list(stale[:20]))
+        return Wait(POLL)
+    await ctx.commit(_enable, member.name, ctx.now)
+    return None
+
+
+async def _member(ctx: Context) -> Member | None:
+    """None: it was removed meanwhile, or is on maintenance again."""
+    try:
+        found = await ctx.read(members.get, ctx.resource_id)
+    except NotFound:
+        return None
+    return None if found.on_maintenance else found
+
+
+def _fencers(conn: Connection, host: str) -> Sequence[str]:
+    """Whose proofs hold."""
+    return conn.scalars(select(Proof.fencer).where(Proof.host == host, Proof.lifted_at.is_(None)).distinct()).all()
+
+
+def _stale(conn: Connection, host: str, guests: Sequence[GuestState]) -> list[str]:
+    """The guests that are here and, as the records have it, should not."""
+    here = Server.host == host, Server.deleted_at.is_(None)
+    known = set(conn.scalars(select(Server.id).where(*here)))
+    return [each.id for each in guests if each.id not in known]
+
+
+def _enable(conn: Connection, name: str, now: datetime) -> None:
+    conn.execute(update(Proof).where(Proof.host == name, Proof.lifted_at.is_(None)).values(lifted_at=now))
+    host = hosts.find(conn, name)
+    if host is None:
+        return
+    hosts.change(conn, host, {"forced_down": False})
+    if host.disabled_reason == BROKEN:
+        hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
+
+
+WORKFLOW = Workflow(kinds.RETURN, (Step("lift", lift), Step("agree", agree)))

@@ -1,0 +1,155 @@
+"""The hosts of segments. Reference: instance-ha.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.instance_ha import kinds
+from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
+from cloudctl.placement import hosts
+from cloudctl.rest.caller import Caller
+
+RESERVED = "kept in reserve"
+
+_by_id = select(Member).where(Member.id == bindparam("wanted"))
+_by_name = select(Member).where(Member.name == bindparam("wanted"))
+_by_name_locked = _by_name.with_for_update()
+
+
+@frozen
+class NewMember:
+    name: str
+    type: str
+    control_attributes: str
+    reserved: bool = False
+    on_maintenance: bool = False
+
+
+def not_found(host_id: str) -> NotFound:
+    return NotFound(f"No host with id {host_id[:64]}.")
+
+
+def find(conn: Connection, name: str, *, lock: bool = False) -> Member | None:
+    """By its name. `lock`: notifications of it take turns."""
+    return conn.execute(_by_name_locked if lock else _by_name, {"wanted": name}).first()
+
+
+def get(conn: Connection, host_id: str) -> Member:
+    """Raises NotFound."""
+    found = conn.execute(_by_id, {"wanted": host_id}).first()
+    if found is None:
+        raise not_found(host_id)
+    return found
+
+
+def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -> Member:
+    """Raises Invalid: no such compute service; Conflict: it is in a segment."""
+    _runs_servers(conn, new.name)
+    values = {
+        "id": new_id(),
+        "segment_id": segment.id,
+        "name": new.name,
+        "type": new.type,
+        "control_attributes": new.control_attributes,
+        "reserved": new.reserved,
+        "on_maintenance": new.on_maintenance,
+        "created_at": caller.now,
+    }
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(Member).values(values))
+    except IntegrityError:
+        raise _taken(new.name) from None
+    return get(conn, str(values["id"]))
+
+
+def change(conn: Connection, caller: Caller, member: Member, changes: Mapping[str, Any]) -> Member:
+    """One that comes back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
+    _calm(conn, member)
+    if changes.get("name", member.name) != member.name:
+        _runs_servers(conn, changes["name"])
+    try:
+        with conn.begin_nested():
+            note(conn, member.id, changes, caller.now)
+    except IntegrityError:
+        raise _taken(str(changes["name"])) from None
+    if member.on_maintenance and not changes.get("on_maintenance", True):
+        tasks.submit_once(conn, kinds.RETURN, member.id, caller)
+    return get(conn, member.id)
+
+
+def note(conn: Connection, host_id: str, changes: Mapping[str, Any], now: datetime) -> None:
+    conn.execute(update(Member).where(Member.id == host_id).values(**changes, updated_at=now))
+
+
+def remove(conn: Connection, member: Member) -> None:
+    """Raises Conflict."""
+    _calm(conn, member)
+    conn.execute(delete(Member).where(Member.id == member.id))
+
+
+def _calm(conn: Connection, member: Member) -> None:
+    """Raises Conflict while something is recovered from it, or it is the reserve of a recovery."""
+    mine = Notification.host_id == member.id, Notification.status.in_(OPEN)
+    if member.reserved_for or conn.execute(select(Notification.id).where(*mine).limit(1)).first() is not None:
+        raise Conflict(f"Host {member.id} can't be updated as it is in-use to process notifications.")
+
+
+def _runs_servers(conn: Connection, name: str) -> None:
+    """Raises Invalid."""
+    if hosts.find(conn, name) is None:
+        raise Invalid(f"Host with name {name} could not be found.")
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Host with name {name} already exists.")
+
+
+# -- reserves
+
+
+def reserve(
+    conn: Connection, segment_id: str, notification_id: str, tried: frozenset[str], now: datetime
+) -> str | None:
+    """A reserve other than those `tried`, which is taken for this recovery if need be, and usable; None: none is left.
+
+    Its compute service is enabled: the rules by which servers are placed hold for a reserve, too.
+    """
+    usable = select(Member).where(Member.segment_id == segment_id, Member.reserved, ~Member.on_maintenance)
+    found = conn.execute(usable.order_by(Member.number)).all()
+    for member in sorted(found, key=lambda each: each.reserved_for != notification_id):
+        host = hosts.find(conn, member.name)
+        if member.reserved_for not in (None, notification_id) or member.name in tried:
+            continue
+        if host is None or not hosts.is_alive(host):
+            continue
+        if member.reserved_for == notification_id:
+            return member.name
+        free = Member.id == member.id, Member.reserved, Member.reserved_for.is_(None)
+        taken = update(Member).where(*free).values(reserved_for=notification_id, woken=not host.enabled, updated_at=now)
+        if conn.execute(taken).rowcount:
+            if not host.enabled:
+                hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
+            return member.name
+    return None
+
+
+def settle_reserves(conn: Connection, notification_id: str, used: frozenset[str], now: datetime) -> None:
+    """Those taken for this recovery that have guests of it are no reserves any more; the others are free as before."""
+    for member in conn.execute(select(Member).where(Member.reserved_for == notification_id)).all():
+        is_used = member.name in used
+        changes = {"reserved_for": None, "woken": False, "reserved": member.reserved and not is_used}
+        note(conn, member.id, changes, now)
+        host = hosts.find(conn, member.name)
+        if member.woken and not is_used and host is not None:
+            hosts.change(conn, host, {"enabled": False, "disabled_reason": RESERVED})

@@ -1,0 +1,179 @@
+"""Notifications: what somebody says is broken, and what has become of it. Reference: instance-ha.md, sections 2 and 3.
+
+new → running → finished, ignored, or error → running → … → failed. One that waits for a proof, for room or for an
+operator is `held`, and its message says for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.db.machine import Machine, Move, sources
+from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.instance_ha import members
+from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.tables import ERROR, FAILED, FINISHED, IGNORED, NEW, OPEN, RUNNING, Notification
+from cloudctl.tasks import Origin
+
+# Type, as it is sent → what is broken.
+TYPES = {
+    "COMPUTE_HOST": OF_HOST,
+    "COMPUTE_INSTANCE": OF_INSTANCE,
+    "VM": OF_INSTANCE,
+    "COMPUTE_PROCESS": OF_PROCESS,
+    "PROCESS": OF_PROCESS,
+}
+STATUSES = (NEW, RUNNING, ERROR, FINISHED, FAILED, IGNORED)
+STOPPED, STARTED = "STOPPED", "STARTED"
+NORMAL, UNKNOWN = "NORMAL", "UNKNOWN"
+COMPUTE = "nova-compute"
+
+MOVES = {
+    "run": Move(sources(NEW, RUNNING, ERROR), RUNNING),
+    "hold": Move(sources(*OPEN), {"held": True}),
+    "finish": Move(sources(*OPEN), {"status": FINISHED, "held": False}),
+    "ignore": Move(sources(*OPEN), {"status": IGNORED, "held": False}),
+    "try later": Move(sources(*OPEN), {"status": ERROR}),
+    "fail": Move(sources(*OPEN), {"status": FAILED, "held": False}),
+}
+
+_by_id = select(Notification).where(Notification.id == bindparam("wanted"))
+
+
+@frozen
+class NewNotification:
+    hostname: str
+    type: str
+    payload: Mapping[str, str]
+    generated_time: datetime
+
+    @property
+    def kind(self) -> str:
+        return TYPES[self.type]
+
+    @property
+    def subject(self) -> str | None:
+        """What is broken; None if nothing is to be done."""
+        if self.payload.get("event", "").upper() == STARTED:
+            return None
+        if self.kind == OF_INSTANCE:
+            return f"instance {self.payload['instance_uuid']}" if "instance_uuid" in self.payload else None
+        return OF_HOST if self.kind == OF_HOST else f"process {self.payload.get('process_name', COMPUTE)}"
+
+
+def not_found(notification_id: str) -> NotFound:
+    return NotFound(f"No notification with id {notification_id[:64]}.")
+
+
+MACHINE = Machine(Notification, MOVES, not_found, "Notification {id} is {status}.")
+try_move = MACHINE.try_move
+
+
+def find(conn: Connection, notification_id: str) -> Notification | None:
+    return conn.execute(_by_id, {"wanted": notification_id}).first()
+
+
+def get(conn: Connection, notification_id: str) -> Notification:
+    """Raises NotFound."""
+    found = find(conn, notification_id)
+    if found is None:
+        raise not_found(notification_id)
+    return found
+
+
+def create(
+    conn: Connection, by: Origin, new: NewNotification, options: InstanceHaOptions, now: datetime
+) -> Notification:
+    """The record and its task. Raises Invalid: no such host; Conflict: a duplicate, or the host is being recovered."""
+    host = members.find(conn, new.hostname, lock=True)
+    if host is None:
+        raise Invalid(f"Host with name {new.hostname} could not be found.")
+    if host.on_maintenance:
+        raise Conflict(
+            f"Notification received from host {host.name} of type {new.type} is ignored as the host is already "
+            "under maintenance."
+        )
+    if _is_repeated(conn, host.id, new, options):
+        raise _duplicate(new)
+    _supersede(conn, host.id, new, now)
+    values = {
+        "id": new_id(),
+        "type": new.type,
+        "kind": new.kind,
+        "hostname": host.name,
+        "host_id": host.id,
+        "segment_id": host.segment_id,
+        "subject": new.subject,
+        "status": NEW,
+        "payload": dict(new.payload),
+        "generated_time": new.generated_time,
+        "created_at": now,
+    }
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(Notification).values(values))
+    except IntegrityError:
+        # One that is open says the same.
+        raise _duplicate(new) from None
+    made = get(conn, str(values["id"]))
+    if options.engine_enabled:
+        begin(conn, made, by, options)
+    return made
+
+
+def begin(conn: Connection, notification: Notification, by: Origin, options: InstanceHaOptions) -> None:
+    kind = RECOVER[notification.kind]
+    tasks.submit(conn, kind, notification.id, by, deadline=options.notifications_expired_interval)
+
+
+def _is_repeated(conn: Connection, host_id: str, new: NewNotification, options: InstanceHaOptions) -> bool:
+    since = new.generated_time - timedelta(seconds=options.duplicate_notification_detection_interval)
+    mine = Notification.host_id == host_id, Notification.kind == new.kind, Notification.generated_time >= since
+    return any(each.payload == new.payload for each in conn.execute(select(Notification).where(*mine)))
+
+
+def _supersede(conn: Connection, host_id: str, new: NewNotification, now: datetime) -> None:
+    """Who is sure wins over who is not: a host of unknown status that is known to be dead does not wait any more."""
+    if new.subject != OF_HOST or new.payload.get("host_status") != NORMAL:
+        return
+    mine = Notification.host_id == host_id, Notification.subject == OF_HOST, Notification.status.in_(OPEN)
+    for each in conn.execute(select(Notification).where(*mine)).all():
+        if not is_sure(each):
+            try_move(conn, each.id, "ignore", now, message="its host's status has become known meanwhile")
+
+
+def is_sure(notification: Notification) -> bool:
+    """Whether the host is said to be dead for certain: the monitor has seen to it, or an operator says so."""
+    return notification.approved or notification.payload.get("host_status") == NORMAL
+
+
+def _duplicate(new: NewNotification) -> Conflict:
+    return Conflict(f"Notification received from host {new.hostname} of type {new.type} is duplicate.")
+
+
+def open_of(conn: Connection, hostname: str) -> Notification | None:
+    """The open notification that this host is dead."""
+    mine = Notification.hostname == hostname, Notification.subject == OF_HOST, Notification.status.in_(OPEN)
+    return conn.execute(select(Notification).where(*mine)).first()
+
+
+def unclaimed(conn: Connection, before: datetime) -> Sequence[Notification]:
+    """Those that were new already then."""
+    old = Notification.status == NEW, Notification.created_at <= before
+    return conn.execute(select(Notification).where(*old).order_by(Notification.number)).all()
+
+
+def tell(conn: Connection, notification_id: str, details: Sequence[Mapping[str, Any]], now: datetime) -> None:
+    """How far its workflow has come."""
+    changed = update(Notification).where(Notification.id == notification_id)
+    conn.execute(changed.values(details=[dict(each) for each in details], updated_at=now))

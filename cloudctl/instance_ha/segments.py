@@ -1,0 +1,99 @@
+"""Segments: hosts that stand in for each other. Reference: instance-ha.md, section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
+from cloudctl.rest.caller import Caller
+
+AUTO, RESERVED_HOST, AUTO_PRIORITY, RH_PRIORITY = "auto", "reserved_host", "auto_priority", "rh_priority"
+METHODS = (AUTO, RESERVED_HOST, AUTO_PRIORITY, RH_PRIORITY)
+
+_by_id = select(Segment).where(Segment.id == bindparam("wanted"))
+
+
+@frozen
+class NewSegment:
+    name: str
+    recovery_method: str
+    service_type: str
+    description: str | None = None
+    enabled: bool = True
+
+
+def not_found(segment_id: str) -> NotFound:
+    return NotFound(f"No failover segment with id {segment_id[:64]}.")
+
+
+def find(conn: Connection, segment_id: str) -> Segment | None:
+    return conn.execute(_by_id, {"wanted": segment_id}).first()
+
+
+def get(conn: Connection, segment_id: str) -> Segment:
+    """Raises NotFound."""
+    found = find(conn, segment_id)
+    if found is None:
+        raise not_found(segment_id)
+    return found
+
+
+def create(conn: Connection, caller: Caller, new: NewSegment) -> Segment:
+    """Raises Conflict."""
+    values = {
+        "id": new_id(),
+        "name": new.name,
+        "description": new.description,
+        "recovery_method": new.recovery_method,
+        "service_type": new.service_type,
+        "enabled": new.enabled,
+        "created_at": caller.now,
+    }
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(Segment).values(values))
+    except IntegrityError:
+        raise _taken(new.name) from None
+    return get(conn, str(values["id"]))
+
+
+def change(conn: Connection, segment: Segment, changes: Mapping[str, Any], now: datetime) -> Segment:
+    """Raises Conflict: the name is taken, or a recovery is under way."""
+    _calm(conn, segment)
+    try:
+        with conn.begin_nested():
+            conn.execute(update(Segment).where(Segment.id == segment.id).values(**changes, updated_at=now))
+    except IntegrityError:
+        raise _taken(str(changes["name"])) from None
+    return get(conn, segment.id)
+
+
+def remove(conn: Connection, segment: Segment) -> None:
+    """With its hosts. Raises Conflict: a recovery is under way."""
+    _calm(conn, segment)
+    conn.execute(delete(Member).where(Member.segment_id == segment.id))
+    conn.execute(delete(Segment).where(Segment.id == segment.id))
+
+
+def is_recovering(conn: Connection, segment_id: str) -> bool:
+    mine = Notification.segment_id == segment_id, Notification.status.in_(OPEN)
+    return conn.execute(select(Notification.id).where(*mine).limit(1)).first() is not None
+
+
+def _calm(conn: Connection, segment: Segment) -> None:
+    """Raises Conflict."""
+    if is_recovering(conn, segment.id):
+        raise Conflict(f"FailoverSegment {segment.id} can't be updated as it is in-use to process notifications.")
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Failover segment with name {name} already exists.")

@@ -1,0 +1,100 @@
+"""A server dies by itself: it is started where it is, or else elsewhere. Reference: instance-ha.md, section 6."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.specs import Power
+from tests.instance_ha.asking import Ha
+from tests.there import there
+
+IMPORTANT = {"metadata": {"HA_Enabled": "True"}}
+FAILED = {"event": "LIFECYCLE", "vir_domain_event": "STOPPED_FAILED"}
+
+
+@pytest.fixture
+def server(ha: Ha) -> str:
+    ha.host(ha.segment(), "fake-1")
+    return ha.compute.boot(availability_zone="nova:fake-1", **IMPORTANT)
+
+
+def reported(ha: Ha, server: str, **said: str) -> str:
+    return ha.reported(type="VM", **{**FAILED, **said}, instance_uuid=server)
+
+
+def test_it_is_started_where_it_is(ha: Ha, server: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.guests.put(server, _crashed(hypervisor, server))
+    uuid = reported(ha, server)
+    ha.cloud.settle()
+    found = ha.notification(uuid)
+    assert (found["status"], found["type"]) == ("finished", "VM"), found
+    assert [each["name"] for each in found["recovery_workflow_details"]] == [
+        "StopInstanceTask",
+        "StartInstanceTask",
+        "MoveInstanceTask",
+        "ConfirmInstanceActiveTask",
+    ]
+    guest = there(hypervisor.guests.get(server))
+    assert (guest.power, guest.spec.host, ha.compute.status(server)) == (Power.RUNNING, "fake-1", "ACTIVE")
+
+
+def _crashed(hypervisor: FakeHypervisor, server: str) -> Any:
+    return evolve(there(hypervisor.guests.get(server)), power=Power.CRASHED)
+
+
+def test_one_that_does_not_start_there_goes_elsewhere(ha: Ha, server: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_running", error=DriverError("the disk of this host is broken"))
+    uuid = reported(ha, server)
+    ha.cloud.settle()
+    assert ha.status(uuid) == "finished", ha.notification(uuid)
+    guest = there(hypervisor.guests.get(server))
+    assert guest.power is Power.RUNNING and guest.spec.host != "fake-1"
+    assert ha.compute.status(server) == "ACTIVE"
+
+
+def test_one_that_starts_nowhere_fails(ha: Ha, server: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_running", times=None, error=DriverError("it is broken"))
+    uuid = reported(ha, server)
+    ha.cloud.settle()
+    assert ha.status(uuid) == "failed" and "starts nowhere" in ha.notification(uuid)["message"]
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        ({"event": "LIFECYCLE", "vir_domain_event": "SHUTDOWN_FINISHED"}, "ignored", "is no fault"),
+        ({"event": "STOPPED"}, "finished", None),
+    ],
+)
+def test_events_that_are_faults_are_acted_upon(
+    ha: Ha, server: str, said: dict[str, str], status: str, message: str | None
+) -> None:
+    uuid = ha.reported(type="COMPUTE_INSTANCE", **said, instance_uuid=server)
+    ha.cloud.settle()
+    found = ha.notification(uuid)
+    assert found["status"] == status and (message is None or message in found["message"])
+
+
+def test_who_is_paused_or_not_named_or_not_important_is_left_alone(ha: Ha, server: str) -> None:
+    ha.compute.act(server, {"pause": None})
+    plain = ha.compute.boot(availability_zone="nova:fake-1")
+    paused, unknown = reported(ha, server), ha.reported(type="COMPUTE_INSTANCE", event="STOPPED")
+    other = reported(ha, plain)
+    ha.cloud.settle()
+    assert (ha.status(paused), ha.compute.status(server)) == ("ignored", "PAUSED")
+    assert ha.status(unknown) == "ignored"
+    assert (ha.status(other), ha.notification(other)["message"]) == ("finished", f"instance {plain} is not HA_Enabled")
+
+
+def test_one_fault_of_a_server_is_open_at_a_time_and_two_servers_are_two(ha: Ha, server: str) -> None:
+    other = ha.compute.boot(availability_zone="nova:fake-1", **IMPORTANT)
+    reported(ha, server)
+    refused = ha.report(type="VM", event="IO_ERROR", vir_domain_event="IO_ERROR_REPORT", instance_uuid=server)
+    assert refused.status == 409
+    reported(ha, other)
+    ha.cloud.settle()
