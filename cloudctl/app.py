@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from attrs import evolve, frozen
+from cryptography.fernet import Fernet
 from sqlalchemy import inspect
 from twisted.application import strports
 from twisted.internet.interfaces import IReactorTime
@@ -36,6 +37,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.config import API, ENGINE, ROLES, Config
 from cloudctl.db import Connection, Database, schema
 from cloudctl.db.columns import metadata, utc
+from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
@@ -56,6 +58,7 @@ from cloudctl.service import OrderedService
 from cloudctl.tasks.audit import Audit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.metrics import TaskMetrics
+from cloudctl.tasks.peers import Peers
 
 T = TypeVar("T")
 
@@ -113,6 +116,8 @@ class Cloud(OrderedService):
     ) -> None:
         """Raises ConfigError: a driver, a rule or an option that cannot be."""
         state_dir.prepare(config.state_dir)
+        if config.data_dir != config.state_dir:
+            state_dir.prepare(config.data_dir, "server.data_dir")
         if not config.database.url:
             state_dir.touch_database(config.state_dir)
         db = Database.open(config.database_url, reactor, config.database.threads)
@@ -146,6 +151,7 @@ class Cloud(OrderedService):
         self._reactor = reactor
         self._in_memory = in_memory
         self._lock: IO[str] | None = None
+        self.seal = Seal.of([Fernet.generate_key()] if in_memory else config.sealing_keys())
         self.metrics = Metrics()
         self.policy = policy.load(
             [service.package for service in services], Path(config.policy.file) if config.policy.file else None
@@ -183,7 +189,15 @@ class Cloud(OrderedService):
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
         }
         surroundings = Surroundings(
-            self.config, self._reactor, self.clock, self.db, self._in_memory, hypervisor, self._volumes, network
+            self.config,
+            self._reactor,
+            self.clock,
+            self.db,
+            self._in_memory,
+            hypervisor,
+            self._volumes,
+            network,
+            self.seal,
         )
         parts: tuple[Part, ...] = ()
         for service in self.offered:
@@ -205,7 +219,7 @@ class Cloud(OrderedService):
         self, kind: str, name: str, hypervisor: IHypervisor | None = None
     ) -> tuple[Mapping[str, Any], DriverResources]:
         table = self.config.driver.get(kind, {}).get(name, {})
-        directory = None if self._in_memory else self.config.state_dir / "drivers" / kind / name
+        directory = None if self._in_memory else self.config.data_dir / "drivers" / kind / name
         reactor = None if self._in_memory else self._reactor
         return table, DriverResources(
             clock=self.clock, name=name, reactor=reactor, state_dir=directory, hypervisor=hypervisor
@@ -266,6 +280,8 @@ class Cloud(OrderedService):
             for part in self.parts:
                 for service in part.watches:
                     self.addService(service)
+            if self.db.line is not None:
+                self.addService(Peers(self.db, self.db.line, self.engine.owner))
             self.addService(self.engine)
             self.addService(self.audit)
         sites = [(self.site, server.listen)]
@@ -300,6 +316,8 @@ class Cloud(OrderedService):
         for part in self.parts:
             part.prepare()
         is_new = self._bootstrap(passwords or {})
+        if not self._in_memory:
+            self._settle()
         for part in self.parts:
             part.recover()
         return is_new
@@ -315,6 +333,15 @@ class Cloud(OrderedService):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError([f"state_dir: another cloudctl is already running in {self.config.state_dir}"]) from None
+
+    def _settle(self) -> None:
+        """This process has the cloud's data where all have it, and a clouds.yaml of its own. Raises ConfigError."""
+        cloud_id = self.db.transact(False, bootstrap.identified, self.config.data_dir)
+        state_dir.belongs_to(self.config.data_dir, cloud_id, alone=self.db.is_sqlite)
+        if not (self.config.state_dir / bootstrap.CLOUDS_YAML).exists():
+            passwords = self.db.transact(True, bootstrap.kept_passwords, self.seal)
+            if passwords is not None:
+                bootstrap.write_clouds_yaml(self.config, passwords)
 
     def _bootstrap(self, passwords: Mapping[str, str | None]) -> bool:
         if self.db.transact(True, bootstrap.is_done):
@@ -332,6 +359,8 @@ class Cloud(OrderedService):
             part.bootstrap(conn, first)
         bootstrap.mark_done(conn, first.now)
         if not self._in_memory:
+            bootstrap.identified(conn, self.config.data_dir)
+            bootstrap.keep_passwords(conn, self.seal, chosen)
             # Before the commit: a crash between the two must not leave a cloud whose passwords nobody knows.
             bootstrap.write_clouds_yaml(self.config, chosen)
         return True

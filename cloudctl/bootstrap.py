@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import DateTime, Integer, insert, select
+from sqlalchemy import DateTime, Integer, insert, select, update
 
+from cloudctl import state_dir
 from cloudctl.config import API, Config, address
-from cloudctl.db import Connection
-from cloudctl.db.columns import Field, column
+from cloudctl.db import Connection, schema, secrets
+from cloudctl.db.columns import Field, column, new_id, optional_text
 from cloudctl.db.records import Record
+from cloudctl.db.secrets import Seal
 from cloudctl.identity.options import IdentityOptions
 
 CLOUDS_YAML = "clouds.yaml"
+# Their purpose among the secrets in the database.
+PASSWORDS = "first-passwords"
 
 
 class Bootstrapped(Record, table="bootstrapped"):
@@ -24,6 +28,8 @@ class Bootstrapped(Record, table="bootstrapped"):
 
     id: Field[int] = column(Integer, primary_key=True)
     at: Field[datetime] = column(DateTime(), nullable=False)
+    # In the data directory, too. None: no process of a release that knows of it has started.
+    cloud_id: Field[str | None] = optional_text(64)
 
 
 HEAD = """\
@@ -110,3 +116,27 @@ def is_done(conn: Connection) -> bool:
 
 def mark_done(conn: Connection, now: datetime) -> None:
     conn.execute(insert(Bootstrapped).values(id=1, at=now))
+
+
+def identified(conn: Connection, data_dir: Path) -> str:
+    """The id of the cloud, which gets one, and takes its data directory, once. Raises ConfigError."""
+    schema.lock(conn)
+    known = conn.scalar(select(Bootstrapped.cloud_id))
+    if known is None:
+        known = new_id()
+        state_dir.propose(data_dir, known)
+        conn.execute(update(Bootstrapped).values(cloud_id=known))
+    return known
+
+
+# -- the first users' passwords, so that each process can write a clouds.yaml
+
+
+def keep_passwords(conn: Connection, seal: Seal, passwords: Mapping[str, str]) -> None:
+    secrets.write(conn, seal, PASSWORDS, {1: json.dumps(dict(passwords)).encode()})
+
+
+def kept_passwords(conn: Connection, seal: Seal) -> dict[str, str] | None:
+    """None of a cloud that was made by an older release."""
+    found = secrets.read(conn, seal, PASSWORDS)
+    return json.loads(found[1]) if found else None

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from cryptography.fernet import Fernet
 from sqlalchemy.exc import OperationalError
 from twisted.internet.task import Clock
 
 from cloudctl import __version__, app, config, reference, rule_list
-from cloudctl.db import schema
+from cloudctl.db import schema, secrets
 from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
 from cloudctl.db.driver import create
+from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.errors import CloudError, ConfigError
@@ -92,17 +94,39 @@ def policy(made: config.Config, service: str | None) -> None:
 
 @main.group("keys")
 def keys_group() -> None:
-    """The keys that seal tokens."""
+    """The keys that seal tokens, and what seals them in the database."""
 
 
 @keys_group.command()
 @click.pass_obj
 def rotate(made: config.Config) -> None:
     """Make the staged key the primary one and stage a new one. Running clouds see it at once."""
-    options = made.section(IdentityOptions)
-    directory = made.state_dir / keys.FERNET_KEYS
-    keys.ensure(directory)
-    click.echo(f"primary key: {keys.rotate(directory, options.fernet_max_keys)}")
+    most = made.section(IdentityOptions).fernet_max_keys
+    primary = with_keys(made).transact(False, keys.rotate, Seal.of(made.sealing_keys()), keys.FERNET_KEYS, most)
+    click.echo(f"primary key: {primary}")
+
+
+@keys_group.command()
+def new() -> None:
+    """Print a key for [database] sealing_keys."""
+    click.echo(Fernet.generate_key().decode())
+
+
+@keys_group.command()
+@click.pass_obj
+def reseal(made: config.Config) -> None:
+    """Seal all secrets in the database with the first of [database] sealing_keys."""
+    with_keys(made).transact(False, secrets.reseal, Seal.of(made.sealing_keys()))
+    click.echo("resealed")
+
+
+def with_keys(made: config.Config) -> Database:
+    """The database, once a start has put keys into it. Raises ConfigError."""
+    found = database(made)
+    version = found.transact(True, schema.found_version)
+    if version is None or version[0] < schema.VERSION:
+        raise ConfigError(["database: no process of this release has been started with it; its first start makes keys"])
+    return found
 
 
 @main.group()

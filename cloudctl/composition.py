@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.config import Config
 from cloudctl.db import Connection, Database
+from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline, Threads
 from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
 from cloudctl.rest.app import ApiApp
@@ -61,6 +62,7 @@ class Surroundings:
     hypervisor: IHypervisor
     volumes: Mapping[str, IVolumeBackend]  # by the names that [drivers] gives them; the one of a single driver is ""
     network: INetworkBackend
+    seal: Seal  # of secrets in the database
     parts: tuple[Part, ...] = ()  # of the services before this one
 
     def made(self, kind: type[T]) -> T:

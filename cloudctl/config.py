@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 import attrs
 from attrs import field, frozen
+from cryptography.fernet import Fernet
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from cloudctl import state_dir
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
-from cloudctl.state_dir import DATABASE
 
 T = TypeVar("T")
 
@@ -62,6 +63,14 @@ def is_database_url(_instance: object, attribute: Any, value: str) -> None:
         raise ValueError(str(error)) from None
 
 
+def are_fernet_keys(_instance: object, attribute: Any, value: list[str]) -> None:
+    for number, key in enumerate(value, 1):
+        try:
+            Fernet(key)
+        except ValueError:
+            raise ValueError(f"number {number} is no Fernet key: `cloudctl keys new` prints one") from None
+
+
 @frozen
 class Address:
     """What an endpoint string says of where clients connect."""
@@ -98,6 +107,8 @@ class ServerOptions:
     ha_public_url: str = field(default="", validator=is_public_url)
     # Addresses of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed.
     trusted_proxies: list[str] = field(factory=list)
+    # Where images, backups, objects and what drivers keep are: the same for all processes. Empty: the state directory.
+    data_dir: str = ""
     # Seconds after which an idle connection is closed.
     idle_timeout: float = field(default=65.0, validator=positive)
     # Seconds that each part may take to stop.
@@ -143,6 +154,9 @@ class DatabaseOptions:
     # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
     url: str = field(default="", validator=is_database_url)
     threads: int = field(default=8, validator=positive)
+    # Fernet keys that seal secrets in the database: the first one seals, each opens. None: the file sealing-key in the
+    # state directory does.
+    sealing_keys: list[str] = field(factory=list, validator=are_fernet_keys)
 
 
 @frozen
@@ -151,7 +165,7 @@ class TaskOptions:
 
     # How many tasks run at once in this process.
     slots: int = field(default=32, validator=positive)
-    # Seconds after which another process takes over the tasks of one that died.
+    # Seconds after which another process takes over the tasks of one that is stuck.
     lease: float = field(default=30.0, validator=positive)
     # Seconds between two comparisons of the backends with the database.
     audit_period: float = field(default=300.0, validator=positive)
@@ -211,8 +225,16 @@ class Config:
         return kind()
 
     @property
+    def data_dir(self) -> Path:
+        return Path(self.server.data_dir).absolute() if self.server.data_dir else self.state_dir
+
+    def sealing_keys(self) -> list[str]:
+        """As configured, or the state directory's own, which is made when it is first asked for."""
+        return self.database.sealing_keys or [state_dir.sealing_key(self.state_dir)]
+
+    @property
     def database_url(self) -> str:
-        return self.database.url or f"sqlite:///{(self.state_dir / DATABASE).absolute()}"
+        return self.database.url or f"sqlite:///{(self.state_dir / state_dir.DATABASE).absolute()}"
 
 
 KERNEL: dict[str, Any] = {

@@ -1,22 +1,28 @@
 """The state directory: whatever made it, and whatever the umask, nobody else enters it.
 
-The database in it holds user data and passwords of guests, `clouds.yaml` those of the first users.
+The database in it holds user data and passwords of guests, `clouds.yaml` those of the first users. What all processes
+of a cloud must share (images, backups, objects, what drivers keep) is in its data directory, which is the same one
+unless [server] data_dir names another, and has the cloud's id in a file: see `belongs_to`.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from cryptography.fernet import Fernet
 
 from cloudctl.errors import ConfigError
 
 OTHERS = 0o077
 DATABASE = "cloudctl.sqlite"
 # What tells that a directory is a cloud's; and files that hold secrets, or lead to them.
-OURS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "clouds.yaml", "lock")
+SEALING_KEY, CLOUD_ID = "sealing-key", "cloud-id"
+OURS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "clouds.yaml", "lock", SEALING_KEY, CLOUD_ID)
 
 
-def prepare(directory: Path) -> None:
+def prepare(directory: Path, option: str = "state_dir") -> None:
     """It is there, with mode 0700, and so are its files with 0600. Raises ConfigError.
 
     One that others may enter is closed to them if it is empty or a cloud's; any other one is refused, since it may be
@@ -29,7 +35,7 @@ def prepare(directory: Path) -> None:
         if found.st_mode & OTHERS:
             if names and not names.intersection(OURS):
                 raise ConfigError(
-                    [f"state_dir: others may enter {directory}, which is not a cloud's; choose another, or chmod 700"]
+                    [f"{option}: others may enter {directory}, which is not a cloud's; choose another, or chmod 700"]
                 )
             directory.chmod(0o700)
         for name in names.intersection(OURS):
@@ -37,9 +43,82 @@ def prepare(directory: Path) -> None:
             if file.stat().st_mode & OTHERS:
                 file.chmod(0o600)
     except PermissionError as error:
-        raise ConfigError([f"state_dir: {directory} must be this user's own, with mode 0700: {error}"]) from None
+        raise ConfigError([f"{option}: {directory} must be this user's own, with mode 0700: {error}"]) from None
 
 
 def touch_database(directory: Path) -> None:
     """SQLite gives its other files the mode of the first one."""
     os.close(os.open(directory / DATABASE, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def sealing_key(directory: Path) -> str:
+    """What seals secrets in the database where no option does: made when it is first needed."""
+    path = directory / SEALING_KEY
+    if not path.exists():
+        # Of processes that start at the same moment the first one's is taken.
+        fresh = directory / f".{SEALING_KEY}.{os.getpid()}"
+        _write(fresh, Fernet.generate_key())
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+        _sync(directory)
+    return path.read_text().strip()
+
+
+# -- the data directory
+
+
+def propose(directory: Path, cloud_id: str) -> None:
+    """The directory will be that of a cloud, if the transaction that names the cloud commits. Raises ConfigError."""
+    other = _content(directory / CLOUD_ID)
+    if other is not None and other != cloud_id:
+        raise ConfigError([f"server.data_dir: {directory} is that of another cloud, {other}"])
+    _write(directory / f"{CLOUD_ID}.new", cloud_id.encode())
+
+
+def belongs_to(directory: Path, cloud_id: str, alone: bool) -> None:
+    """Raises ConfigError unless the directory is that of this cloud: two processes with different ones would diverge.
+
+    `alone`: no other process can have another directory, so one that says nothing is taken for it.
+    """
+    mark = directory / CLOUD_ID
+    found = _content(mark)
+    if found is None and (alone or _content(mark.with_name(f"{CLOUD_ID}.new")) == cloud_id):
+        _write(mark, cloud_id.encode())
+        found = cloud_id
+    if found is None:
+        raise ConfigError(
+            [
+                f"server.data_dir: {directory} is not where the other processes of this cloud keep its data, or it is "
+                f"a copy without its file {CLOUD_ID}, which must hold {cloud_id}"
+            ]
+        )
+    if found != cloud_id:
+        raise ConfigError([f"server.data_dir: {directory} is that of another cloud, {found}"])
+    mark.with_name(f"{CLOUD_ID}.new").unlink(missing_ok=True)
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """The file holds this, also after a power cut, or what it held before."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 
-from cloudctl import tap
+from cloudctl import state_dir, tap
 from cloudctl.app import SECTIONS, Cloud
 from cloudctl.config import build
 from cloudctl.errors import ConfigError
@@ -78,3 +79,50 @@ def test_the_process_makes_nothing_that_others_may_read(generous: None, tmp_path
         assert open_to_others == []
     finally:
         service.db.close()
+
+
+# -- the data directory
+
+
+def test_a_data_directory_is_one_clouds(tmp_path: Path) -> None:
+    state_dir.propose(tmp_path, "one")
+    # The transaction was not committed; another one was.
+    state_dir.propose(tmp_path, "two")
+    state_dir.belongs_to(tmp_path, "two", alone=False)
+    state_dir.belongs_to(tmp_path, "two", alone=False)
+    assert os.listdir(tmp_path) == ["cloud-id"]
+    for alone in (False, True):
+        with pytest.raises(ConfigError, match=r"server\.data_dir: .* is that of another cloud, two"):
+            state_dir.belongs_to(tmp_path, "one", alone)
+    with pytest.raises(ConfigError, match="is that of another cloud, two"):
+        state_dir.propose(tmp_path, "one")
+
+
+def test_one_that_says_nothing_is_refused_unless_there_can_be_no_other(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="without its file cloud-id, which must hold one"):
+        state_dir.belongs_to(tmp_path, "one", alone=False)
+    assert os.listdir(tmp_path) == []
+    state_dir.belongs_to(tmp_path, "one", alone=True)
+    state_dir.belongs_to(tmp_path, "one", alone=False)
+
+
+def test_processes_on_one_database_have_one_data_directory(tmp_path: Path, postgresql_url: str, reactor: Any) -> None:
+    def prepare(name: str, data_dir: str, key: str) -> bool:
+        tables = {"server": {"data_dir": data_dir}, "database": {"url": postgresql_url, "sealing_keys": [key]}}
+        cloud = Cloud(build(tables, SECTIONS, tmp_path / name), reactor, listen=False)
+        try:
+            return cloud.prepare({"admin": "secret", "demo": "secret"})
+        finally:
+            cloud.db.close()
+
+    data, key, other = str(tmp_path / "data"), Fernet.generate_key().decode(), Fernet.generate_key().decode()
+    assert prepare("one", data, key) is True
+    assert prepare("two", data, key) is False
+    assert (tmp_path / "one/clouds.yaml").read_text().replace("/one/", "/two/") == (
+        tmp_path / "two/clouds.yaml"
+    ).read_text()
+    with pytest.raises(ConfigError, match="three is not where the other processes of this cloud keep its data"):
+        prepare("three", "", key)
+    with pytest.raises(ConfigError, match=r"database\.sealing_keys"):
+        prepare("four", data, other)
+    assert not (tmp_path / "four/clouds.yaml").exists()

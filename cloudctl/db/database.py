@@ -28,6 +28,7 @@ from twisted.python.threadpool import ThreadPool
 from cloudctl.db.connection import Connection
 from cloudctl.db.driver import Connections, create, is_transient
 from cloudctl.db.group import ATTEMPTS, Group
+from cloudctl.db.line import SAY, Line
 from cloudctl.db.threads import Inline, Threads
 
 log = Logger()
@@ -65,11 +66,15 @@ class Database(Service):
         self._changes: Counter[str] = Counter()
         self._written = 0
         self._listeners: dict[str, list[Callable[[], object]]] = {}
+        self._elsewhere: dict[str, list[Callable[[], object]]] = {}
         self.connections = Connections(engine)
         # Of SQLite in a file: the queue before the one thread that writes.
         self.group: Group | None = None
         if writer is not None:
             self.group = Group(self.connections, writer, reactor, clock, self.count_changes, self.tell)
+        # To the other processes of a cloud on PostgreSQL. Without one, what they are to hear goes with the commit.
+        self.line: Line | None = None
+        self.is_told = False  # of what other processes commit, without looking
 
     @classmethod
     def open(cls, url: str, reactor: Any, threads: int = 8) -> Database:
@@ -77,7 +82,9 @@ class Database(Service):
         if url.startswith("sqlite"):
             readers, writer = ThreadPool(1, SQLITE_READERS, name="database"), ThreadPool(1, 1, name="database writer")
             return cls(create(url), readers, reactor, reactor, writer)
-        return cls(create(url), ThreadPool(1, threads, name="database"), reactor, reactor)
+        made = cls(create(url), ThreadPool(1, threads, name="database"), reactor, reactor)
+        made.line = Line(made.engine, reactor, made._hear, made._line_is)
+        return made
 
     @classmethod
     def in_memory(cls, clock: IReactorTime) -> Database:
@@ -89,9 +96,13 @@ class Database(Service):
         self.threads.start()
         if self.group is not None:
             self.group.start()
+        if self.line is not None:
+            self.line.start()
 
     def stopService(self) -> None:
         super().stopService()
+        if self.line is not None:
+            self.line.stop()
         self.threads.stop()
         if self.group is not None:
             self.group.stop()
@@ -102,12 +113,17 @@ class Database(Service):
         self.connections.close()
         self.engine.dispose()
 
-    def on_commit(self, channel: str, callback: Callable[[], object]) -> None:
-        """Call `callback` in the reactor after each commit in which `notify(conn, channel)` was called here.
+    def on_commit(
+        self, channel: str, callback: Callable[[], object], *, elsewhere: Callable[[], object] | None = None
+    ) -> None:
+        """Have `callback()` called in the reactor's thread after each commit that told of `channel` by `notify`.
 
-        A hint, not a promise: a process that dies after the commit calls nobody, other processes hear nothing.
+        `elsewhere` is called where another process may have committed such a thing, or not: it looks. Commits may go by
+        untold while the line to the others is down; see `is_told`.
         """
         self._listeners.setdefault(channel, []).append(callback)
+        if elsewhere is not None:
+            self._elsewhere.setdefault(channel, []).append(elsewhere)
 
     def run(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn(conn, …)` in one transaction that may write, in a thread."""
@@ -146,7 +162,7 @@ class Database(Service):
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
                 continue
             if channels:
-                self.reactor.callFromThread(self.tell, channels)
+                self.reactor.callFromThread(self._committed, channels)
             return result
         raise AssertionError("unreachable")
 
@@ -156,6 +172,8 @@ class Database(Service):
         held.begin(read_only)
         try:
             result = fn(conn, *args, **kwargs)
+            if conn.channels and self.line is None and not self.is_sqlite:
+                conn.driver.execute(SAY, (",".join(sorted(conn.channels)),))
             held.commit()
         except BaseException:
             held.rollback()
@@ -184,6 +202,24 @@ class Database(Service):
         """
         return tuple(self._changes[table] for table in tables) if self.is_sqlite else None
 
+    def _committed(self, channels: set[str]) -> None:
+        """A transaction of this process told of these channels."""
+        self.tell(channels)
+        if self.line is not None and (shared := channels & self._elsewhere.keys()):
+            self.line.say(shared)
+
+    def _hear(self, channels: Iterable[str]) -> None:
+        """One of another process did."""
+        for channel in channels:
+            for callback in self._elsewhere.get(channel, ()):
+                callback()
+
+    def _line_is(self, is_open: bool) -> None:
+        self.is_told = is_open
+        if is_open:
+            # Nobody here heard what was said before.
+            self._hear(self._elsewhere)
+
     def tell(self, channels: Iterable[str]) -> None:
         """Call the listeners of these channels. In the reactor's thread."""
         for channel in channels:
@@ -201,5 +237,5 @@ def now(conn: Connection) -> float:
 
 
 def notify(conn: Connection, channel: str) -> None:
-    """Tell the listeners of `channel` in this process once this transaction has committed."""
+    """Tell the listeners of `channel` once this transaction has committed."""
     conn.channels.add(channel)

@@ -1,4 +1,4 @@
-"""The keys that seal tokens: files named by a number in one directory, shared by every process of the cloud.
+"""The keys that seal tokens and credentials: numbered secrets in the database, the same for every process of the cloud.
 
 0 is staged: it will be the next primary, and is known to all before anything is sealed with it. The highest number is
 the primary; the rest only open what they sealed. Reference: identity.md, «Token formats».
@@ -6,37 +6,56 @@ the primary; the rest only open what they sealed. Reference: identity.md, «Toke
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cryptography.fernet import Fernet, MultiFernet
+from sqlalchemy import select
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
-# The directories, in the state directory: of tokens, and of what is stored as credentials.
+from cloudctl.db import Connection, Database, notify, schema, secrets
+from cloudctl.db.secrets import Seal, Secret
+from cloudctl.errors import ConfigError
+from cloudctl.tasks.rounds import Rounds
+
+log = Logger()
+
+# What they are kept as; and the directories in which releases before 0.1 had them.
 FERNET_KEYS, CREDENTIAL_KEYS = "fernet-keys", "credential-keys"
+# Told at each commit that changes keys.
+CHANNEL = "identity.keys"
 
 STAGED = 0
-LOCK = ".lock"
+# Seconds between two looks for the sake of changes that nobody told of.
+PERIOD = 30.0
 
 
-class KeyDirectory:
-    """Keys in files; read again as soon as the directory has changed."""
+class KeyRing:
+    """The keys of one purpose, as this process last read them."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._seen = 0
+    def __init__(self, db: Database, seal: Seal, purpose: str) -> None:
+        self.db = db
+        self.seal = seal
+        self.purpose = purpose
         self._fernet: MultiFernet | None = None
 
+    def prepare(self, directory: Path) -> None:
+        """There are keys, and they are known. Blocks. Raises ConfigError; see `ensure`."""
+        self.db.transact(False, ensure, self.seal, self.purpose, directory)
+        self._take(self.db.transact(True, secrets.read, self.seal, self.purpose))
+
+    async def refresh(self) -> None:
+        self._take(await self.db.read(secrets.read, self.seal, self.purpose))
+
     def fernet(self) -> MultiFernet:
-        """Seals with the primary, opens with any. Raises FileNotFoundError if there are no keys: see `ensure`."""
-        changed = self.directory.stat().st_mtime_ns
-        if self._fernet is None or changed != self._seen:
-            keys = load(self.directory)
-            self._fernet = MultiFernet([Fernet(keys[number]) for number in sorted(keys, reverse=True)])
-            self._seen = changed
+        """Seals with the primary, opens with any. Raises LookupError before `prepare`."""
+        if self._fernet is None:
+            raise LookupError(f"the {self.purpose} were not read")
         return self._fernet
+
+    def _take(self, keys: Mapping[int, bytes]) -> None:
+        self._fernet = MultiFernet([Fernet(keys[number]) for number in sorted(keys, reverse=True)])
 
 
 class KeysInMemory:
@@ -49,79 +68,61 @@ class KeysInMemory:
         return self._fernet
 
 
-def load(directory: Path) -> dict[int, bytes]:
-    """Number → key. Raises FileNotFoundError for an empty directory, ValueError for a file that holds no key."""
-    keys = {int(path.name): path.read_bytes().strip() for path in directory.iterdir() if path.name.isdigit()}
-    if not keys:
-        raise FileNotFoundError(f"{directory} contains no keys")
-    for number, key in keys.items():
-        try:
-            Fernet(key)
-        except ValueError:
-            raise ValueError(f"{directory / str(number)} is not a Fernet key") from None
-    return keys
+class KeyWatch(Rounds):
+    """Sees that others changed keys: at once where that is told, and by looking."""
+
+    def __init__(self, clock: IReactorTime, db: Database, rings: Sequence[KeyRing]) -> None:
+        super().__init__(clock, PERIOD, "reading the keys of tokens failed", at_once=False)
+        self.rings = rings
+        db.on_commit(CHANNEL, self.look_now, elsewhere=self.look_now)
+
+    async def look(self) -> None:
+        for ring in self.rings:
+            await ring.refresh()
 
 
-def ensure(directory: Path) -> None:
-    """Make the directory (mode 0700) and its first keys (mode 0600), unless they exist."""
-    directory.mkdir(parents=True, exist_ok=True)
-    directory.chmod(0o700)
-    with _alone(directory):
-        numbers = _numbers(directory)
-        if not any(number > STAGED for number in numbers):
-            _write(directory, 1, Fernet.generate_key())
-        if STAGED not in numbers:
-            _write(directory, STAGED, Fernet.generate_key())
+def ensure(conn: Connection, seal: Seal, purpose: str, directory: Path) -> None:
+    """There are keys: those of `directory`, where an older release kept them, or new ones.
+
+    Raises ConfigError for a file there that holds no key, and for keys that cannot be opened.
+    """
+    schema.lock(conn)
+    if secrets.read(conn, seal, purpose):
+        return
+    found = _from_files(directory)
+    if found:
+        log.info("the keys in {directory} are in the database now; nobody reads them there", directory=str(directory))
+    secrets.write(conn, seal, purpose, found or {STAGED: Fernet.generate_key(), 1: Fernet.generate_key()})
 
 
-def rotate(directory: Path, max_keys: int) -> int:
+def rotate(conn: Connection, seal: Seal, purpose: str, max_keys: int) -> int:
     """The staged key becomes the primary, a new one is staged, the oldest go. The new primary's number.
 
-    Rotating more often than every `token lifetime / (max_keys - 2)` makes valid tokens unreadable. A crash at any point
-    leaves a set of keys that works, and a repetition completes it.
+    Rotating more often than every `token lifetime / (max_keys - 2)` makes valid tokens unreadable.
     """
     if max_keys < 2:
         raise ValueError("a staged and a primary key are the fewest that can be kept")
-    with _alone(directory):
-        keys = load(directory)
-        primary = max(keys)
-        # Staged and primary are the same only if a rotation was cut short in between.
-        if keys[STAGED] != keys[primary]:
-            primary += 1
-            _write(directory, primary, keys[STAGED])
-        _write(directory, STAGED, Fernet.generate_key())
-        used = sorted(number for number in _numbers(directory) if number > STAGED)
-        for number in used[: max(0, len(used) - (max_keys - 1))]:
-            (directory / str(number)).unlink()
+    # Two at once take turns.
+    conn.execute(select(Secret).where(Secret.purpose == purpose).with_for_update())
+    keys = secrets.read(conn, seal, purpose)
+    primary = max(keys) + 1
+    keys = {**keys, primary: keys[STAGED], STAGED: Fernet.generate_key()}
+    kept = sorted(keys.keys() - {STAGED})[-(max_keys - 1) :]
+    secrets.write(conn, seal, purpose, {number: keys[number] for number in (STAGED, *kept)})
+    notify(conn, CHANNEL)
     return primary
 
 
-def _numbers(directory: Path) -> list[int]:
-    return [int(path.name) for path in directory.iterdir() if path.name.isdigit()]
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Processes that start at the same moment take turns."""
-    with open(directory / LOCK, "w", opener=_private) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _write(directory: Path, number: int, key: bytes) -> None:
-    """A reader sees the old key or the new one, never a part, and a power cut loses neither."""
-    partial = directory / f".{number}.new"
-    with open(partial, "wb", opener=_private) as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(directory / str(number))
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _from_files(directory: Path) -> dict[int, bytes]:
+    """Number → key. Raises ConfigError for a file that holds no key."""
+    if not directory.is_dir():
+        return {}
+    found = {int(path.name): path.read_bytes().strip() for path in directory.iterdir() if path.name.isdigit()}
+    for number, key in found.items():
+        try:
+            Fernet(key)
+        except ValueError:
+            raise ConfigError([f"{directory / str(number)} is not a Fernet key"]) from None
+    if found and STAGED not in found:
+        found[STAGED] = Fernet.generate_key()
+    return found

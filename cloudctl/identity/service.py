@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from attrs import evolve
+from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
-from cloudctl.identity import api, keys
+from cloudctl.identity import api
 from cloudctl.identity.bootstrap import Seed, bootstrap
-from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyDirectory, KeysInMemory
+from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyRing, KeysInMemory, KeyWatch
 from cloudctl.identity.options import Argon2, IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys
@@ -19,7 +20,8 @@ from cloudctl.rest.pipeline import Http
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(IdentityOptions)
-    directories = [cloud.config.state_dir / name for name in (FERNET_KEYS, CREDENTIAL_KEYS)]
+    rings: tuple[KeyRing, ...] = ()
+    watching: tuple[IService, ...] = ()
     token_keys: Keys
     credential_keys: Keys
     if cloud.in_memory:
@@ -29,13 +31,14 @@ def compose(cloud: Surroundings) -> Part:
         token_keys, credential_keys = KeysInMemory(), KeysInMemory()
     else:
         hasher = Hasher.open(options.argon2, cloud.reactor, options.hash_threads, options.hash_queue)
-        token_keys, credential_keys = map(KeyDirectory, directories)
+        rings = tuple(KeyRing(cloud.db, cloud.seal, name) for name in (FERNET_KEYS, CREDENTIAL_KEYS))
+        token_keys, credential_keys = rings
+        watching = (KeyWatch(cloud.clock, cloud.db, rings),)
     tokens = Tokens(cloud.db, token_keys, options)
 
     def prepare() -> None:
-        if not cloud.in_memory:
-            for directory in directories:
-                keys.ensure(directory)
+        for ring in rings:
+            ring.prepare(cloud.config.state_dir / ring.purpose)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         admin, demo = (hasher.hashing.hash(first.passwords[user]) for user in ("admin", "demo"))
@@ -49,7 +52,7 @@ def compose(cloud: Surroundings) -> Part:
         build,
         prepare=prepare,
         bootstrap=first_rows,
-        supports=(hasher,),
+        supports=(hasher, *watching),
         shown=(tokens,),
         authenticator=tokens,
         root=api.root,

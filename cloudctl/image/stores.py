@@ -61,11 +61,11 @@ class Stores:
                 store.remove(store.path(image_id))
 
 
-def configured(options: Mapping[str, StoreOptions], state_dir: Path) -> Stores:
+def configured(options: Mapping[str, StoreOptions], data_dir: Path) -> Stores:
     """The store "default" is in `images`, unless the options say another place."""
     made = {
-        name: ImageStore(state_dir / each.directory, name, each.description, each.weight)
+        name: ImageStore(data_dir / each.directory, name, each.description, each.weight)
         for name, each in options.items()
     }
-    default = made.pop(DEFAULT, ImageStore(state_dir / "images"))
+    default = made.pop(DEFAULT, ImageStore(data_dir / "images"))
     return Stores(default, tuple(made.values()))

@@ -22,7 +22,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
-    store = ObjectStore(cloud.config.state_dir / "objects")
+    store = ObjectStore(cloud.config.data_dir / "objects")
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
     limits = options.max_object_size, options.upload_budget, options.upload_share

@@ -58,6 +58,7 @@ _release = (
     .values(owner=None, lease_until=None, not_before=func.coalesce(TaskRow.not_before, bindparam("now")))
 )
 _release_some = _release.where(TaskRow.owner == bindparam("by"), TaskRow.id.in_(bindparam("ids", expanding=True)))
+_release_owned = _release.where(TaskRow.owner.in_(bindparam("owners", expanding=True)))
 _release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now"))
 
 
@@ -122,6 +123,11 @@ def release_all(conn: Connection, now: float) -> int:
 def release(conn: Connection, owner: str, ids: Collection[int], now: float) -> int:
     """Give up the leases that `owner` has on these tasks."""
     return conn.execute(_release_some, {"by": owner, "ids": list(ids), "now": now}).rowcount
+
+
+def release_owned(conn: Connection, owners: Collection[str], now: float) -> int:
+    """Give up the leases of processes that are gone."""
+    return conn.execute(_release_owned, {"owners": list(owners), "now": now}).rowcount
 
 
 def release_expired(conn: Connection, owner: str, now: float) -> int:

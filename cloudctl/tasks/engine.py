@@ -1,8 +1,9 @@
 """The engine: claims due tasks, runs them in its slots, keeps their leases, and loses gracefully to another process.
 
-It looks for due tasks when a commit here says so, when a parked task's time has come, and once a second for the sake of
-other processes. A task runs under a lease; if this process dies, another one (or the next one) takes the task over when
-the lease ends and repeats the step that it finds.
+It looks for due tasks when a commit here or in another process says so, when a parked task's time has come, and now and
+then by itself, once a second where nobody tells of others' commits. A task runs under a lease. If this process dies,
+another (or the next) one takes the task over when the lease ends, or as soon as the process is missed (`peers`), and
+repeats the step that it finds.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ log = Logger()
 LEASE = 30.0
 RENEW = 10.0
 POLL = 1.0
+# Where other processes tell of what they commit.
+TOLD_POLL = 5.0
 SLOTS = 32
 
 
@@ -113,8 +116,8 @@ class Engine(Service):
         self._wake: IDelayedCall | None = None
         self._renewing: LoopingCall | None = None
         self._idle: list[Deferred[None]] = []
-        db.on_commit(queue.CHANNEL, self.nudge)
-        db.on_commit(queue.CANCELS, self._look_for_cancelled)
+        db.on_commit(queue.CHANNEL, self.nudge, elsewhere=self.look)
+        db.on_commit(queue.CANCELS, self._look_for_cancelled, elsewhere=self._look_for_cancelled)
 
     def register(self, workflows: Iterable[Workflow]) -> None:
         for workflow in workflows:
@@ -177,6 +180,14 @@ class Engine(Service):
         """Look for due tasks in the reactor's next turn. Cheap to call often."""
         self._told = True
         self._look_in(0.0)
+
+    def look(self) -> None:
+        """The same, where somebody else may have found it already: it looks before it claims."""
+        self._look_in(0.0)
+
+    @property
+    def _poll(self) -> float:
+        return TOLD_POLL if self.db.is_told else POLL
 
     def _look_in(self, delay: float) -> None:
         if not self.running:
@@ -246,7 +257,7 @@ class Engine(Service):
             self._swept_at = self.clock.seconds()
             self.counts.oldest_due = 0.0 if found.oldest_due is None else found.now - found.oldest_due
         self._starved = len(found.rows) >= free
-        if found.next_due is not None and found.next_due - found.now < POLL:
+        if found.next_due is not None and found.next_due - found.now < self._poll:
             self._look_in(found.next_due - found.now)
         for row in found.rows:
             self._start(row, found.now)
@@ -255,7 +266,7 @@ class Engine(Service):
         self._claiming = False
         if isinstance(result, Failure):
             self._tell_trouble(result)
-        self._look_in(POLL)
+        self._look_in(POLL if self._troubled else self._poll)
         self._tell_idle()
 
     def _tell_trouble(self, failure: Failure) -> None:

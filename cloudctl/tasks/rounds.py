@@ -41,6 +41,12 @@ class Rounds(Service):
             self._calls.stop()
         return self._round
 
+    def look_now(self) -> None:
+        """The next round comes at once; after the one under way, if there is one."""
+        if self._calls is not None and self._calls.running and (self._round is None or self._round.called):
+            self._calls.reset()
+            self._look()
+
     def _look(self) -> Deferred[None]:
         self._round = ensureDeferred(self.look())
         self._round.addErrback(lambda failure: log.failure(self.trouble, failure))

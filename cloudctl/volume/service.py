@@ -27,7 +27,7 @@ def compose(cloud: Surroundings) -> Part:
     pools = dict(zip(options.pools, cloud.volumes.values(), strict=True))
     backend = _as_one(pools, cloud.db)
     threads, supports = cloud.threads("backups", options.backup_threads)
-    directory = Path(options.backup_directory) if options.backup_directory else cloud.config.state_dir / "backups"
+    directory = Path(options.backup_directory) if options.backup_directory else cloud.config.data_dir / "backups"
     archive = Archive(directory, options.backup_piece)
     objects = _objects(cloud, options)
     if objects is None:

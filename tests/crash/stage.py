@@ -25,8 +25,6 @@ CHANCE = {
     ("servers", "revision"),
     ("ports", "edition"),
     ("objects", "file_id"),
-    ("servers", "revision"),
-    ("ports", "edition"),
     # Of evacuations that nobody asked for; and what a recovery tells has times in it.
     ("migrations", "id"),
     ("ha_vmoves", "id"),
