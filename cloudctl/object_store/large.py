@@ -19,11 +19,11 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import containers, listing, objects
+from cloudctl.object_store import containers, listing, objects, parts
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Container, Object, Version
 
 MOST_SEGMENTS = 1000
 MOST_BYTES = 8 * 2**20  # of a manifest
@@ -67,8 +67,16 @@ class Data:
     pieces: Sequence[Piece]
 
 
-def of_file(found: Object) -> Data:
+def of_file(found: Object | Version) -> Data:
     pieces = (Piece(found.size, found.file_id),) if found.file_id else ()
+    return Data(found.size, found.etag, pieces)
+
+
+def own(conn: Connection, found: Object | Version) -> Data:
+    """What it has itself: a file, or parts."""
+    if found.parts_id is None:
+        return of_file(found)
+    pieces = [Piece(part.size, part.file_id) for part in parts.every_part(conn, found.parts_id) if part.file_id]
     return Data(found.size, found.etag, pieces)
 
 
@@ -76,7 +84,7 @@ def tag(etags: Sequence[str]) -> str:
     return hashlib.md5("".join(etags).encode(), usedforsecurity=False).hexdigest()
 
 
-def manifest_of(found: Object) -> str | None:
+def manifest_of(found: Object | Version) -> str | None:
     """The container/prefix of a dynamic large object."""
     return found.headers.get("X-Object-Manifest")
 
@@ -88,9 +96,9 @@ def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) ->
         return Data(0, f'"{tag(())}"', ())
     if not may_read(container):
         raise Conflict("A segment may not be read.")
-    found = listing.of_objects(conn, container, Wanted(prefix=place.name))
-    segments = [each for each in found if not isinstance(each, str) and not objects.is_expired(each, now)]
-    pieces = [piece for each in segments for piece in of_file(each).pieces]
+    found = listing.of_objects(conn, container, Wanted(prefix=place.name), now)
+    segments = [each for each in found if not isinstance(each, str)]
+    pieces = [piece for each in segments for piece in own(conn, each).pieces]
     return Data(sum(each.length for each in pieces), f'"{tag([each.etag for each in segments])}"', pieces)
 
 
@@ -244,7 +252,7 @@ def _length(entry: Mapping[str, Any]) -> int:
     return stop - start
 
 
-def read(store: ObjectStore, found: Object) -> list[dict[str, Any]]:
+def read(store: ObjectStore, found: Object | Version) -> list[dict[str, Any]]:
     """The manifest of a static large object. Blocks. Raises OSError."""
     assert found.file_id is not None
     entries: list[dict[str, Any]] = orjson.loads(store.path(found.file_id).read_bytes())
@@ -258,7 +266,13 @@ def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def static(
-    conn: Connection, store: ObjectStore, place: Place, found: Object, now: datetime, may_read: MayRead, depth: int = 1
+    conn: Connection,
+    store: ObjectStore,
+    place: Place,
+    found: Object | Version,
+    now: datetime,
+    may_read: MayRead,
+    depth: int = 1,
 ) -> Data:
     """Raises Conflict: a segment is not any more what it was."""
     pieces: list[Piece] = []
@@ -272,7 +286,7 @@ def static(
         segment = None if container is None else objects.find(conn, container, where.name, now)
         if segment is None or container is None or not may_read(container) or depth > DEEPEST:
             raise Conflict(f"The segment {entry['name'][:64]} cannot be read.")
-        inner = of_file(segment)
+        inner = own(conn, segment)
         if "sub_slo" in entry and segment.large_etag is not None:
             inner = static(conn, store, place, segment, now, may_read, depth + 1)
         if inner.etag.strip('"') != entry["hash"] or inner.size != entry["bytes"]:

@@ -6,13 +6,14 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import acl, containers, listing
+from cloudctl.object_store import acl, containers, listing, removal
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
+from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
@@ -51,6 +52,7 @@ class Containers:
     door: Door
     bulk: Bulk
     forms: Forms
+    intake: Intake
 
     async def _said(self, call: Call, container: Container) -> Headers:
         usage = await self.db.read(containers.usage, container.id)
@@ -79,7 +81,7 @@ class Containers:
         """List the objects of a container."""
         place = placed(account, container)
         found = await self._entered(call, place)
-        objects = await self.db.scan(listing.of_objects, found, listings.wanted(call))
+        objects = await self.db.scan(listing.of_objects, found, listings.wanted(call), call.now)
         entries = [listings.of_object(each, place.account) for each in objects]
         return listings.CONTAINER.reply(call, place.container, entries, await self._said(call, found))
 
@@ -141,7 +143,7 @@ class Containers:
         """Delete a container that is empty."""
         place = placed(account, container)
         await self.door.enter(call, place)
-        await self.db.run(containers.remove, place)
+        await self.intake.change(removal.remove, place, call.now)
         return Reply(None, 204, (HTML_TYPE,))
 
 
