@@ -253,8 +253,9 @@ class Cloud(OrderedService):
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
         self.uploads = {
-            service.mount: part.uploads
+            mount: part.uploads
             for service, part in zip(self.offered, self.parts, strict=True)
+            for mount in (service.mount, *part.beside)
             if part.uploads is not None
         }
         self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
@@ -266,6 +267,8 @@ class Cloud(OrderedService):
         for service, part in zip(self.offered, self.parts, strict=True):
             if service.mount:
                 yield Served(service.title, f"/{service.mount}", False, part.api(http))
+                for mount, build in part.beside.items():
+                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, build(http))
             else:
                 yield Served(service.title, "", True, part.api(apart))
 

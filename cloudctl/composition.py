@@ -111,6 +111,8 @@ class Part:
     volume: IVolumeBackend | None = None  # for its drivers: all volume backends as one
     root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
     uploads: Uploads | None = None
+    # Other APIs over the same data, by the first segment of their paths.
+    beside: Mapping[str, Callable[[Http], ApiApp]] = field(factory=dict)
 
 
 @frozen

@@ -93,9 +93,11 @@ def test_a_cloud_without_identity_cannot_be() -> None:
 
 def test_what_the_catalog_calls_a_service_access_rules_may_call_it_too() -> None:
     cloud = MemoryCloud().cloud
-    for service, served in zip(cloud.offered, cloud.served, strict=True):
-        pipeline = served.api.pipeline
-        assert {entry.type for entry in service.catalog} <= {pipeline.api, *pipeline.types}
+    pipelines = {each.prefix[1:]: each.api.pipeline for each in cloud.served}
+    for service, part in zip(cloud.offered, cloud.parts, strict=True):
+        own = [pipelines[mount] for mount in (service.mount, *part.beside)]
+        names = {name for pipeline in own for name in (pipeline.api, *pipeline.types)}
+        assert {entry.type for entry in service.catalog} <= names
 
 
 # -- roles

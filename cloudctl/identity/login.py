@@ -17,14 +17,13 @@ from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.identity import credentials, lockout, oauth, payload, records, totp
+from cloudctl.identity import lockout, oauth, payload, records, totp
 from cloudctl.identity.auth_request import (
     ByApplicationCredential,
     ByOAuth,
     ByPassword,
     ByTotp,
     Method,
-    ProjectName,
     Proof,
     TrustName,
     UserName,
@@ -35,6 +34,7 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys, Token, Unreadable
 from cloudctl.identity.records import folded
+from cloudctl.identity.signers import subject_of
 from cloudctl.identity.subject import Subject, invalid
 from cloudctl.identity.tables import ApplicationCredential, User
 from cloudctl.identity.tokens import Tokens
@@ -201,14 +201,4 @@ class Logins:
         return issue(conn, proofs, wish, self.options, self.db.clock.seconds(), receipt)
 
     def _issue_by_ec2(self, conn: Connection, access: str, keys: Keys, check: Callable[[str], None]) -> Subject:
-        row = credentials.find_ec2(conn, access)
-        if row is None:
-            raise records.not_found("credential", access)
-        check(credentials.pair(row, keys)[1])
-        proof = Proof(
-            payload.SIGNED,
-            row.user_id,
-            credential_id=row.application_credential_id or "",
-            trust_id=row.trust_id or "",
-        )
-        return self._issue(conn, [proof], None if proof.trust_id else ProjectName(id=row.project_id))
+        return subject_of(conn, access, keys, check, self.options, self.db.clock.seconds())

@@ -13,6 +13,7 @@ from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyRing, KeysIn
 from cloudctl.identity.options import Argon2, IdentityOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.payload import Keys
+from cloudctl.identity.signers import Signers
 from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
@@ -53,7 +54,7 @@ def compose(cloud: Surroundings) -> Part:
         prepare=prepare,
         bootstrap=first_rows,
         supports=(hasher, *watching),
-        shown=(tokens,),
+        shown=(tokens, Signers(cloud.db, credential_keys, options)),
         authenticator=tokens,
         root=api.root,
     )

@@ -60,7 +60,7 @@ def check_s3(string_to_sign: bytes, signature: str, secret: str) -> None:
     if lines[0] == V4:
         if len(lines) != 4:
             raise BadSignature("the string to sign has not four lines")
-        expected = hmac.new(_v4_key(secret, lines[2]), string_to_sign, hashlib.sha256).hexdigest()
+        expected = hmac.new(signing_key(secret, lines[2]), string_to_sign, hashlib.sha256).hexdigest()
     else:
         expected = base64.b64encode(hmac.new(secret.encode(), string_to_sign, hashlib.sha1).digest()).decode()
     if not hmac.compare_digest(expected.encode(), signature.encode()):
@@ -121,7 +121,7 @@ def _v4(request: SignedRequest, secret: str) -> str:
     )
     hashed = hashlib.sha256(canonical.encode()).hexdigest()
     text = "\n".join((V4, when, scope, hashed))
-    return hmac.new(_v4_key(secret, scope), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(signing_key(secret, scope), text.encode(), hashlib.sha256).hexdigest()
 
 
 def _v4_parts(request: SignedRequest) -> tuple[str, str, str]:
@@ -143,7 +143,8 @@ def _header(request: SignedRequest, name: str) -> str:
     return " ".join(request.headers.get(name, "").split())
 
 
-def _v4_key(secret: str, scope: str) -> bytes:
+def signing_key(secret: str, scope: str) -> bytes:
+    """What signs for one day, region and service: `20260102/RegionOne/s3/aws4_request`. Raises BadSignature."""
     parts = scope.split("/")
     if len(parts) != 4:
         raise BadSignature("the scope of the credential has not four parts")

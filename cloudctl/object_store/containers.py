@@ -14,12 +14,13 @@ from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.object_store import accounts, metadata
 from cloudctl.object_store.names import Place
-from cloudctl.object_store.tables import Container
+from cloudctl.object_store.tables import Container, Version
 
 TOTALS = ("objects.count", "objects.bytes")
 
 _named = select(Container).where(Container.project_id == bindparam("project"), Container.name == bindparam("container"))
 _lock_named = _named.with_for_update()
+_has_versions = select(Version.name).where(Version.container_id == bindparam("container")).limit(1)
 
 
 @frozen
@@ -84,11 +85,10 @@ def change(conn: Connection, container: Container, changes: Mapping[str, str | N
     conn.execute(update(Container).where(Container.id == container.id).values(headers=merged, updated_at=now))
 
 
-def remove(conn: Connection, place: Place) -> None:
-    """Raises NotFound, Conflict: there are objects in it."""
-    container = get(conn, place, lock=True)
-    if usage(conn, container.id).objects:
-        raise Conflict("There was a conflict when trying to complete your request.")
+def remove(conn: Connection, container: Container) -> None:
+    """It is locked. Raises Conflict: there are objects in it, or old versions of some."""
+    if usage(conn, container.id).objects or conn.scalar(_has_versions, {"container": container.id}) is not None:
+        raise Conflict("There was a conflict when trying to complete your request.", type="BucketNotEmpty")
     conn.execute(delete(Container).where(Container.id == container.id))
     # Its sums are none any more, and its id is never used again.
     conn.execute(delete(totals.Kept).where(totals.Kept.project_id == container.id))

@@ -20,12 +20,12 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.db.threads import Threads
 from cloudctl.errors import CloudError, InsufficientStorage, Unavailable, Unprocessable
 from cloudctl.object_store import objects
 from cloudctl.object_store.names import Place
-from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.store import Content, ObjectStore, Taken
 from cloudctl.rest.finishing import finished
 
@@ -33,6 +33,8 @@ log = Logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Keep = Callable[[Connection, Place, NewObject, datetime], Done]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -58,9 +60,12 @@ class Intake:
         pool, run = cast(ThreadPool, self.threads), copy_context().run
         return deferToThreadPool(self.reactor, pool, lambda: run(fn, *args, **kwargs))
 
-    async def put(self, place: Place, body: IO[bytes], new: NewObject, etag: str, now: datetime) -> Content:
+    async def put(
+        self, place: Place, body: IO[bytes], new: NewObject, etag: str, now: datetime, keep: Keep | None = None
+    ) -> Content:
         """`body` becomes the object's data. `etag`: what the client says it is; empty: he does not.
 
+        `keep`: what the content becomes in the database, if it is not an object.
         Raises Unprocessable, InsufficientStorage, Unavailable, and what `objects.put` does.
         """
         try:
@@ -68,9 +73,11 @@ class Intake:
         except OSError as error:
             raise unwritable(error) from error
         # Nothing depends on the request any more.
-        return await finished(self._put(place, taken, new, etag, now))
+        return await finished(self._put(place, taken, new, etag, now, keep))
 
-    async def _put(self, place: Place, taken: Taken, new: NewObject, etag: str, now: datetime) -> Content:
+    async def _put(
+        self, place: Place, taken: Taken, new: NewObject, etag: str, now: datetime, keep: Keep | None
+    ) -> Content:
         mine = [] if taken.file_id is None else [taken.file_id]
         try:
             content = await self.run(self.store.settle, taken)
@@ -80,38 +87,44 @@ class Intake:
         if etag and etag != content.etag:
             await self.remove(mine)
             raise Unprocessable("")
-        return await self._name(place, content, new, now)
+        return await self._name(place, content, new, now, keep)
 
-    async def _name(self, place: Place, content: Content, new: NewObject, now: datetime) -> Content:
+    async def _name(self, place: Place, content: Content, new: NewObject, now: datetime, keep: Keep | None) -> Content:
         """The object has this content; what is not used for it any more, or not at all, is removed."""
         try:
-            freed = await self.db.run(objects.put, place, evolve(new, content=content), now)
+            done = await self.db.run(keep or objects.put, place, evolve(new, content=content), now)
         except DBAPIError:
             # Nobody knows whether it was committed: the sweep tells whose the file is.
             raise
         except Exception:
             await self.remove([content.file_id] if content.file_id else [])
             raise
-        await self.remove(freed)
-        return content
+        await self.remove(done.freed)
+        return evolve(content, version=done.version)
 
-    async def write(self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime) -> Content:
+    async def write(
+        self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime, keep: Keep | None = None
+    ) -> Content:
         """The same with bytes that are here already, or are read in the thread that writes them."""
-        return await finished(self._write(place, chunks, new, now))
+        return await finished(self._write(place, chunks, new, now, keep))
 
-    async def _write(self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime) -> Content:
+    async def _write(
+        self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime, keep: Keep | None
+    ) -> Content:
         try:
             content = await self.run(self.store.write, chunks)
         except OSError as error:
             raise unwritable(error) from error
-        return await self._name(place, content, new, now)
+        return await self._name(place, content, new, now, keep)
 
-    async def change(self, fn: Callable[..., Sequence[str]], *args: object) -> None:
+    async def change(self, fn: Callable[..., Done], *args: object) -> Done:
         """`fn(conn, …)` in a transaction, and the files that it says nobody needs any more are removed."""
-        await finished(self._change(fn, *args))
+        return await finished(self._change(fn, *args))
 
-    async def _change(self, fn: Callable[..., Sequence[str]], *args: object) -> None:
-        await self.remove(await self.db.run(fn, *args))
+    async def _change(self, fn: Callable[..., Done], *args: object) -> Done:
+        done = await self.db.run(fn, *args)
+        await self.remove(done.freed)
+        return done
 
     async def remove(self, file_ids: Sequence[str]) -> None:
         if file_ids:

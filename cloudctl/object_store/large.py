@@ -21,11 +21,11 @@ from attrs import define, field, frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import containers, listing, objects
+from cloudctl.object_store import containers, listing, objects, parts
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Container, Object, Version
 
 MOST_SEGMENTS = 1000
 MOST_BYTES = 8 * 2**20  # of a manifest
@@ -78,8 +78,16 @@ class Data:
                 yield piece.cut(first, last)
 
 
-def of_file(found: Object) -> Data:
+def of_file(found: Object | Version) -> Data:
     pieces = (Piece(found.size, found.file_id),) if found.file_id else ()
+    return Data(found.size, found.etag, pieces)
+
+
+def own(conn: Connection, found: Object | Version) -> Data:
+    """What it has itself: a file, or parts."""
+    if found.parts_id is None:
+        return of_file(found)
+    pieces = [Piece(part.size, part.file_id) for part in parts.every_part(conn, found.parts_id) if part.file_id]
     return Data(found.size, found.etag, pieces)
 
 
@@ -87,7 +95,7 @@ def tag(etags: Sequence[str]) -> str:
     return hashlib.md5("".join(etags).encode(), usedforsecurity=False).hexdigest()
 
 
-def manifest_of(found: Object) -> str | None:
+def manifest_of(found: Object | Version) -> str | None:
     """The container/prefix of a dynamic large object."""
     return found.headers.get("X-Object-Manifest")
 
@@ -99,9 +107,9 @@ def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) ->
         return Data(0, f'"{tag(())}"', ())
     if not may_read(container):
         raise Conflict("A segment may not be read.")
-    found = listing.of_objects(conn, container, Wanted(prefix=place.name))
-    segments = [each for each in found if not isinstance(each, str) and not objects.is_expired(each, now)]
-    pieces = [piece for each in segments for piece in of_file(each).pieces]
+    found = listing.of_objects(conn, container, Wanted(prefix=place.name), now)
+    segments = [each for each in found if not isinstance(each, str)]
+    pieces = [piece for each in segments for piece in own(conn, each).pieces]
     return Data(sum(each.length for each in pieces), f'"{tag([each.etag for each in segments])}"', pieces)
 
 
@@ -257,7 +265,7 @@ def _length(entry: Mapping[str, Any]) -> int:
     return stop - start
 
 
-def read(store: ObjectStore, found: Object) -> list[dict[str, Any]]:
+def read(store: ObjectStore, found: Object | Version) -> list[dict[str, Any]]:
     """The manifest of a static large object. Blocks. Raises OSError."""
     assert found.file_id is not None
     entries: list[dict[str, Any]] = orjson.loads(store.path(found.file_id).read_bytes())
@@ -270,7 +278,9 @@ def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{ours: each[theirs] for ours, theirs in names if theirs in each} for each in entries]
 
 
-def static(conn: Connection, store: ObjectStore, place: Place, found: Object, now: datetime, may_read: MayRead) -> Data:
+def static(
+    conn: Connection, store: ObjectStore, place: Place, found: Object | Version, now: datetime, may_read: MayRead
+) -> Data:
     """Raises Conflict: a segment is not any more what it was, or there are too many."""
     return _Assembly(conn, store, now, may_read).of(place, found)
 
@@ -287,7 +297,7 @@ class _Assembly:
     looked_at: int = 0  # segments
     parsed: int = 0  # bytes of manifests
 
-    def of(self, place: Place, found: Object, depth: int = 1) -> Data:
+    def of(self, place: Place, found: Object | Version, depth: int = 1) -> Data:
         self.parsed += found.size
         if self.parsed > MOST_OF_MANIFESTS:
             raise _too_many()
@@ -321,14 +331,14 @@ class _Assembly:
             raise Conflict(f"The segment /{where.container[:64]}/{where.name[:64]} cannot be read.")
         if is_large and segment.large_etag is not None:
             return self.of(where, segment, depth + 1)
-        return of_file(segment)
+        return own(self.conn, segment)
 
 
 def _too_many() -> Conflict:
     return Conflict(f"The large object is made of more than {MOST_PIECES} parts.")
 
 
-def unread(found: Object) -> Data:
+def unread(found: Object | Version) -> Data:
     """Of a static large object whose data nobody asks for: as its manifest says, with a hole in their place."""
     assert found.large_size is not None
     return Data(found.large_size, f'"{found.large_etag}"', (Piece(found.large_size),))

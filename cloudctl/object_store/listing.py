@@ -6,17 +6,22 @@ A page costs what it shows: what lies below a delimiter is stepped over, not rea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from attrs import evolve, frozen
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, or_, select
 
 from cloudctl.db import Connection, totals
+from cloudctl.db.columns import seconds
 from cloudctl.object_store.containers import TOTALS, Usage
 from cloudctl.object_store.tables import Container, Object
 
 MOST = 10_000
 LAST = chr(0x10FFFF)
+
+# An object, or a text that stands for all that begin so.
+Entry = Object | str
 
 
 class Named(Protocol):
@@ -94,7 +99,7 @@ def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R 
         for record in some:
             if len(found) == wanted.limit:
                 break
-            folder = _folder(record.name, wanted)
+            folder = folder_of(record.name, wanted)
             if folder is None:
                 if not (wanted.flat and record.name == wanted.prefix):
                     found.append(record)
@@ -113,7 +118,7 @@ def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R 
     return found
 
 
-def _folder(name: str, wanted: Wanted) -> str | None:
+def folder_of(name: str, wanted: Wanted) -> str | None:
     """What stands for this name, and others."""
     if not wanted.delimiter:
         return None
@@ -134,11 +139,18 @@ def _past_all(within: _Bounds, prefix: str, reverse: bool) -> _Bounds:
     return evolve(within, least=after(prefix) or LAST * 1024, includes_least=True)
 
 
-def of_objects(conn: Connection, container: Container, wanted: Wanted) -> list[Object | str]:
+def is_there(now: datetime) -> ColumnElement[bool]:
+    """Its time has not come."""
+    return or_(Object.delete_at.is_(None), Object.delete_at > int(seconds(now)))
+
+
+def of_objects(conn: Connection, container: Container, wanted: Wanted, now: datetime) -> list[Object | str]:
+    """Those whose time has come are not there any more."""
     order = Object.name.desc() if wanted.reverse else Object.name.asc()
+    there = is_there(now)
 
     def read(within: _Bounds, most: int) -> Sequence[Object]:
-        query = select(Object).where(Object.container_id == container.id, *within.where(Object.name))
+        query = select(Object).where(Object.container_id == container.id, *within.where(Object.name), there)
         return conn.execute(query.order_by(order).limit(most)).all()
 
     return page(wanted, read)

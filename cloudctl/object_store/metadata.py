@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from cloudctl.errors import Invalid
 
+# What begins so is kept, and is no header that anybody is told.
+PRIVATE = "S3:"
 ACCOUNT, CONTAINER, OBJECT = "X-Account-Meta-", "X-Container-Meta-", "X-Object-Meta-"
 
 MOST_OF_NAME = 128  # bytes

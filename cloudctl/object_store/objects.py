@@ -7,21 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
 from cloudctl.errors import NotFound, PreconditionFailed, TooLarge
-from cloudctl.object_store import accounts, containers, versions
+from cloudctl.object_store import accounts, containers, numbered, versions
 from cloudctl.object_store.metadata import number
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import EMPTY, Content
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Container, Object, UploadPart, Version
 
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
-_has_file = select(Object.file_id).where(Object.file_id == bindparam("file")).limit(1)
+# Whoever has a file: objects, those that were, and parts.
+_have_file = tuple(
+    select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
+)
+_files_of_parts = select(UploadPart.file_id).where(UploadPart.upload_id == bindparam("upload"))
 
 
 @frozen
@@ -32,7 +36,20 @@ class NewObject:
     delete_at: int | None = None
     large_size: int | None = None
     large_etag: str | None = None
+    parts_id: str | None = None
     only_if_absent: bool = False
+    only_if_tag: str = ""  # it takes the place of an object with this tag; empty: of any, or of none
+
+
+@frozen
+class Done:
+    """What a change came to. `freed`: the files that nobody needs any more; `version`: the one that it made."""
+
+    freed: Sequence[str] = ()
+    version: str = ""
+    is_marker: bool = False
+    etag: str = ""  # of what it made
+    each: Sequence[Done] = ()  # what it came to for each of several
 
 
 def find(conn: Connection, container: Container, name: str, now: datetime, *, lock: bool = False) -> Object | None:
@@ -86,31 +103,33 @@ def _check(used: containers.Usage | accounts.Usage, size: int, most: int | None,
         raise TooLarge("Upload exceeds quota.")
 
 
-def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Sequence[str]:
-    """The object is this one from now on. The files that nobody needs any more.
-
-    Raises NotFound, TooLarge, PreconditionFailed.
-    """
+def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
+    """The object is this one from now on. Raises NotFound, TooLarge, PreconditionFailed."""
     container = containers.get(conn, place, lock=True)
-    if new.only_if_absent and find(conn, container, place.name, now) is not None:
-        raise PreconditionFailed("")
+    if new.only_if_absent or new.only_if_tag:
+        before = find(conn, container, place.name, now)
+        if before is not None and new.only_if_absent:
+            raise PreconditionFailed("")
+        if new.only_if_tag and before is None:
+            raise not_found()
+        if new.only_if_tag and before is not None and new.only_if_tag not in (before.etag, before.large_etag):
+            raise PreconditionFailed("")
     check_room(conn, container, new.content.size, lock=True)
-    return unused(conn, _insert(conn, container, place.name, new, now))
+    freed = _make_room(conn, container, place.name, now)
+    version = numbered.next_version(conn, container, place.name, now) if numbered.is_on(container) else ""
+    conn.execute(insert(Object).values(**_values(container, place.name, new, now), version=version))
+    return Done(unused(conn, freed), version)
 
 
-def copy(conn: Connection, source: Object, target: Place, new: NewObject, now: datetime) -> Sequence[str]:
+def copy(conn: Connection, source: Object | Version, target: Place, new: NewObject, now: datetime) -> Done:
     """As `put`, with the file of `source`, which they share from now on. Raises NotFound, too: it is gone."""
-    named = {"container": source.container_id, "name": source.name}
-    found = conn.execute(_lock_named, named).first()
-    if found is None or found.file_id != source.file_id:
+    if source.file_id is not None and not is_used(conn, source.file_id):
         raise not_found()
     return put(conn, target, new, now)
 
 
-def _insert(conn: Connection, container: Container, name: str, new: NewObject, now: datetime) -> list[str]:
-    """The file of what it replaces."""
-    freed = _make_room(conn, container, name, now)
-    values: dict[str, Any] = {
+def _values(container: Container, name: str, new: NewObject, now: datetime) -> dict[str, Any]:
+    return {
         "container_id": container.id,
         "name": name,
         "project_id": container.project_id,
@@ -121,16 +140,22 @@ def _insert(conn: Connection, container: Container, name: str, new: NewObject, n
         "headers": new.headers,
         "large_size": new.large_size,
         "large_etag": new.large_etag,
+        "parts_id": new.parts_id,
         "delete_at": new.delete_at,
         "updated_at": now,
     }
-    conn.execute(insert(Object).values(**values))
-    return freed
 
 
 def _make_room(conn: Connection, container: Container, name: str, now: datetime) -> list[str]:
     """Nothing has the name any more: what had it is an old version, or gone. The files of what is gone."""
     found = find(conn, container, name, now, lock=True)
+    if numbered.is_known(container):
+        # What was made while no versions were kept is there once at most.
+        freed = [] if numbered.is_on(container) else drop(conn, numbered.take_null(conn, container, name))
+        if found is None or not (numbered.is_on(container) or found.version):
+            return [*freed, *_take_away(conn, container, name)]
+        numbered.keep(conn, container, found)
+        return freed
     archive = None if found is None else versions.archive(conn, container, lock=True)
     if found is None or archive is None:
         return _take_away(conn, container, name)
@@ -139,17 +164,32 @@ def _make_room(conn: Connection, container: Container, name: str, now: datetime)
 
 
 def _take_away(conn: Connection, container: Container, name: str) -> list[str]:
-    """Its file."""
+    """Its files."""
     found = conn.execute(_lock_named, {"container": container.id, "name": name}).first()
     if found is None:
         return []
     conn.execute(delete(Object).where(Object.container_id == container.id, Object.name == name))
-    return [found.file_id] if found.file_id else []
+    return drop(conn, [found])
+
+
+def drop(conn: Connection, rows: Iterable[Object | Version]) -> list[str]:
+    """The files of what is not there any more; its parts go, too."""
+    freed: list[str | None] = []
+    for row in rows:
+        freed.append(row.file_id)
+        if row.parts_id is not None:
+            freed += conn.scalars(_files_of_parts, {"upload": row.parts_id})
+            conn.execute(delete(UploadPart).where(UploadPart.upload_id == row.parts_id))
+    return [each for each in freed if each]
+
+
+def is_used(conn: Connection, file_id: str) -> bool:
+    return any(conn.scalar(query, {"file": file_id}) is not None for query in _have_file)
 
 
 def unused(conn: Connection, file_ids: Iterable[str | None]) -> list[str]:
-    """Those of the files that no object has: a copy shares the file of what it was copied from."""
-    return [each for each in file_ids if each and conn.execute(_has_file, {"file": each}).first() is None]
+    """Those of the files that nobody has: a copy shares the file of what it was copied from."""
+    return [each for each in file_ids if each and not is_used(conn, each)]
 
 
 def change(conn: Connection, found: Object, changes: Mapping[str, Any], now: datetime) -> None:
@@ -157,30 +197,99 @@ def change(conn: Connection, found: Object, changes: Mapping[str, Any], now: dat
     conn.execute(query.values(**changes, updated_at=now))
 
 
-def remove(conn: Connection, place: Place, now: datetime) -> Sequence[str]:
-    """The files that nobody needs any more. Raises NotFound, PreconditionFailed."""
+def remove(conn: Connection, place: Place, now: datetime) -> Done:
+    """Where versions are kept, a marker says that it is gone. Raises NotFound, PreconditionFailed."""
     container = containers.get(conn, place, lock=True)
+    if numbered.is_known(container):
+        freed = _make_room(conn, container, place.name, now)
+        version = numbered.next_version(conn, container, place.name, now)
+        values = _values(container, place.name, NewObject(content_type=numbered.DELETED), now)
+        is_null = not numbered.is_on(container)
+        conn.execute(insert(Version).values(**values, version=version, is_null=is_null, is_marker=True))
+        return Done(unused(conn, freed), numbered.NULL if is_null else version, True)
     if find(conn, container, place.name, now, lock=True) is None:
         raise not_found()
     archive = versions.archive(conn, container, lock=True)
     if archive is None:
-        return unused(conn, _take_away(conn, container, place.name))
+        return Done(unused(conn, _take_away(conn, container, place.name)))
     if versions.STACK in container.headers:
         freed = _take_away(conn, container, place.name)
         before = versions.latest(conn, archive, place.name)
         if before is not None:
             versions.move(conn, before, container, place.name)
-        return unused(conn, freed)
+        return Done(unused(conn, freed))
     freed = _make_room(conn, container, place.name, now)
     marker = NewObject(content_type=versions.DELETED)
     name = versions.version_name(conn, archive, place.name, now)
-    return unused(conn, [*freed, *_insert(conn, archive, name, marker, now)])
+    freed += _take_away(conn, archive, name)
+    conn.execute(insert(Object).values(**_values(archive, name, marker, now), version=""))
+    return Done(unused(conn, freed))
+
+
+def find_version(conn: Connection, container: Container, name: str, version: str, now: datetime) -> Object | Version:
+    """The one with this id, be it there or an old one. Raises NotFound."""
+    found = conn.execute(_named, {"container": container.id, "name": name}).first()
+    if found is not None and (found.version or numbered.NULL) == version and not is_expired(found, now):
+        return found
+    old = numbered.find(conn, container, name, version)
+    if old is None:
+        raise not_found()
+    return old
+
+
+def remove_version(conn: Connection, place: Place, version: str, now: datetime) -> Done:
+    """This one is gone for good; what was before the newest one is there again. Raises NotFound."""
+    container = containers.get(conn, place, lock=True)
+    found = conn.execute(_lock_named, {"container": container.id, "name": place.name}).first()
+    is_marker = False
+    if found is not None and (found.version or numbered.NULL) == version:
+        freed = _take_away(conn, container, place.name)
+    else:
+        old = numbered.find(conn, container, place.name, version)
+        if old is None:
+            raise not_found()
+        is_marker = old.is_marker
+        freed = drop(conn, [numbered.take(conn, old)])
+        if found is not None:
+            return Done(unused(conn, freed), version, is_marker)
+    numbered.bring_back(conn, container, place.name)
+    return Done(unused(conn, freed), version, is_marker)
+
+
+def remove_many(conn: Connection, place: Place, wanted: Sequence[tuple[str, str]], now: datetime) -> Done:
+    """(name, version) of each, at once; a version may be empty, and none needs to be there. Raises NotFound."""
+    each: list[Done] = []
+    for name, version in wanted:
+        where = evolve(place, name=name)
+        try:
+            each.append(remove_version(conn, where, version, now) if version else remove(conn, where, now))
+        except NotFound:
+            each.append(Done())
+    return Done([file_id for done in each for file_id in done.freed], each=each)
+
+
+def relabel(conn: Connection, found: Object | Version, headers: Mapping[str, str]) -> None:
+    """Say something else of it; when it was made stays as it is."""
+    kind = Version if isinstance(found, Version) else Object
+    mine = [kind.container_id == found.container_id, kind.name == found.name]
+    if isinstance(found, Version):
+        mine.append(Version.version == found.version)
+    conn.execute(update(kind).where(*mine).values(headers=headers))
 
 
 def expire(conn: Connection, now: datetime, most: int) -> tuple[int, list[str]]:
     """Take away those whose time has come, at most so many: how many they were, and the files that nobody needs."""
     due = select(Object).where(Object.delete_at <= int(seconds(now))).limit(most).with_for_update(skip_locked=True)
-    found = conn.execute(due).all()
+    return _take_all(conn, conn.execute(due).all())
+
+
+def expire_in(conn: Connection, container_id: str, now: datetime) -> list[str]:
+    """The same, of one container."""
+    due = select(Object).where(Object.container_id == container_id, Object.delete_at <= int(seconds(now)))
+    return _take_all(conn, conn.execute(due.with_for_update()).all())[1]
+
+
+def _take_all(conn: Connection, found: Sequence[Object]) -> tuple[int, list[str]]:
     for each in found:
         conn.execute(delete(Object).where(Object.container_id == each.container_id, Object.name == each.name))
-    return len(found), unused(conn, {each.file_id for each in found})
+    return len(found), unused(conn, set(drop(conn, found)))

@@ -32,5 +32,7 @@ class ObjectStoreOptions:
     upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
     # Threads that write and copy data.
     threads: int = field(default=2, validator=_positive)
+    # Names of hosts below which a bucket has one of its own, for S3: `bucket.s3.example.com` for `s3.example.com`.
+    s3_hosts: tuple[str, ...] = ()
     # Seconds between two looks for objects whose time has come.
     expiry_period: float = field(default=30.0, validator=_positive)

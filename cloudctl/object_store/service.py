@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.signers import Signers
 from cloudctl.object_store import api
+from cloudctl.object_store.api import s3
 from cloudctl.object_store.bootstrap import bootstrap
 from cloudctl.object_store.expiry import Expiry
 from cloudctl.object_store.intake import Intake, unwritable
@@ -23,6 +26,7 @@ ABANDONED_UPLOAD = 3600.0
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
     store = ObjectStore(cloud.config.data_dir / "objects")
+    signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
     limits = options.max_object_size, options.upload_budget, options.upload_share
@@ -49,6 +53,7 @@ def compose(cloud: Surroundings) -> Part:
         watches=(Expiry(intake, options.expiry_period),),
         shown=(store, intake),
         uploads=uploads,
+        beside={"s3": lambda http: s3.build(http, intake, options, signers, region)},
     )
 
 
@@ -58,5 +63,8 @@ SERVICE = Service(
     compose,
     mount="object-store",
     options=ObjectStoreOptions,
-    catalog=(CatalogEntry("object-store", "swift", "{base_url}/object-store/v1/AUTH_$(project_id)s"),),
+    catalog=(
+        CatalogEntry("object-store", "swift", "{base_url}/object-store/v1/AUTH_$(project_id)s"),
+        CatalogEntry("s3", "s3", "{base_url}/s3"),
+    ),
 )

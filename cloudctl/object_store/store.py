@@ -29,6 +29,7 @@ class Content:
     file_id: str | None
     size: int
     etag: str  # MD5, hex
+    version: str = ""  # of the object that it became, where versions are kept
 
 
 EMPTY = Content(None, 0, EMPTY_ETAG)

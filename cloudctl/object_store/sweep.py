@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Object
+from cloudctl.object_store.tables import Object, UploadPart, Version
 
 log = Logger()
 
@@ -40,4 +40,5 @@ def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
 
 
 def _known(conn: Connection, file_ids: Sequence[str]) -> set[str]:
-    return {each for each in conn.scalars(select(Object.file_id).where(Object.file_id.in_(file_ids))) if each}
+    queries = [select(kind.file_id).where(kind.file_id.in_(file_ids)) for kind in (Object, Version, UploadPart)]
+    return {each for query in queries for each in conn.scalars(query) if each}

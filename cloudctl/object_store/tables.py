@@ -1,13 +1,16 @@
-"""What the object store keeps: accounts, containers, objects. Names are in the order of their bytes."""
+"""What the object store keeps: accounts, containers, objects, their versions, and those that come in parts.
+
+Names are in the order of their bytes.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Index, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import VARCHAR
 
-from cloudctl.db.columns import Field, column, identifier, json, optional_text, text, time
+from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
 from cloudctl.db.totals import Total
 
@@ -41,26 +44,71 @@ class Container(Record, table="object_containers"):
 Container.table.append_constraint(UniqueConstraint(Container.project_id, Container.name))
 
 
-class Object(Record, table="objects"):
-    """One that is written anew is another row with the same name."""
+class Stored(Record):
+    """What an object is, beside its data: of the one that is there, and of those that were."""
 
     container_id: Field[str] = identifier(primary_key=True)
     name: Field[str] = name(1024, primary_key=True)
     project_id: Field[str] = text(64)
     # Of this content, whatever its name: the file with the data is called so. None: there are no data.
     file_id: Field[str | None] = optional_text(64)
-    size: Field[int] = column(BigInteger, nullable=False)  # of the file
-    etag: Field[str] = text(32)  # its MD5, hex
+    size: Field[int] = column(BigInteger, nullable=False)  # of the file, or of all parts
+    etag: Field[str] = text(40)  # its MD5, hex; of one that came in parts: MD5 of theirs, and how many they are
     content_type: Field[str] = column(Text, nullable=False)
     # X-Object-Meta-Color, Content-Encoding, X-Object-Manifest, …
     headers: Field[dict[str, str]] = json(dict)
     # Of a static large object, whose file is its manifest: what its segments come to.
     large_size: Field[int | None] = column(BigInteger, nullable=True)
     large_etag: Field[str | None] = optional_text(32)
+    # Of one that came in parts, which have the files: the upload that they were of.
+    parts_id: Field[str | None] = optional_text(64)
     delete_at: Field[int | None] = column(BigInteger, nullable=True)  # seconds since the epoch
     updated_at: Field[datetime] = time(nullable=False)
 
 
+class Object(Stored, table="objects"):
+    """One that is written anew is another row with the same name."""
+
+    # Empty: it was made while no versions were kept.
+    version: Field[str] = text(32)
+
+
+class Version(Stored, table="object_versions"):
+    """An object that was, or the word that it was deleted. Of a name, the newest one comes first."""
+
+    version: Field[str] = text(32, primary_key=True)
+    is_null: Field[bool] = flag(False)  # it was made while no versions were kept
+    is_marker: Field[bool] = flag(False)
+
+
+class Upload(Record, table="object_uploads"):
+    """An object that comes in parts, until all of them are there."""
+
+    id: Field[str] = identifier(primary_key=True)
+    container_id: Field[str] = text(64)
+    name: Field[str] = name(1024)
+    project_id: Field[str] = text(64)
+    content_type: Field[str] = column(Text, nullable=False)
+    headers: Field[dict[str, str]] = json(dict)
+    created_at: Field[datetime] = time(nullable=False)
+
+
+class UploadPart(Record, table="object_parts"):
+    """A part of an upload, or of the object that it has become."""
+
+    upload_id: Field[str] = identifier(primary_key=True)
+    number: Field[int] = column(Integer, primary_key=True, autoincrement=False)
+    file_id: Field[str | None] = optional_text(64)
+    size: Field[int] = column(BigInteger, nullable=False)
+    etag: Field[str] = text(32)  # its MD5, hex
+    headers: Field[dict[str, str]] = json(dict)
+    updated_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_object_versions_file", Version.file_id)
+Index("ix_object_uploads_name", Upload.container_id, Upload.name, Upload.id)
+Index("ix_object_uploads_project", Upload.project_id)
+Index("ix_object_parts_file", UploadPart.file_id)
 Index("ix_objects_file", Object.file_id)
 Index("ix_objects_expiring", Object.delete_at)
 
@@ -70,3 +118,6 @@ Total("object_store.bytes", Object.project_id, Object.size)
 # These are sums for a container, which takes the place of a project.
 Total("objects.count", Object.container_id)
 Total("objects.bytes", Object.container_id, Object.size)
+# Versions take room, and are not counted as objects.
+Total("object_store.bytes", Version.project_id, Version.size)
+Total("objects.bytes", Version.container_id, Version.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -14,12 +14,17 @@ from twisted.web.server import NOT_DONE_YET
 
 from cloudctl import errors
 from cloudctl.rest.answering import Answering
-from cloudctl.rest.pipeline import Bound, Pipeline, Where
+from cloudctl.rest.pipeline import Bound, Pipeline, Where, meant
 from cloudctl.rest.route import Operation
 from cloudctl.rest.router import Endpoint, Endpoints, Router
 from cloudctl.rest.uploads import Admitted
 
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
+
+
+def no_part(host: str) -> str:
+    """No part of a path is in the name of the host."""
+    return ""
 
 
 class ApiApp:
@@ -29,6 +34,7 @@ class ApiApp:
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
     `exact`: whether nothing is at `/v2/images/`. Elsewhere, and at roots such as `/v2/`, a trailing slash is dropped.
     `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
+    `named_by_host`: the first segment of the path where the header Host says it: `bucket` of `bucket.example.com`.
     """
 
     def __init__(
@@ -39,9 +45,11 @@ class ApiApp:
         project_in_path: bool = False,
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
+        named_by_host: Callable[[str], str] = no_part,
     ) -> None:
         self.pipeline = pipeline
         self.plain = plain
+        self.named_by_host = named_by_host
         self.project_in_path = project_in_path
         self.exact = exact
         self.operations: list[tuple[str, Operation]] = []
@@ -83,10 +91,11 @@ class ApiApp:
         if found is None:
             return None
         endpoint, variables = found
-        for bound in self._bound[endpoint]:
-            if bound.admits is not None and bound.operation.method.encode() == request.method:
-                return self.pipeline.admit(request, bound, variables)
-        return None
+        names = [each.partition(b"=")[0].decode("latin-1") for each in request.uri.partition(b"?")[2].split(b"&")]
+        some = [bound for bound in self._bound[endpoint] if bound.operation.method.encode() == request.method]
+        if (bound := next(iter(meant(some, names)), None)) is None or bound.admits is None:
+            return None
+        return self.pipeline.admit(request, bound, variables)
 
     async def refuse(self, request: Any, failure: Any) -> bytes | None:
         """Answer what could not be routed."""
@@ -211,6 +220,9 @@ class ApiResource(Resource):
         if self._api.pipeline.verbatim:
             text = b"/".join(below).decode("utf-8", "surrogateescape")
             prefix, _, name = b"".join(b"/" + each for each in above if each).decode("utf-8").rpartition("/")
+            host = request.requestHeaders.getRawHeaders(b"host", [b""])[0].decode("utf-8", "replace")
+            if first := self._api.named_by_host(host):
+                text = f"{first}/{text}"
             request.where = Where(prefix, name, f"/{text}" if text else "")
             return below
         segments = [segment for segment in below if segment]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
 from attrs import frozen
 
@@ -49,6 +50,14 @@ class Identity:
 
 
 ANONYMOUS = Identity()
+
+
+class Signatures(Protocol):
+    """What the pipeline asks of an API whose requests are signed."""
+
+    def identity(self, request: Any, now: datetime) -> Awaitable[Identity]:
+        """Who signed the request. Raises Unauthorized if nobody did, and Forbidden or Invalid for a bad signature."""
+        ...
 
 
 class Authenticator(Protocol):

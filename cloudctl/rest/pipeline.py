@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -33,7 +33,7 @@ from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.download import CHUNK, Producer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
-from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity
+from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
@@ -103,6 +103,12 @@ class Bound:
     admits: Any = None  # of an upload, before its body is kept
 
 
+def meant(bound: Sequence[Bound], names: Iterable[str]) -> list[Bound]:
+    """Those of one path that a query with these names may mean, the most particular ones first."""
+    named = set(names)
+    return sorted((b for b in bound if b.operation.is_meant(named)), key=lambda b: not b.operation.subresource)
+
+
 @frozen
 class Pipeline:
     """The path of one API's requests."""
@@ -120,7 +126,9 @@ class Pipeline:
     # Whether names in paths are whatever bytes a client sends: slashes stay as they are, bytes that are no UTF-8 come
     # as surrogates, NUL as itself, and the handlers say what is wrong with them.
     verbatim: bool = False
-    transaction_id: bool = False  # X-Trans-Id too
+    transaction_id: str = ""  # the header that has one, too
+    lower_case: bool = False  # names of headers of answers: some clients take them as they come
+    signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -128,11 +136,14 @@ class Pipeline:
         token, client = context.request_id.set(request_id), context.client.set(self.http.client(request))
         started = self.http.clock.seconds()
         self.http.metrics.running += 1
+        if self.lower_case:
+            request.responseHeaders = InLowerCase(dict(request.responseHeaders.getAllRawHeaders()))
         request.setHeader("x-openstack-request-id", request_id)
         if self.legacy_request_id:
             request.setHeader("x-compute-request-id", request_id)
         if self.transaction_id:
-            request.setHeader("X-Trans-Id", f"tx{request_id[4:].replace('-', '')[:21]}-{int(started):010x}")
+            told = f"tx{request_id[4:].replace('-', '')[:21]}-{int(started):010x}"
+            request.setHeader(self.transaction_id, told)
         call: Call | None = None
         try:
             if self.http.admission is not None:
@@ -253,16 +264,23 @@ class Pipeline:
             raise
 
     async def _authenticate(self, request: Any) -> Identity:
+        if self.signatures is not None:
+            identity = await self.signatures.identity(request, utc(self.http.clock.seconds()))
+        else:
+            identity = await self.http.authenticator.authenticate(self._token(request))
+        if identity.access_rules is not None and not self._rule_allows(request, identity):
+            raise Unauthorized(UNAUTHENTICATED)
+        return identity
+
+    def _token(self, request: Any) -> str:
+        """Raises Unauthorized."""
         token = request.getHeader("x-auth-token")
         if self.bearer:
             scheme, _, rest = (request.getHeader("authorization") or "").partition(" ")
             token = rest.strip() if scheme.lower() == "bearer" else token
         if not token:
             raise Unauthorized(UNAUTHENTICATED)
-        identity = await self.http.authenticator.authenticate(token)
-        if identity.access_rules is not None and not self._rule_allows(request, identity):
-            raise Unauthorized(UNAUTHENTICATED)
-        return identity
+        return str(token)
 
     def _rule_allows(self, request: Any, identity: Identity) -> bool:
         method = request.method.decode("ascii", "replace")
@@ -289,7 +307,7 @@ class Pipeline:
         found = [b for b in bound if b.operation.method in (method, "*")]
         if not found and method == "HEAD":
             found = [b for b in bound if b.operation.method == "GET"]
-        offered = [b for b in found if b.operation.offered(call.version)]
+        offered = meant([b for b in found if b.operation.offered(call.version)], call.query)
         if not offered:
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
@@ -431,6 +449,13 @@ class Pipeline:
             user=identity.user_id,
             project=identity.project_id,
         )
+
+
+class InLowerCase(Headers):
+    """Headers whose names are sent in lower case."""
+
+    def getAllRawHeaders(self) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+        return ((name.lower(), values) for name, values in super().getAllRawHeaders())
 
 
 def headers_are_text(headers: Headers) -> bool:

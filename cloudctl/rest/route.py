@@ -12,7 +12,7 @@ gates, the body checks, the policy table, the API list of the docs, the fuzz tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from attrs import Factory, evolve, field, frozen
@@ -51,6 +51,8 @@ class Operation:
     body: Bodies | None = field(default=None, converter=_bodies)
     status: Mapping[Version, int] = field(default=200, converter=_statuses)
     action: str | None = None  # the body's single key, for paths that end in /action
+    # The name in the query that makes a request this call and not another one of its path, as in S3: `?acl`.
+    subresource: str = ""
     since: Version | None = None
     until: Version | None = None  # inclusive
     # Names that the handler reads; at versions outside of its span a name is as good as not sent.
@@ -76,7 +78,12 @@ class Operation:
     @property
     def key(self) -> str:
         """Unique within an API: `POST /servers/<server_id>/action os-stop`."""
-        return " ".join(filter(None, (self.method, self.path, self.action)))
+        path = f"{self.path}?{self.subresource}" if self.subresource else self.path
+        return " ".join(filter(None, (self.method, path, self.action)))
+
+    def is_meant(self, names: Collection[str]) -> bool:
+        """Whether a query with these names may mean it."""
+        return not self.subresource or self.subresource in names
 
     def offered(self, version: Version) -> bool:
         return version in self.span

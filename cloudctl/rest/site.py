@@ -153,7 +153,7 @@ class LimitedRequest(Request):
         uploads.check(admitted, length)
         arrived = self.body
         try:
-            self.content = self.body = uploads.spool()
+            self.content = self.body = uploads.spool(admitted)
         except OSError as error:
             log.error("an upload cannot be kept: {error}", error=str(error))
             raise uploads.unwritable(error) from error

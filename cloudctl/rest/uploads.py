@@ -29,13 +29,14 @@ class Admitted:
     """An upload that may be: whose it is, and what it is held against while it flows.
 
     `most`: bytes that all uploads of this project for this `purpose` may have together (None: no limit); `over`: what
-    the one that exceeds them is told.
+    the one that exceeds them is told. `through`: what looks at its data on the way, in the place of the service's own.
     """
 
     project_id: str
     purpose: str = ""
     most: int | None = None
     over: str = ""
+    through: Callable[[IO[bytes]], IO[bytes]] | None = None
 
 
 @define(eq=False)
@@ -102,9 +103,10 @@ class Uploads:
         if not self._for_purpose[project, purpose]:
             del self._for_purpose[project, purpose]
 
-    def spool(self) -> IO[bytes]:
+    def spool(self, admitted: Admitted) -> IO[bytes]:
         """A file that is deleted when the request is over, unless somebody has linked it by then."""
-        return self.through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory)))
+        through = admitted.through or self.through
+        return through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory)))
 
     def sweep(self, before: float = math.inf) -> None:
         """Delete what a killed process left behind. Call it before the listener starts.

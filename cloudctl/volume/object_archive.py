@@ -196,7 +196,7 @@ class ObjectArchive:
         """Nothing is left of the backup. One that is not there is no error. Those that build on it are damaged."""
         place = place_of(kept_at)
         last = ""
-        while names := await self.intake.db.scan(_names, place, last):
+        while names := await self.intake.db.scan(_names, place, last, now):
             last = names[-1]
             for name in names:
                 try:
@@ -224,11 +224,11 @@ def _found(there: Contents, contents: Contents, wanted: dict[str, list[int]]) ->
     return found
 
 
-def _names(conn: Connection, place: Place, marker: str) -> list[str]:
+def _names(conn: Connection, place: Place, marker: str, now: datetime) -> list[str]:
     container = containers.find(conn, place)
     if container is None:
         return []
-    found = listing.of_objects(conn, container, Wanted(prefix=place.name, marker=marker, limit=LIST))
+    found = listing.of_objects(conn, container, Wanted(prefix=place.name, marker=marker, limit=LIST), now)
     return [each.name for each in found if not isinstance(each, str)]
 
 

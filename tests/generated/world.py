@@ -313,6 +313,8 @@ class World:
             ("object-store", "account"): account,
             ("object-store", "container"): container,
             ("object-store", "name"): name,
+            ("s3", "bucket"): container,
+            ("s3", "key"): name,
         }
 
     def _compute(self) -> None:

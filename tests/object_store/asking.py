@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from cloudctl.db import Connection
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Object
+from cloudctl.object_store.tables import Object, UploadPart, Version
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import Response
 
@@ -76,6 +76,7 @@ def files(cloud: MemoryCloud) -> set[str]:
 
 def rows(cloud: MemoryCloud) -> set[str]:
     def read(conn: Connection) -> Any:
-        return {each for each in conn.scalars(select(Object.file_id)) if each}
+        kinds = (Object, Version, UploadPart)
+        return {each for kind in kinds for each in conn.scalars(select(kind.file_id)) if each}
 
     return set(cloud.transact(read))

@@ -393,7 +393,7 @@ def test_access_rules_allow_what_they_name_and_nothing_else(world: World) -> Non
 def test_a_start_takes_away_only_uploads_that_nobody_is_receiving(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "spool", 1000)
     uploads.sweep()
-    receiving = uploads.spool()
+    receiving = uploads.spool(Admitted("p"))
     abandoned = tmp_path / "spool" / f"{SPOOL_PREFIX}abandoned"
     abandoned.write_bytes(b"half")
     os.utime(abandoned, (1000.0, 1000.0))

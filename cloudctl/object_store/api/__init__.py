@@ -29,8 +29,8 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions) -> ApiApp:
     resources: tuple[Any, ...] = (
         Info(options),
         Accounts(db, door, bulk),
-        Containers(db, door, bulk, forms),
+        Containers(db, door, bulk, forms, intake),
         Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms),
     )
-    pipeline = Pipeline(http, "object-store", FAULTS, verbatim=True, transaction_id=True)
+    pipeline = Pipeline(http, "object-store", FAULTS, verbatim=True, transaction_id="X-Trans-Id")
     return ApiApp(pipeline, [("", each) for each in resources])

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, TooLarge
-from cloudctl.object_store import acl, archives, containers, objects
+from cloudctl.object_store import acl, archives, containers, objects, removal
 from cloudctl.object_store.api.bulk_answers import Outcome
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.archives import Member
@@ -75,7 +75,7 @@ class Bulk:
             if where.name:
                 await self.intake.change(objects.remove, where, call.now)
             else:
-                await self.intake.db.run(containers.remove, where)
+                await self.intake.change(removal.remove, where, call.now)
             outcome.deleted += 1
 
     # -- archives

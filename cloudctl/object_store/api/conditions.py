@@ -30,6 +30,21 @@ def holds(call: Call, etag: str, updated_at: datetime) -> bool:
     return (moment := _moment(call.header("if-modified-since"))) is None or changed > moment
 
 
+def hold_for_copy(call: Call, etag: str, updated_at: datetime) -> None:
+    """The same of a source, by S3's headers. Raises PreconditionFailed, also where the client would have it already."""
+    prefix, changed = "x-amz-copy-source-", ceil(seconds(updated_at))
+    match, none = call.header(f"{prefix}if-match"), call.header(f"{prefix}if-none-match")
+    before = _moment(call.header(f"{prefix}if-unmodified-since"))
+    after = _moment(call.header(f"{prefix}if-modified-since"))
+    if (
+        (match is not None and not matches(match, etag))
+        or (none is not None and matches(none, etag))
+        or (before is not None and match is None and changed > before)
+        or (after is not None and none is None and changed <= after)
+    ):
+        raise PreconditionFailed("")
+
+
 def matches(header: str, etag: str) -> bool:
     """Whether one of the tags is this one. The object is there."""
     tags = {each.strip().removeprefix("W/").strip('"') for each in header.split(",")}

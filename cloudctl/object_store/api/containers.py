@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import acl, containers, listing
+from cloudctl.object_store import acl, containers, listing, removal
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
+from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
@@ -35,8 +38,8 @@ def _headers(container: Container, usage: containers.Usage, *, owner: bool) -> H
     )
 
 
-def _page(conn: Connection, place: Place, container: Container, wanted: Wanted, form: str) -> bytes:
-    entries = [listings.of_object(each, place.account) for each in listing.of_objects(conn, container, wanted)]
+def _page(conn: Connection, place: Place, container: Container, wanted: Wanted, form: str, now: datetime) -> bytes:
+    entries = [listings.of_object(each, place.account) for each in listing.of_objects(conn, container, wanted, now)]
     return listings.CONTAINER.written(form, container.name, entries)
 
 
@@ -57,6 +60,7 @@ class Containers:
     door: Door
     bulk: Bulk
     forms: Forms
+    intake: Intake
 
     async def _said(self, call: Call, container: Container) -> Headers:
         usage = await self.db.read(containers.usage, container.id)
@@ -86,7 +90,7 @@ class Containers:
         place = placed(account, container)
         found = await self._entered(call, place)
         form = listings.media(call)
-        body = await self.db.scan(_page, place, found, listings.wanted(call), form)
+        body = await self.db.scan(_page, place, found, listings.wanted(call), form, call.now)
         return listings.reply(form, body, await self._said(call, found))
 
     async def may_extract(self, call: Call, account: str, container: str) -> Admitted:
@@ -147,7 +151,7 @@ class Containers:
         """Delete a container that is empty."""
         place = placed(account, container)
         await self.door.enter(call, place)
-        await self.db.run(containers.remove, place)
+        await self.intake.change(removal.remove, place, call.now)
         return Reply(None, 204, (HTML_TYPE,))
 
 

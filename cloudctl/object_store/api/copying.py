@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from urllib.parse import quote
 
 from attrs import evolve, frozen
@@ -12,7 +13,7 @@ from cloudctl.object_store.api import conditions, headers
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
-from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.intake import Intake, Keep
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
@@ -65,16 +66,35 @@ class Copying:
         return Reply(None, 201, told)
 
     async def _copy(self, call: Call, found: Found, target: Place, new: NewObject, own: bool) -> Content:
-        record, data = found.object, found.data
-        ranges = conditions.ranges(call, data.size, data.etag, record.updated_at)
-        if not ranges and (own or (record.large_etag is None and "X-Object-Manifest" not in record.headers)):
-            content = Content(record.file_id, record.size, record.etag)
-            await self.intake.change(objects.copy, record, target, evolve(new, content=content), call.now)
-            return content
-        if data.size > self.max_size:
-            raise TooLarge(f"The source has {data.size} bytes; an object has at most {self.max_size}.")
+        ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
+        if len(ranges) < 2:
+            return await self.bring(found, target, new, call.now, own=own, span=next(iter(ranges), None))
         body, _, _ = self.reader.body(call, found)
         return await self.intake.write(target, body.chunks(CHUNK), new, call.now)
+
+    async def bring(
+        self,
+        found: Found,
+        target: Place,
+        new: NewObject,
+        now: datetime,
+        *,
+        own: bool = False,
+        span: conditions.Range | None = None,
+        keep: Keep | None = None,
+    ) -> Content:
+        """What was found, or this part of it, is the object's data. `own`: not what it is made of. Raises TooLarge."""
+        record, data = found.object, found.data
+        made_of_others = record.large_etag is not None or "X-Object-Manifest" in record.headers
+        if span is None and keep is None and record.parts_id is None and (own or not made_of_others):
+            content = Content(record.file_id, record.size, record.etag)
+            done = await self.intake.change(objects.copy, record, target, evolve(new, content=content), now)
+            return evolve(content, version=done.version)
+        start, stop = span or (0, data.size)
+        if stop - start > self.max_size:
+            raise TooLarge(f"The source has {stop - start} bytes; an object has at most {self.max_size}.")
+        body = self.reader.pieces([*data.cut(start, stop)])
+        return await self.intake.write(target, body.chunks(CHUNK), new, now, keep)
 
     def _new(self, call: Call, found: Found, own: bool) -> NewObject:
         record, given = found.object, headers.of_object(call)

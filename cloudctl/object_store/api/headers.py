@@ -123,7 +123,8 @@ def _number(name: str, text: str) -> int:
 
 
 def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
-    return tuple((name, value) for name, value in headers.items() if owner or name not in PRIVATE)
+    kept = (each for each in headers.items() if not each[0].startswith(metadata.PRIVATE))
+    return tuple((name, value) for name, value in kept if owner or name not in PRIVATE)
 
 
 def last_modified(when: datetime) -> str:

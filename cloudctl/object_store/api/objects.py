@@ -130,7 +130,7 @@ class Objects:
 
     def _said(self, found: Found, entered: Entered) -> Headers:
         record = found.object
-        kept = [*record.headers.items()]
+        kept = [*headers.shown(record.headers, owner=True)]
         if entered.signed is not None:
             kept = [each for each in kept if not each[0].startswith(metadata.OBJECT) or each[0].startswith(PUBLIC)]
             kept = [*kept, ("Content-Disposition", entered.signed.disposition)]

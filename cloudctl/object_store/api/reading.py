@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, RangeNotSatisfiable
-from cloudctl.object_store import acl, large, objects
+from cloudctl.object_store import acl, containers, large, objects
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.headers import Headers
@@ -18,7 +18,7 @@ from cloudctl.object_store.api.temp_url import Signed
 from cloudctl.object_store.large import Data, MayRead, Piece
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Object
+from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call, Download, Parts
 
 MOST_LINKS = 2
@@ -28,11 +28,11 @@ TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
 @frozen
 class Found:
     place: Place
-    object: Object
+    object: Object | Version
     data: Data
 
 
-def target_of(place: Place, found: Object) -> Place | None:
+def target_of(place: Place, found: Object | Version) -> Place | None:
     """Where a symlink leads."""
     target = found.headers.get(TARGET)
     if target is None:
@@ -41,7 +41,9 @@ def target_of(place: Place, found: Object) -> Place | None:
     return placed(found.headers.get(TARGET_ACCOUNT, place.account), container, name)
 
 
-def _link(conn: Connection, call: Call, place: Place) -> Object:
+def _link(conn: Connection, call: Call, place: Place, version: str) -> Object | Version:
+    if version:
+        return objects.find_version(conn, containers.get(conn, place), place.name, version, call.now)
     return objects.get(conn, place, call.now)
 
 
@@ -52,31 +54,42 @@ class Reader:
     door: Door
 
     async def find(
-        self, call: Call, place: Place, *, own: bool = False, signed: Signed | None = None, unread: bool = False
+        self,
+        call: Call,
+        place: Place,
+        *,
+        own: bool = False,
+        signed: Signed | None = None,
+        unread: bool = False,
+        version: str = "",
     ) -> Found:
         """`own`: the object itself, not what it leads to or is made of. `unread`: nobody will read the data.
 
         The caller may read `place`; `signed`: since somebody signed a URL of it.
 
+        `version`: the one with this id, which may be a marker; empty: the one that is there.
+
         Raises NotFound, Unauthorized, Forbidden, Conflict.
         """
         # A signature reaches no farther than the object that it was made for.
         may_read = self.door.reading(call, place, signed)
-        found = await self.db.read(_link, call, place)
+        found = await self.db.read(_link, call, place, version)
         for _ in range(MOST_LINKS):
             target = None if own else target_of(place, found)
             if target is None:
                 break
             await self.door.enter(call, target, acl_header=acl.READ)
-            place, found = target, await self.db.read(_link, call, target)
+            place, found = target, await self.db.read(_link, call, target, "")
         else:
             if target_of(place, found) is not None:
                 raise Conflict("Too many levels of symbolic links.")
         return Found(place, found, await self._data(place, found, may_read, call.now, own, unread))
 
     async def _data(
-        self, place: Place, found: Object, may_read: MayRead, now: datetime, own: bool, unread: bool
+        self, place: Place, found: Object | Version, may_read: MayRead, now: datetime, own: bool, unread: bool
     ) -> Data:
+        if found.parts_id is not None:
+            return await self.db.scan(large.own, found)
         if own:
             return large.of_file(found)
         if found.large_etag is not None and unread:
@@ -104,11 +117,9 @@ class Reader:
         data, kind = found.data, found.object.content_type
         wanted = conditions.ranges(call, data.size, data.etag, found.object.updated_at)
         if not wanted:
-            return self._parts([*data.pieces]), 200, (("Content-Type", kind),)
+            return self.pieces([*data.pieces]), 200, (("Content-Type", kind),)
         if len(wanted) == 1:
-            ((start, stop),) = wanted
-            told: Headers = (("Content-Type", kind), ("Content-Range", f"bytes {start}-{stop - 1}/{data.size}"))
-            return self._parts([*data.cut(start, stop)]), 206, told
+            return self.part(found, *wanted[0])
         if sum(stop - start for start, stop in wanted) > 2 * data.size:
             # The same bytes over and over are nothing that a client needs.
             raise RangeNotSatisfiable("", headers={"Content-Range": f"bytes */{data.size}"})
@@ -120,10 +131,16 @@ class Reader:
             )
             pieces += [_text(head), *data.cut(start, stop), _text("\r\n")]
         pieces.append(_text(f"--{boundary}--"))
-        told = (("Content-Type", f"multipart/byteranges;boundary={boundary}"),)
-        return self._parts(pieces), 206, told
+        told: Headers = (("Content-Type", f"multipart/byteranges;boundary={boundary}"),)
+        return self.pieces(pieces), 206, told
 
-    def _parts(self, pieces: Sequence[Piece]) -> Parts:
+    def part(self, found: Found, start: int, stop: int) -> tuple[Parts, int, Headers]:
+        """The answer with the bytes from `start` up to `stop`."""
+        data, kind = found.data, found.object.content_type
+        told = (("Content-Type", kind), ("Content-Range", f"bytes {start}-{stop - 1}/{data.size}"))
+        return self.pieces([*data.cut(start, stop)]), 206, told
+
+    def pieces(self, pieces: Sequence[Piece]) -> Parts:
         return Parts(self.opened(pieces), sum(piece.length for piece in pieces))
 
 

@@ -1,0 +1,47 @@
+"""Who signed a request with an EC2 secret: for the APIs that take no tokens. Reference: identity.md, section 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import frozen
+
+from cloudctl.db import Connection, Database
+from cloudctl.identity import credentials, payload, records
+from cloudctl.identity.auth_request import ProjectName, Proof
+from cloudctl.identity.issue import issue
+from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.payload import Keys
+from cloudctl.identity.subject import Subject
+from cloudctl.rest.identity import Identity
+
+
+def subject_of(
+    conn: Connection, access: str, keys: Keys, check: Callable[[str], None], options: IdentityOptions, time: float
+) -> Subject:
+    """`check(secret)` raises what is wrong. `time`: seconds since 1970. Raises NotFound, Unauthorized, too."""
+    row = credentials.find_ec2(conn, access)
+    if row is None:
+        raise records.not_found("credential", access)
+    check(credentials.pair(row, keys)[1])
+    proof = Proof(
+        payload.SIGNED,
+        row.user_id,
+        credential_id=row.application_credential_id or "",
+        trust_id=row.trust_id or "",
+    )
+    return issue(conn, [proof], None if proof.trust_id else ProjectName(id=row.project_id), options, time)
+
+
+@frozen
+class Signers:
+    db: Database
+    keys: Keys  # those of the credentials
+    options: IdentityOptions
+
+    async def identity(self, access: str, check: Callable[[str], None]) -> Identity:
+        """The user, in the project of the credential, as `subject_of`."""
+        return (await self.db.read(self._subject, access, check)).identity
+
+    def _subject(self, conn: Connection, access: str, check: Callable[[str], None]) -> Subject:
+        return subject_of(conn, access, self.keys, check, self.options, self.db.clock.seconds())

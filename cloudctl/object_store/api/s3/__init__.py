@@ -1,0 +1,60 @@
+"""S3's API over the same data: a bucket is a container of the project that a request's key is for.
+
+Reference: object-store.md, part B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cloudctl.identity.signers import Signers
+from cloudctl.object_store.api.copying import Copying
+from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.api.s3.buckets import Buckets
+from cloudctl.object_store.api.s3.deletes import Deletes
+from cloudctl.object_store.api.s3.documents import Documents
+from cloudctl.object_store.api.s3.door import S3Door, Signed
+from cloudctl.object_store.api.s3.faults import FAULTS
+from cloudctl.object_store.api.s3.objects import Objects
+from cloudctl.object_store.api.s3.uploads import Uploads
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http, Pipeline
+
+
+def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Signers, region: str) -> ApiApp:
+    db, swift = intake.db, Door(intake.db)
+    signed = Signed(signers, region)
+    door, documents = S3Door(db, swift, signed), Documents(signed)
+    reader = Reader(db, intake.store, swift)
+    objects = Objects(door, documents, reader, intake, Copying(reader, intake, options.max_object_size))
+    resources: tuple[Any, ...] = (
+        Buckets(door, documents, intake, region),
+        Deletes(door, documents, intake),
+        objects,
+        Uploads(objects),
+    )
+    pipeline = Pipeline(
+        http,
+        "s3",
+        FAULTS,
+        verbatim=True,
+        transaction_id="x-amz-request-id",
+        lower_case=True,
+        signatures=signed,
+    )
+    return ApiApp(pipeline, [("", each) for each in resources], named_by_host=bucket_of(options.s3_hosts))
+
+
+def bucket_of(hosts: Sequence[str]) -> Callable[[str], str]:
+    """The bucket that the name of a host begins with, in the virtual-host style; empty: it names none."""
+    endings = tuple(f".{host.lower()}" for host in hosts)
+
+    def named(host: str) -> str:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        return next((name[: -len(ending)] for ending in endings if name.lower().endswith(ending)), "")
+
+    return named

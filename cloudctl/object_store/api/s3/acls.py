@@ -1,0 +1,61 @@
+"""Canned access lists of S3, as the access lists of containers say them. Reference: object-store.md, B2.
+
+An object is as open as its bucket is. What a container's list cannot say is refused.
+"""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from cloudctl.object_store import acl
+from cloudctl.object_store.api.s3 import listings, xml
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.xml import element
+from cloudctl.object_store.tables import Container
+
+EVERYBODY = "http://acs.amazonaws.com/groups/global/AllUsers"
+AUTHENTICATED = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"
+# Canned list → who may read, as a container has it.
+READERS = {"private": "", "public-read": ".r:*,.rlistings", "authenticated-read": "*:*"}
+GROUPS = {"public-read": EVERYBODY, "authenticated-read": AUTHENTICATED}
+
+
+def of_canned(name: str) -> dict[str, str | None]:
+    """What a container says. Raises NotImplemented."""
+    if name not in READERS:
+        raise error("NotImplemented", f"The canned ACL {name[:64]} is not implemented; {', '.join(READERS)} are.")
+    return {acl.READ: READERS[name] or None, acl.WRITE: None}
+
+
+def canned(container: Container) -> str:
+    """The one that says the most of what the container says."""
+    readers = container.headers.get(acl.READ, "").split(",")
+    if ".r:*" in readers:
+        return "public-read"
+    return "authenticated-read" if "*:*" in readers else "private"
+
+
+def shown(project_id: str, container: Container) -> Element:
+    grants = [_grant(element("Grantee", ID=project_id, DisplayName=project_id), "CanonicalUser", "FULL_CONTROL")]
+    if group := GROUPS.get(canned(container)):
+        grants.append(_grant(element("Grantee", URI=group), "Group", "READ"))
+    return element("AccessControlPolicy", listings.owner(project_id), xml.listed("AccessControlList", grants))
+
+
+def _grant(grantee: Element, kind: str, permission: str) -> Element:
+    grantee.set(f"{{{xml.SCHEMA}}}type", kind)
+    return element("Grant", grantee, Permission=permission)
+
+
+def canned_of(root: Element) -> str:
+    """The canned list that a document comes to. Raises NotImplemented."""
+    found = {
+        (grant.findtext("Grantee/URI") or "", grant.findtext("Permission") or "")
+        for grant in root.findall("AccessControlList/Grant")
+    } - {("", "FULL_CONTROL")}
+    for name, group in GROUPS.items():
+        if found == {(group, "READ")}:
+            return name
+    if found:
+        raise error("NotImplemented", "These grants are not implemented; a group may be given READ.")
+    return "private"

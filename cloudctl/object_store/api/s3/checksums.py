@@ -1,0 +1,60 @@
+"""Checksums that clients send with their data, beside MD5. Reference: object-store.md, B1."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+from attrs import define, field
+
+HEADER = "x-amz-checksum-"
+
+
+class Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
+@define
+class Crc:
+    """A cyclic redundancy check: `step(data, value)` goes on from a value."""
+
+    step: Callable[[bytes, int], int]
+    width: int  # bytes
+    value: int = field(default=0, init=False)
+
+    def update(self, data: bytes, /) -> None:
+        self.value = self.step(data, self.value)
+
+    def digest(self) -> bytes:
+        return self.value.to_bytes(self.width, "big")
+
+
+def _crc32c() -> Digest:
+    # Not before somebody sends one.
+    from awscrt import checksums
+
+    return Crc(checksums.crc32c, 4)
+
+
+def _crc64nvme() -> Digest:
+    from awscrt import checksums
+
+    return Crc(checksums.crc64nvme, 8)
+
+
+ALGORITHMS: dict[str, Callable[[], Digest]] = {
+    "crc32": lambda: Crc(zlib.crc32, 4),
+    "crc32c": _crc32c,
+    "crc64nvme": _crc64nvme,
+    "sha1": lambda: hashlib.sha1(usedforsecurity=False),
+    "sha256": hashlib.sha256,
+}
+
+
+def told(digest: Digest) -> str:
+    return base64.b64encode(digest.digest()).decode()

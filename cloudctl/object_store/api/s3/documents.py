@@ -1,0 +1,57 @@
+"""Bodies of requests: data on their way to an object, and documents."""
+
+from __future__ import annotations
+
+from typing import IO, Literal, cast, overload
+from xml.etree.ElementTree import Element
+
+from attrs import frozen
+
+from cloudctl.object_store.api.s3 import body, xml
+from cloudctl.object_store.api.s3.body import Expected, Incoming
+from cloudctl.object_store.api.s3.door import Signed
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.names import Place
+from cloudctl.rest.call import Call
+from cloudctl.rest.uploads import Admitted
+
+MOST = 4 * 2**20  # bytes of a document
+
+
+@frozen
+class Documents:
+    signed: Signed
+
+    async def admitted(self, call: Call, place: Place) -> Admitted:
+        """Data may come for this place. Raises what is wrong with what is said of them."""
+        expected = Expected.of(call)
+        signing = await self.signed.signing(call, expected)
+        return Admitted(place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing)))
+
+    async def data(self, call: Call) -> Incoming:
+        """What has come. Raises what is wrong with it."""
+        if isinstance(call.content, Incoming):
+            return call.content
+        expected = Expected.of(call)
+        return body.received(call.content, expected, await self.signed.signing(call, expected))
+
+    @overload
+    async def read(self, call: Call, root: str, *, optional: Literal[False] = False) -> Element: ...
+
+    @overload
+    async def read(self, call: Call, root: str, *, optional: bool) -> Element | None: ...
+
+    async def read(self, call: Call, root: str, *, optional: bool = False) -> Element | None:
+        """The document that has come; None for no body where it is `optional`. Raises MalformedXML."""
+        data = (await self.data(call)).finish()
+        data.seek(0)
+        raw = data.read(MOST + 1)
+        if not raw and optional:
+            return None
+        try:
+            if len(raw) > MOST:
+                raise xml.Malformed("too long")
+            return xml.parse(raw, root)
+        except xml.Malformed as why:
+            told = f"The XML you provided was not well-formed or did not validate against our published schema: {why}"
+            raise error("MalformedXML", told) from None

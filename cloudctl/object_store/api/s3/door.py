@@ -1,0 +1,143 @@
+"""Who asks, by the signature of the request; which bucket is meant; and whether they are let in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve, frozen
+
+from cloudctl.db import Database
+from cloudctl.errors import CloudError, NotFound, PreconditionFailed, Unauthorized
+from cloudctl.identity.signatures import signing_key
+from cloudctl.identity.signers import Signers
+from cloudctl.object_store import acl
+from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.s3 import signature
+from cloudctl.object_store.api.s3.body import Expected
+from cloudctl.object_store.api.s3.chunks import Signing
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.signature import Request, Signature
+from cloudctl.object_store.names import MOST_OF_CONTAINER, MOST_OF_OBJECT, Place, check_text
+from cloudctl.object_store.tables import Container
+from cloudctl.rest.call import Call, Query
+from cloudctl.rest.identity import Identity
+
+# Clients that were told of no region sign for this one.
+USUAL_REGION = "us-east-1"
+
+
+@frozen
+class Signed:
+    """Implements `rest.identity.Signatures`."""
+
+    signers: Signers
+    region: str
+
+    async def identity(self, request: Any, now: datetime) -> Identity:
+        sent = _request(request)
+        found = signature.read(sent, _parameters(sent))
+        if found is None:
+            raise Unauthorized("")
+        if request.getHeader("x-amz-security-token") or b"X-Amz-Security-Token=" in sent.query:
+            raise error("InvalidToken", "The provided token is malformed or otherwise invalid.")
+        self.check_scope(found, now)
+        return await self.who(found.access, lambda secret: found.check(sent, secret))
+
+    def check_scope(self, found: Signature, now: datetime) -> None:
+        """Raises what is wrong with its time or its region."""
+        if found.region not in (self.region, USUAL_REGION):
+            code = "AuthorizationHeaderMalformed" if found.expires is None else "AuthorizationQueryParametersError"
+            raise error(code, f"The region '{found.region[:64]}' is wrong; expecting '{self.region}'")
+        found.check_time(now)
+
+    async def who(self, access: str, check: Any) -> Identity:
+        """`check(secret)` raises what is wrong. Raises InvalidAccessKeyId, AccessDenied, too."""
+        try:
+            return await self.signers.identity(access, check)
+        except NotFound:
+            told = "The AWS Access Key Id you provided does not exist in our records."
+            raise error("InvalidAccessKeyId", told) from None
+        except Unauthorized:
+            # The user, the project or what the key was made with is gone.
+            raise error("AccessDenied") from None
+
+    async def signing(self, call: Call, expected: Expected) -> Signing | None:
+        """What signs the chunks of a body, whose request was found to be signed; None: nothing does."""
+        if not expected.is_signed:
+            return None
+        given = call.header("authorization")
+        headers = {"authorization": [given or ""], "x-amz-date": [call.header("x-amz-date") or ""]}
+        headers |= {"date": [call.header("date") or ""], "x-amz-content-sha256": [expected.payload]}
+        if given is None:
+            raise error("InvalidRequest", "The chunks of a body are signed only where the request is, in its header.")
+        found = signature.read(Request("", b"", b"", {name: each for name, each in headers.items() if each[0]}), {})
+        assert found is not None
+        keys: list[bytes] = []
+        await self.who(found.access, lambda secret: keys.append(signing_key(secret, found.scope)))
+        return Signing(keys[0], found.when, found.scope, found.given)
+
+
+def _request(request: Any) -> Request:
+    path, _, query = request.uri.partition(b"?")
+    headers = {
+        name.decode("latin-1").lower(): [value.decode("utf-8", "surrogateescape") for value in values]
+        for name, values in request.requestHeaders.getAllRawHeaders()
+    }
+    return Request(request.method.decode("ascii", "replace"), path, query, headers)
+
+
+def _parameters(request: Request) -> dict[str, str]:
+    return dict(Query.parse(request.query).pairs)
+
+
+@frozen
+class S3Door:
+    """`door` decides; here is what it is asked, and how a refusal is told."""
+
+    db: Database
+    door: Door
+    signed: Signed
+
+    def place(self, call: Call, bucket: str, key: str = "") -> Place:
+        """A bucket of the caller's project; `project:bucket` is one of another. Raises what is wrong with the names."""
+        project, _, name = bucket.rpartition(":")
+        project = project or call.project_id
+        if not project:
+            raise error("AccessDenied")
+        try:
+            check_text(name + key)
+        except PreconditionFailed:
+            raise error("InvalidURI", "Couldn't parse the specified URI.") from None
+        if len(key.encode()) > MOST_OF_OBJECT:
+            raise error("KeyTooLongError", "Your key is too long")
+        if len(name.encode()) > MOST_OF_CONTAINER or len(project) > 64:
+            raise error("NoSuchBucket")
+        return Place(project, name, key)
+
+    async def enter(
+        self, call: Call, place: Place, acl_header: str = "", *, listing: bool = False, rule: str | None = None
+    ) -> Container:
+        """The bucket. Raises NoSuchBucket, AccessDenied."""
+        try:
+            entered = await self.door.enter(call, place, acl_header=acl_header, listing=listing, rule=rule)
+        except CloudError as refused:
+            if refused.status in (401, 403):
+                raise error("AccessDenied") from None
+            raise
+        if entered.container is None:
+            raise error("NoSuchBucket")
+        return entered.container
+
+    async def read(self, call: Call, bucket: str, key: str = "", rule: str | None = None) -> tuple[Place, Container]:
+        place = self.place(call, bucket, key)
+        return place, await self.enter(call, place, acl.READ, listing=not key, rule=rule)
+
+    async def write(self, call: Call, bucket: str, key: str = "") -> tuple[Place, Container]:
+        place = self.place(call, bucket, key)
+        return place, await self.enter(call, place, acl.WRITE)
+
+    async def own(self, call: Call, bucket: str) -> tuple[Place, Container]:
+        """For what only the owners of a bucket may."""
+        place = self.place(call, bucket)
+        return place, await self.enter(call, evolve(place, name=""))

@@ -1,0 +1,143 @@
+"""Error bodies of S3: XML with a code. Reference: object-store.md, B3.
+
+The code of an error is its `type`. What the domain raises has none of S3's, and gets the one of its status.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from attrs import frozen
+
+from cloudctl import context
+from cloudctl.errors import CloudError
+from cloudctl.object_store.api.s3 import xml
+from cloudctl.rest.body import BodyError
+from cloudctl.rest.faults import Faults, Form, JsonObject, plain_problems
+
+# The statuses of the codes that are raised here.
+STATUSES: Final = {
+    "AccessDenied": 403,
+    "AuthorizationHeaderMalformed": 400,
+    "AuthorizationQueryParametersError": 400,
+    "BadDigest": 400,
+    "BucketAlreadyOwnedByYou": 409,
+    "BucketNotEmpty": 409,
+    "EntityTooLarge": 400,
+    "EntityTooSmall": 400,
+    "IncompleteBody": 400,
+    "InternalError": 500,
+    "InvalidAccessKeyId": 403,
+    "InvalidArgument": 400,
+    "InvalidBucketName": 400,
+    "InvalidDigest": 400,
+    "InvalidLocationConstraint": 400,
+    "InvalidPart": 400,
+    "InvalidPartOrder": 400,
+    "InvalidRange": 416,
+    "InvalidRequest": 400,
+    "InvalidStorageClass": 400,
+    "InvalidTag": 400,
+    "InvalidToken": 400,
+    "InvalidURI": 400,
+    "KeyTooLongError": 400,
+    "MalformedPOSTRequest": 400,
+    "MalformedXML": 400,
+    "MetadataTooLarge": 400,
+    "MethodNotAllowed": 405,
+    "MissingContentLength": 411,
+    "NoSuchBucket": 404,
+    "NoSuchBucketPolicy": 404,
+    "NoSuchCORSConfiguration": 404,
+    "NoSuchKey": 404,
+    "NoSuchLifecycleConfiguration": 404,
+    "NoSuchPublicAccessBlockConfiguration": 404,
+    "NoSuchTagSet": 404,
+    "NoSuchUpload": 404,
+    "NoSuchVersion": 404,
+    "NoSuchWebsiteConfiguration": 404,
+    "NotImplemented": 501,
+    "ObjectLockConfigurationNotFoundError": 404,
+    "OperationAborted": 409,
+    "OwnershipControlsNotFoundError": 404,
+    "PreconditionFailed": 412,
+    "ReplicationConfigurationNotFoundError": 404,
+    "RequestTimeTooSkewed": 403,
+    "ServerSideEncryptionConfigurationNotFoundError": 404,
+    "SignatureDoesNotMatch": 403,
+    "SlowDown": 503,
+    "XAmzContentSHA256Mismatch": 400,
+}
+# The code of a status, where nobody says more.
+CODES: Final = {
+    400: "InvalidRequest",
+    401: "AccessDenied",
+    403: "AccessDenied",
+    404: "NoSuchKey",
+    405: "MethodNotAllowed",
+    409: "OperationAborted",
+    411: "MissingContentLength",
+    412: "PreconditionFailed",
+    413: "EntityTooLarge",
+    416: "InvalidRange",
+    422: "BadDigest",
+    429: "SlowDown",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "SlowDown",
+    507: "SlowDown",
+}
+USUAL: Final = {
+    "AccessDenied": "Access Denied",
+    "BadDigest": "The Content-MD5 or checksum you specified did not match what we received.",
+    "MethodNotAllowed": "The specified method is not allowed against this resource.",
+    "NoSuchBucket": "The specified bucket does not exist.",
+    "NoSuchKey": "The specified key does not exist.",
+    "PreconditionFailed": "At least one of the pre-conditions you specified did not hold",
+    "SlowDown": "Please reduce your request rate.",
+}
+
+
+def error(code: str, message: str = "", **headers: str) -> CloudError:
+    """An error with one of the codes of S3. A header's name has _ for -."""
+    made = CloudError(
+        message or USUAL.get(code, code),
+        type=code,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+    made.status = STATUSES[code]
+    return made
+
+
+def _envelope(status: int, message: str, type: str) -> JsonObject:
+    code = type if type in STATUSES else CODES.get(status, "InternalError")
+    return {"code": code, "message": message or USUAL.get(code, code)}
+
+
+def _write(body: JsonObject) -> bytes:
+    return xml.document(element(body["code"], body["message"]))
+
+
+def element(code: str, message: str, **more: str) -> Element:
+    """An error as S3 tells it. It has no namespace."""
+    request_id = context.request_id.get()
+    return xml.element("Error", Code=code, Message=message, **more, RequestId=request_id, HostId=request_id)
+
+
+FORM = Form("application/xml", _write)
+
+
+@frozen
+class S3Faults(Faults):
+    """The status follows from the code."""
+
+    def of(self, error: CloudError) -> tuple[int, JsonObject]:
+        status, body = super().of(error)
+        return STATUSES.get(body["code"], status), body
+
+    def of_body(self, error: BodyError) -> tuple[int, JsonObject]:
+        return super().of_body(error)
+
+
+FAULTS = S3Faults(_envelope, plain_problems, unknown_path=USUAL["NoSuchKey"], forms=(FORM,), otherwise=FORM)

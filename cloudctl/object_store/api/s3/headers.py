@@ -1,0 +1,167 @@
+"""Headers of S3, as the object store keeps them: `x-amz-meta-color` is X-Object-Meta-Color."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl, urlencode
+
+from cloudctl.errors import Invalid
+from cloudctl.object_store import metadata, numbered, objects
+from cloudctl.object_store.api import headers
+from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.s3.checksums import HEADER
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.metadata import PRIVATE
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.tables import Object, Version
+from cloudctl.rest.call import Call
+
+META = "x-amz-meta-"
+TAGGING = f"{PRIVATE}Tagging"
+USUAL_TYPE = "binary/octet-stream"
+KEPT = ("Content-Encoding", "Content-Disposition", "Content-Language", "Cache-Control", "Expires")
+# What a URL may change of an answer.
+OVERRIDDEN = {f"response-{name.lower()}": name for name in ("Content-Type", *KEPT)}
+# Asked for by a header, and not here.
+REFUSED = (
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-website-redirect-location",
+    "x-amz-grant-full-control",
+    "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
+    "x-amz-bucket-object-lock-enabled",
+)
+# Of an object that is as open as its bucket is.
+OWN_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
+
+MOST_TAGS = 10
+
+
+def refuse(call: Call) -> None:
+    """What is asked for and is not here. Raises NotImplemented, InvalidStorageClass."""
+    for name in REFUSED:
+        given = call.header(name)
+        if given and given.lower() not in ("false", "off"):
+            raise error(
+                "NotImplemented", f"A header you provided implies functionality that is not implemented: {name}"
+            )
+    if (call.header("x-amz-storage-class") or "STANDARD") != "STANDARD":
+        raise error("InvalidStorageClass", "The storage class you specified is not valid")
+
+
+def said(call: Call) -> dict[str, str]:
+    """What is kept of the headers of an object. Raises MetadataTooLarge."""
+    found: dict[str, str] = {}
+    for name, value in headers.sent(call):
+        lower = name.lower()
+        if lower.startswith(META):
+            found[metadata.OBJECT + lower[len(META) :].title()] = value
+        elif name in KEPT:
+            found[name] = value
+    coding = [each.strip() for each in found.pop("Content-Encoding", "").split(",")]
+    # How the body is sent is not what the object is.
+    if kept := ", ".join(each for each in coding if each and each != "aws-chunked"):
+        found["Content-Encoding"] = kept
+    try:
+        metadata.check(found, metadata.OBJECT)
+    except Invalid:
+        raise error("MetadataTooLarge", "Your metadata headers exceed the maximum allowed metadata size") from None
+    return found
+
+
+def new_object(call: Call) -> NewObject:
+    """What a PUT makes, but for its data. Raises what is wrong with the headers."""
+    refuse(call)
+    kept = said(call)
+    if tags := tags_of_header(call.header("x-amz-tagging")):
+        kept[TAGGING] = tags
+    absent, present = call.header("if-none-match"), call.header("if-match")
+    if absent is not None and absent.strip() != "*":
+        raise error(
+            "NotImplemented", "A header you provided implies functionality that is not implemented: If-None-Match"
+        )
+    if present is not None and present.strip() == "*":
+        raise error("NotImplemented", "A header you provided implies functionality that is not implemented: If-Match")
+    return NewObject(
+        content_type=call.header("content-type") or USUAL_TYPE,
+        headers=kept,
+        only_if_absent=absent is not None,
+        only_if_tag=(present or "").strip().strip('"'),
+    )
+
+
+def tags_of_header(text: str | None) -> str:
+    """Checked. Raises InvalidTag."""
+    if not text:
+        return ""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise error(
+            "InvalidArgument", "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded."
+        ) from None
+    return kept_tags(pairs)
+
+
+def kept_tags(pairs: list[tuple[str, str]], most: int = MOST_TAGS) -> str:
+    """As they are kept. Raises InvalidTag."""
+    names = [name for name, _ in pairs]
+    if len(pairs) > most:
+        raise error("InvalidTag", f"Object tags cannot be greater than {most}")
+    if len(set(names)) < len(names):
+        raise error("InvalidTag", "Cannot provide multiple Tags with the same key")
+    if any(not 0 < len(name) <= 128 or len(value) > 256 for name, value in pairs):
+        raise error("InvalidTag", "The TagKey or TagValue you have provided is invalid")
+    return urlencode(pairs)
+
+
+def tags(kept: Mapping[str, str]) -> list[tuple[str, str]]:
+    return parse_qsl(kept.get(TAGGING, ""), keep_blank_values=True)
+
+
+def quoted(etag: str) -> str:
+    return f'"{etag.strip(chr(34))}"'
+
+
+def shown(record: Object | Version, etag: str, call: Call, *, known: bool) -> Headers:
+    """What is said of an object. `known`: versions are kept in its bucket."""
+    kept = dict(record.headers)
+    told = [
+        ("ETag", quoted(etag)),
+        ("Last-Modified", headers.last_modified(record.updated_at)),
+        ("Accept-Ranges", "bytes"),
+    ]
+    told += [
+        (META + name[len(metadata.OBJECT) :].lower(), value)
+        for name, value in kept.items()
+        if name.startswith(metadata.OBJECT)
+    ]
+    told += [(name, value) for name, value in kept.items() if name in KEPT]
+    if count := len(tags(kept)):
+        told.append(("x-amz-tagging-count", str(count)))
+    if known:
+        told.append(("x-amz-version-id", numbered.shown(record)))
+    if (call.header("x-amz-checksum-mode") or "").upper() == "ENABLED" and call.header("range") is None:
+        told += sums(kept)
+    return tuple(told)
+
+
+def sums(kept: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The checksums that came with the data."""
+    for name, value in kept.items():
+        if name.startswith(PRIVATE) and (header := name.removeprefix(PRIVATE).lower()).startswith(HEADER):
+            yield header, value
+
+
+def kept_sums(found: Mapping[str, str]) -> dict[str, str]:
+    return {f"{PRIVATE}{name.title()}": value for name, value in found.items()}
+
+
+def guessed(name: str) -> str:
+    return objects.guessed_type(name)

@@ -1,0 +1,275 @@
+"""Objects by S3: their data, and what is said of them. Reference: object-store.md, B2."""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from cloudctl.db import Connection
+from cloudctl.errors import CloudError, NotFound, RangeNotSatisfiable, Unavailable
+from cloudctl.object_store import containers, large, numbered, objects
+from cloudctl.object_store.api import conditions
+from cloudctl.object_store.api.copying import Copying
+from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.reading import Found, Reader
+from cloudctl.object_store.api.s3 import acls, headers, listings, xml
+from cloudctl.object_store.api.s3.buckets import XML_TYPE, answered, tag_set, tags_of
+from cloudctl.object_store.api.s3.copies import Source
+from cloudctl.object_store.api.s3.documents import Documents
+from cloudctl.object_store.api.s3.door import S3Door
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.xml import element
+from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import Done, NewObject
+from cloudctl.object_store.tables import Container
+from cloudctl.rest.call import Call, Parts, Reply
+from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
+
+OBJECT = "/<bucket>/<path:key>"
+SHOW, CREATE, UPDATE = "object_store:objects:show", "object_store:objects:create", "object_store:objects:update"
+READING = ("versionId", "partNumber", *headers.OVERRIDDEN)
+
+
+def length_of(call: Call) -> int:
+    """Bytes of data that will come, as far as the headers say. Raises MissingContentLength."""
+    length = call.header("x-amz-decoded-content-length") or call.header("content-length")
+    if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
+        raise error("MissingContentLength", "You must provide the Content-Length HTTP header.")
+    return int(length) if length and length.isdecimal() and len(length) < 19 else 0
+
+
+def _replaces(call: Call, what: str) -> bool:
+    """Whether a copy has this of its own. Raises InvalidArgument."""
+    directive = (call.header(f"x-amz-{what}-directive") or "COPY").upper()
+    if directive not in ("COPY", "REPLACE"):
+        raise error("InvalidArgument", f"Unknown {what} directive.")
+    return directive == "REPLACE"
+
+
+def versioned(container: Container, version: str) -> Headers:
+    """What is said of the version that was made."""
+    return (("x-amz-version-id", version or numbered.NULL),) if numbered.is_known(container) else ()
+
+
+def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) -> None:
+    container = containers.get(conn, place, lock=True)
+    if version:
+        found = objects.find_version(conn, container, place.name, version, call.now)
+    else:
+        found = objects.get(conn, place, call.now, lock=True)
+    kept = {name: value for name, value in found.headers.items() if name != headers.TAGGING}
+    objects.relabel(conn, found, kept | ({headers.TAGGING: tags} if tags else {}))
+
+
+@frozen
+class Objects:
+    routes = Routes("S3: objects")
+
+    door: S3Door
+    documents: Documents
+    reader: Reader
+    intake: Intake
+    copying: Copying
+
+    # -- reading
+
+    @routes.head(OBJECT, policy=SHOW, anonymous=True, query=READING)
+    async def show(self, call: Call, bucket: str, key: str) -> Reply:
+        """Show what is said of an object."""
+        return await self._read(call, bucket, key)
+
+    @routes.get(OBJECT, policy=SHOW, anonymous=True, query=READING)
+    async def download(self, call: Call, bucket: str, key: str) -> Reply:
+        """Get the data of an object, or a range of them."""
+        return await self._read(call, bucket, key)
+
+    async def _read(self, call: Call, bucket: str, key: str) -> Reply:
+        place, container = await self.door.read(call, bucket, key)
+        found = await self.find(call, place, container, call.query.get("versionId") or "")
+        said = headers.shown(found.object, found.data.etag, call, known=numbered.is_known(container))
+        said += self._overridden(call)
+        if not conditions.holds(call, found.data.etag, found.object.updated_at):
+            return Reply(None, 304, said)
+        try:
+            body, status, told = self._body(call, found)
+        except OSError as failed:
+            raise Unavailable("") from failed
+        told = tuple(each for each in told if each[0] not in dict(said))
+        return Reply(body, status, (*said, *told))
+
+    async def find(self, call: Call, place: Place, container: Container, version: str) -> Found:
+        """Raises NoSuchKey, NoSuchVersion; MethodNotAllowed for a marker."""
+        try:
+            found = await self.reader.find(call, place, version=version)
+        except NotFound:
+            if version:
+                raise error("NoSuchVersion", "The specified version does not exist.") from None
+            raise await self._gone(place, container) from None
+        if numbered.is_marker(found.object):
+            raise error("MethodNotAllowed", x_amz_delete_marker="true", x_amz_version_id=version)
+        return found
+
+    async def _gone(self, place: Place, container: Container) -> CloudError:
+        if numbered.is_known(container):
+            newest = await self.intake.db.read(numbered.newest, container, place.name)
+            if newest is not None and newest.is_marker:
+                return error("NoSuchKey", x_amz_delete_marker="true", x_amz_version_id=numbered.shown(newest))
+        return error("NoSuchKey")
+
+    def _overridden(self, call: Call) -> Headers:
+        """Headers that the URL asks for. Raises InvalidRequest for who did not sign it."""
+        found = tuple(
+            (name, call.query.get(asked) or "") for asked, name in headers.OVERRIDDEN.items() if asked in call.query
+        )
+        if found and not call.user_id:
+            raise error(
+                "InvalidRequest", "Request specific response headers cannot be used for anonymous GET requests."
+            )
+        if any("\r" in value or "\n" in value for _, value in found):
+            raise error("InvalidArgument", "A header has one line.")
+        return found
+
+    def _body(self, call: Call, found: Found) -> tuple[Parts, int, Headers]:
+        number = call.query.get("partNumber")
+        if number is None:
+            return self.reader.body(call, found)
+        pieces = found.data.pieces if found.object.parts_id else found.data.pieces or (large.Piece(0),)
+        index = listings.number(call, "partNumber", 1, 10_000)
+        if not 0 < index <= (len(pieces) if found.object.parts_id else 1):
+            raise RangeNotSatisfiable("The requested partnumber is not satisfiable", type="InvalidRange")
+        if not found.object.parts_id:
+            return self.reader.part(found, 0, found.data.size)
+        start = sum(piece.length for piece in pieces[: index - 1])
+        body, status, told = self.reader.part(found, start, start + pieces[index - 1].length)
+        return body, status, (*told, ("x-amz-mp-parts-count", str(len(pieces))))
+
+    # -- writing
+
+    async def may_upload(self, call: Call, bucket: str, key: str) -> Admitted:
+        """Whether data may come. Raises what `upload` would."""
+        place, container = await self.door.write(call, bucket, key)
+        headers.new_object(call)
+        await self.intake.db.read(objects.check_room, container, length_of(call))
+        return await self.documents.admitted(call, place)
+
+    @routes.put(OBJECT, policy=CREATE, anonymous=True, raw=True, admits="may_upload")
+    async def upload(self, call: Call, bucket: str, key: str) -> Reply:
+        """Create an object, or replace it; or copy one."""
+        place, container = await self.door.write(call, bucket, key)
+        self._check_acl(call)
+        if (source := call.header("x-amz-copy-source")) is not None:
+            return await self._copy(call, place, container, source)
+        length_of(call)
+        new = headers.new_object(call)
+        data = await self.documents.data(call)
+        file, sums = data.finish(), data.sums
+        new = evolve(new, headers={**new.headers, **headers.kept_sums(sums)})
+        content = await self.intake.put(place, file, new, "", call.now)
+        told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version), *sums.items())
+        return Reply(None, 200, told)
+
+    def _check_acl(self, call: Call) -> None:
+        canned = call.header("x-amz-acl")
+        if canned is not None and canned not in headers.OWN_ACLS:
+            raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
+
+    async def _copy(self, call: Call, place: Place, container: Container, text: str) -> Reply:
+        source = Source.read(text)
+        where, bucket = await self.door.read(call, source.bucket, source.key, SHOW)
+        found = await self.find(call, where, bucket, source.version)
+        conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
+        replaced = _replaces(call, "metadata")
+        if where == place and not replaced and not source.version:
+            why = "This copy request is illegal: it copies an object to itself without changing its metadata."
+            raise error("InvalidRequest", why)
+        new = self._copied(call, found, replaced)
+        content = await self.copying.bring(found, place, new, call.now)
+        root = element("CopyObjectResult", LastModified=listings.moment(call.now), ETag=headers.quoted(content.etag))
+        told: Headers = (XML_TYPE, *versioned(container, content.version))
+        if numbered.is_known(bucket):
+            told += (("x-amz-copy-source-version-id", numbered.shown(found.object)),)
+        return Reply(xml.answer(root), headers=told)
+
+    def _copied(self, call: Call, found: Found, replaced: bool) -> NewObject:
+        """What a copy makes, but for its data."""
+        new, was = headers.new_object(call), found.object.headers
+        kept = dict(new.headers if replaced else was)
+        tags = (new.headers if _replaces(call, "tagging") else was).get(headers.TAGGING)
+        kept.pop(headers.TAGGING, None)
+        kept |= {headers.TAGGING: tags} if tags else {}
+        kept |= headers.kept_sums(dict(headers.sums(was)))
+        return evolve(new, headers=kept, content_type=new.content_type if replaced else found.object.content_type)
+
+    @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
+    async def delete(self, call: Call, bucket: str, key: str) -> Reply:
+        """Delete an object, or a version of it; it need not be there."""
+        place, container = await self.door.write(call, bucket, key)
+        version = call.query.get("versionId") or ""
+        try:
+            if version:
+                done = await self.intake.change(objects.remove_version, place, version, call.now)
+            else:
+                done = await self.intake.change(objects.remove, place, call.now)
+        except NotFound:
+            done = Done(version=version)
+        told: Headers = versioned(container, done.version) if done.version else ()
+        return Reply(None, 204, (*told, *((("x-amz-delete-marker", "true"),) if done.is_marker else ())))
+
+    # -- tags and access
+
+    @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="tagging", query=("versionId",))
+    async def tagging(self, call: Call, bucket: str, key: str) -> Reply:
+        """Show the tags of an object."""
+        place, container = await self.door.read(call, bucket, key)
+        found = await self.find(call, place, container, call.query.get("versionId") or "")
+        return answered(tag_set(headers.tags(found.object.headers)))
+
+    @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
+    async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
+        """Set the tags of an object."""
+        place, _ = await self.door.write(call, bucket, key)
+        kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
+        await self.intake.db.run(_label, place, call.query.get("versionId") or "", kept, call)
+        return Reply(None, 200)
+
+    @routes.delete(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", query=("versionId",))
+    async def remove_tagging(self, call: Call, bucket: str, key: str) -> Reply:
+        """Take the tags of an object away."""
+        place, _ = await self.door.write(call, bucket, key)
+        await self.intake.db.run(_label, place, call.query.get("versionId") or "", "", call)
+        return Reply(None, 204)
+
+    @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="acl", query=("versionId",))
+    async def acl(self, call: Call, bucket: str, key: str) -> Reply:
+        """Show who may read an object: as open as its bucket."""
+        place, container = await self.door.read(call, bucket, key)
+        await self.find(call, place, container, call.query.get("versionId") or "")
+        return answered(acls.shown(place.project_id, container))
+
+    @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="acl", raw=True)
+    async def set_acl(self, call: Call, bucket: str, key: str) -> Reply:
+        """Take an ACL that says what the bucket's says."""
+        place, container = await self.door.write(call, bucket, key)
+        await self.find(call, place, container, "")
+        canned = call.header("x-amz-acl")
+        if canned is None:
+            canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))
+        if canned not in (*headers.OWN_ACLS, acls.canned(container)):
+            raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
+        return Reply(None, 200)
+
+    async def refuse(self, call: Call, bucket: str, key: str) -> Reply:
+        """Refuse what no object has here."""
+        if call.rule == SHOW:
+            await self.door.read(call, bucket, key)
+        else:
+            await self.door.write(call, bucket, key)
+        raise error("NotImplemented", "Objects have no such thing here.")
+
+    for _name in ("retention", "legal-hold", "torrent", "attributes"):
+        routes.get(OBJECT, policy=SHOW, anonymous=True, subresource=_name)(refuse)
+    for _name in ("retention", "legal-hold"):
+        routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource=_name, raw=True)(refuse)
+    for _name in ("select", "restore"):
+        routes.post(OBJECT, policy=UPDATE, anonymous=True, subresource=_name, raw=True)(refuse)

@@ -1,0 +1,196 @@
+"""Signature v4 of S3, in the header Authorization or in the query: what was signed, and whether the signature is right.
+
+Pure functions; comparisons take constant time. Reference: object-store.md, B1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, unquote_to_bytes
+
+from attrs import frozen
+
+from cloudctl.identity.signatures import COMPACT, V4, WINDOW, signing_key
+from cloudctl.object_store.api.s3.faults import error
+
+LONGEST = 604_800  # seconds that a URL is good for
+UNSIGNED = "UNSIGNED-PAYLOAD"
+SERVICE, END = "s3", "aws4_request"
+TIME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+PARAMETERS = ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature")
+
+
+@frozen
+class Request:
+    """As it came: path and query are not read yet. Names of headers are in lower case."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Mapping[str, Sequence[str]]
+
+    def header(self, name: str) -> str:
+        return ",".join(" ".join(value.split()) for value in self.headers.get(name, ()))
+
+
+@frozen
+class Signature:
+    access: str
+    day: str
+    region: str
+    signed_headers: tuple[str, ...]
+    given: str
+    when: str  # 20260102T030405Z
+    expires: int | None  # seconds, of a URL
+
+    @property
+    def scope(self) -> str:
+        return f"{self.day}/{self.region}/{SERVICE}/{END}"
+
+    @property
+    def time(self) -> datetime:
+        """Naive UTC."""
+        return datetime.strptime(self.when, COMPACT)
+
+    def check_time(self, now: datetime) -> None:
+        """Raises RequestTimeTooSkewed, AccessDenied."""
+        age = now - self.time
+        if self.expires is None:
+            if abs(age) > WINDOW:
+                raise error(
+                    "RequestTimeTooSkewed", "The difference between the request time and the current time is too large."
+                )
+        elif age < -WINDOW:
+            raise error("AccessDenied", "Request is not valid yet")
+        elif age > timedelta(seconds=self.expires):
+            raise error("AccessDenied", "Request has expired")
+
+    def check(self, request: Request, secret: str) -> None:
+        """Raises SignatureDoesNotMatch."""
+        if not hmac.compare_digest(self.expected(request, secret).encode(), self.given.encode()):
+            raise error(
+                "SignatureDoesNotMatch",
+                "The request signature we calculated does not match the signature you provided. Check your key and "
+                "signing method.",
+            )
+
+    def expected(self, request: Request, secret: str) -> str:
+        hashed = hashlib.sha256(self.canonical(request).encode("utf-8", "surrogateescape")).hexdigest()
+        return self.signed(secret, "\n".join((V4, self.when, self.scope, hashed)))
+
+    def signed(self, secret: str, text: str) -> str:
+        return hmac.digest(signing_key(secret, self.scope), text.encode(), "sha256").hex()
+
+    def canonical(self, request: Request) -> str:
+        return "\n".join(
+            (
+                request.method,
+                encoded(unquote_to_bytes(request.path), "/"),
+                _query(request.query),
+                "".join(f"{name}:{request.header(name)}\n" for name in self.signed_headers),
+                ";".join(self.signed_headers),
+                payload_of(request) or UNSIGNED,
+            )
+        )
+
+
+def payload_of(request: Request) -> str:
+    """What the client says of the body: its hash, or why there is none."""
+    return request.header("x-amz-content-sha256")
+
+
+def encoded(raw: bytes, safe: str = "") -> str:
+    return quote(raw, safe=f"{safe}-_.~")
+
+
+def _query(raw: bytes) -> str:
+    """In the canonical order, without the signature itself."""
+    pairs = (each.partition(b"=") for each in raw.split(b"&") if each)
+    read = ((encoded(_unquoted(name)), encoded(_unquoted(value))) for name, _, value in pairs)
+    return "&".join(f"{name}={value}" for name, value in sorted(read) if name != "X-Amz-Signature")
+
+
+def _unquoted(raw: bytes) -> bytes:
+    return unquote_to_bytes(raw.replace(b"+", b" "))
+
+
+def read(request: Request, query: Mapping[str, str]) -> Signature | None:
+    """None: nobody signed it. Raises what is wrong with the words of it."""
+    authorization = request.header("authorization")
+    if authorization:
+        return _of_header(request, authorization)
+    if "X-Amz-Algorithm" in query or "X-Amz-Signature" in query:
+        return _of_query(request, query)
+    if "AWSAccessKeyId" in query:
+        raise _too_old()
+    return None
+
+
+def _too_old() -> Exception:
+    return error(
+        "InvalidRequest", "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
+    )
+
+
+def _of_header(request: Request, text: str) -> Signature:
+    algorithm, _, rest = text.partition(" ")
+    if algorithm != V4:
+        raise _too_old()
+    found = dict(each.strip().partition("=")[::2] for each in rest.split(","))
+    if not all(found.get(name) for name in ("Credential", "SignedHeaders", "Signature")):
+        raise error("AuthorizationHeaderMalformed", "The authorization header that you provided is not valid.")
+    if not payload_of(request):
+        raise error("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+    return _made(
+        request, found["Credential"], found["SignedHeaders"], found["Signature"], _time_of(request), None,
+        "AuthorizationHeaderMalformed",
+    )  # fmt: skip
+
+
+def _time_of(request: Request) -> str:
+    """By the one of two headers that is there."""
+    when = request.header("x-amz-date")
+    if when:
+        return when
+    try:
+        return parsedate_to_datetime(request.header("date")).astimezone(UTC).strftime(COMPACT)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        raise error("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header") from None
+
+
+def _of_query(request: Request, query: Mapping[str, str]) -> Signature:
+    code = "AuthorizationQueryParametersError"
+    found = {name: query.get(f"X-Amz-{name}", "") for name in PARAMETERS}
+    if not all(found.values()) or found["Algorithm"] != V4:
+        raise error(code, f"Query-string authentication version 4 requires the parameters {', '.join(PARAMETERS)}.")
+    expires = found["Expires"]
+    if not (expires.isascii() and expires.isdecimal() and len(expires) < 9) or not 0 < int(expires) <= LONGEST:
+        raise error(code, "X-Amz-Expires must be between 1 and 604800 seconds")
+    return _made(
+        request, found["Credential"], found["SignedHeaders"], found["Signature"], found["Date"], int(expires), code
+    )
+
+
+def _made(
+    request: Request, credential: str, signed: str, given: str, when: str, expires: int | None, code: str
+) -> Signature:
+    parts = credential.split("/")
+    if len(parts) != 5 or not TIME.fullmatch(when):
+        raise error(code, "The credential is mal-formed; expecting <access key>/YYYYMMDD/REGION/SERVICE/aws4_request.")
+    access, day, region, service, end = parts
+    try:
+        datetime.strptime(when, COMPACT)
+    except ValueError:
+        raise error(code, "The date is mal-formed.") from None
+    if (service, end, day) != (SERVICE, END, when[:8]):
+        raise error(code, "The credential's scope is not that of this request.")
+    names = tuple(signed.lower().split(";"))
+    unsigned = [name for name in request.headers if name.startswith("x-amz-") and name not in names]
+    if "host" not in names or unsigned:
+        raise error("AccessDenied", "There were headers present in the request which were not signed")
+    return Signature(access, day, region, names, given, when, expires)

@@ -1,0 +1,215 @@
+"""Objects that come in parts, by S3. Reference: object-store.md, B2."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from cloudctl.db import Connection
+from cloudctl.object_store import objects, parts, upload_listing
+from cloudctl.object_store.api import conditions
+from cloudctl.object_store.api.s3 import copies, headers, listings, xml
+from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE, answered
+from cloudctl.object_store.api.s3.documents import Documents
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.listings import Asked
+from cloudctl.object_store.api.s3.objects import CREATE, OBJECT, SHOW, Objects, length_of, versioned
+from cloudctl.object_store.api.s3.xml import element
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.parts import Putting, Wanted
+from cloudctl.object_store.upload_listing import WantedUploads
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+from cloudctl.rest.uploads import Admitted
+
+LISTING = "object_store:containers:show"
+# Bytes of an object that comes in parts (5 TiB, as elsewhere).
+MOST = 5 * 2**40
+
+
+def _may_put(conn: Connection, place: Place, upload_id: str) -> None:
+    parts.get(conn, place, upload_id)
+
+
+@frozen
+class Uploads:
+    routes = Routes("S3: uploads in parts")
+
+    objects: Objects
+
+    @property
+    def documents(self) -> Documents:
+        return self.objects.documents
+
+    @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploads", raw=True)
+    async def begin(self, call: Call, bucket: str, key: str) -> Reply:
+        """Begin an object that comes in parts."""
+        place, container = await self.objects.door.write(call, bucket, key)
+        new = headers.new_object(call)
+        upload_id = await self.objects.intake.db.run(parts.begin, place, new, call.now)
+        root = element("InitiateMultipartUploadResult", Bucket=container.name, Key=key, UploadId=upload_id)
+        return answered(root)
+
+    async def may_put(self, call: Call, bucket: str, key: str) -> Admitted:
+        """Whether a part may come."""
+        place, container = await self.objects.door.write(call, bucket, key)
+        _number(call)
+        await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
+        await self.objects.intake.db.read(objects.check_room, container, length_of(call))
+        return await self.documents.admitted(call, place)
+
+    @routes.put(
+        OBJECT, policy=CREATE, anonymous=True, subresource="partNumber", raw=True, admits="may_put", query=("uploadId",)
+    )
+    async def put(self, call: Call, bucket: str, key: str) -> Reply:
+        """Put a part, or copy one."""
+        place, _ = await self.objects.door.write(call, bucket, key)
+        upload_id, number = call.query.get("uploadId") or "", _number(call)
+        await self.objects.intake.db.read(_may_put, place, upload_id)
+        keep = Putting(upload_id, number)
+        if (source := call.header("x-amz-copy-source")) is not None:
+            return await self._copy(call, place, source, keep)
+        length_of(call)
+        data = await self.documents.data(call)
+        file, sums = data.finish(), data.sums
+        new = NewObject(headers=headers.kept_sums(sums))
+        content = await self.objects.intake.put(place, file, new, "", call.now, keep)
+        return Reply(None, 200, (("ETag", headers.quoted(content.etag)), *sums.items()))
+
+    async def _copy(self, call: Call, place: Place, text: str, keep: Putting) -> Reply:
+        source = copies.Source.read(text)
+        where, bucket = await self.objects.door.read(call, source.bucket, source.key, SHOW)
+        found = await self.objects.find(call, where, bucket, source.version)
+        conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
+        span = copies.span(call.header("x-amz-copy-source-range"), found.data.size)
+        content = await self.objects.copying.bring(found, place, NewObject(), call.now, span=span, keep=keep)
+        root = element("CopyPartResult", LastModified=listings.moment(call.now), ETag=headers.quoted(content.etag))
+        return answered(root)
+
+    async def may_complete(self, call: Call, bucket: str, key: str) -> Admitted:
+        """Whether the list of parts may come."""
+        place, _ = await self.objects.door.write(call, bucket, key)
+        await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
+        return await self.documents.admitted(call, place)
+
+    @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploadId", raw=True, admits="may_complete")
+    async def complete(self, call: Call, bucket: str, key: str) -> Reply:
+        """Make the object of its parts."""
+        place, container = await self.objects.door.write(call, bucket, key)
+        root = await self.documents.read(call, "CompleteMultipartUpload")
+        wanted = [
+            Wanted(_integer(xml.text_of(each, "PartNumber")), xml.text_of(each, "ETag").strip('"'))
+            for each in root.findall("Part")
+        ]
+        if not wanted:
+            raise error("MalformedXML", "The list has no part.")
+        conditional = headers.new_object(call)
+        new = NewObject(only_if_absent=conditional.only_if_absent, only_if_tag=conditional.only_if_tag)
+        upload_id = call.query.get("uploadId") or ""
+        done = await self.objects.intake.change(parts.complete, place, upload_id, wanted, MOST, new, call.now)
+        where = f"{call.root_url}/{container.name}/{key}"
+        made = element(
+            "CompleteMultipartUploadResult",
+            Location=where,
+            Bucket=container.name,
+            Key=key,
+            ETag=headers.quoted(done.etag),
+        )
+        return Reply(xml.answer(made), headers=(XML_TYPE, *versioned(container, done.version)))
+
+    @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, subresource="uploadId")
+    async def abort(self, call: Call, bucket: str, key: str) -> Reply:
+        """Give an upload up."""
+        place, _ = await self.objects.door.write(call, bucket, key)
+        await self.objects.intake.change(parts.abort, place, call.query.get("uploadId") or "")
+        return Reply(None, 204)
+
+    # -- listings
+
+    @routes.get(
+        OBJECT,
+        policy=SHOW,
+        anonymous=True,
+        subresource="uploadId",
+        query=("max-parts", "part-number-marker", "encoding-type"),
+    )
+    async def list_parts(self, call: Call, bucket: str, key: str) -> Reply:
+        """List the parts of an upload."""
+        place, container = await self.objects.door.write(call, bucket, key)
+        asked = Asked.of(call, "max-parts")
+        marker = listings.number(call, "part-number-marker", 0, parts.MOST_PARTS)
+        upload_id = call.query.get("uploadId") or ""
+        upload = await self.objects.intake.db.read(parts.get, place, upload_id)
+        found = await self.objects.intake.db.scan(parts.list_parts, upload_id, marker, asked.most + 1)
+        shown = found[: asked.most]
+        root = element(
+            "ListPartsResult",
+            Bucket=container.name,
+            EncodingType=asked.coding,
+            Key=asked.text(key),
+            UploadId=upload_id,
+            StorageClass="STANDARD",
+            PartNumberMarker=marker,
+            NextPartNumberMarker=shown[-1].number if shown else marker,
+            MaxParts=asked.most,
+            IsTruncated=len(found) > asked.most > 0,
+        )
+        root.append(element("Initiator", ID=upload.project_id, DisplayName=upload.project_id))
+        root.append(listings.owner(upload.project_id))
+        for part in shown:
+            etag, when = headers.quoted(part.etag), listings.moment(part.updated_at)
+            root.append(element("Part", PartNumber=part.number, LastModified=when, ETag=etag, Size=part.size))
+        return answered(root)
+
+    @routes.get(
+        BUCKET,
+        policy=LISTING,
+        anonymous=True,
+        subresource="uploads",
+        query=("prefix", "delimiter", "max-uploads", "encoding-type", "key-marker", "upload-id-marker"),
+    )
+    async def list(self, call: Call, bucket: str) -> Reply:
+        """List the uploads that are on their way to a bucket."""
+        asked, query = Asked.of(call, "max-uploads"), call.query
+        _, container = await self.objects.door.own(call, bucket)
+        key, upload_id = query.get("key-marker") or "", query.get("upload-id-marker") or ""
+        wanted = WantedUploads(asked.most + 1, key, upload_id, asked.prefix, asked.delimiter)
+        found = await self.objects.intake.db.scan(upload_listing.of_uploads, container, wanted)
+        more, shown = len(found) > asked.most > 0, found[: asked.most]
+        last = shown[-1] if more else None
+        root = element(
+            "ListMultipartUploadsResult",
+            Bucket=container.name,
+            KeyMarker=asked.text(key),
+            UploadIdMarker=upload_id,
+            NextKeyMarker=None if last is None else asked.text(last if isinstance(last, str) else last.name),
+            NextUploadIdMarker=None if last is None or isinstance(last, str) else last.id,
+            Prefix=asked.text(asked.prefix),
+            Delimiter=asked.text(asked.delimiter) or None,
+            EncodingType=asked.coding,
+            MaxUploads=asked.most,
+            IsTruncated=more,
+        )
+        for each in shown:
+            if not isinstance(each, str):
+                who = element("Initiator", ID=each.project_id, DisplayName=each.project_id)
+                when = listings.moment(each.created_at)
+                said = {"Key": asked.text(each.name), "UploadId": each.id, "Initiated": when}
+                root.append(element("Upload", who, listings.owner(each.project_id), **said, StorageClass="STANDARD"))
+        root.extend(asked.folders(shown))
+        return answered(root)
+
+
+def _number(call: Call) -> int:
+    """Raises InvalidArgument."""
+    number = listings.number(call, "partNumber", 0, parts.MOST_PARTS + 1)
+    if not 0 < number <= parts.MOST_PARTS:
+        raise error("InvalidArgument", f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive")
+    return number
+
+
+def _integer(text: str) -> int:
+    """Raises MalformedXML."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise error("MalformedXML", "The number of a part is an integer.")
+    return int(text)

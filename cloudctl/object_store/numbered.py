@@ -1,0 +1,126 @@
+"""Versions with ids: X-Versions-Enabled of Swift, versioning of S3. Reference: object-store.md, A8, B2.
+
+The object that is there is a row of `objects`, as ever. Those that were, and the markers that say that it was deleted,
+are rows of `object_versions`. An id says when, so that the ids of one name are in order, the newest one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import seconds
+from cloudctl.object_store.tables import Container, Object, Stored, Version
+
+# Of containers: versions are kept, or were.
+HEADER = "X-Versions-Enabled"
+ON, OFF = "True", "False"
+# The id of what was made while no versions were kept.
+NULL = "null"
+DELETED = "application/x-deleted;swift_versions_deleted=1"
+
+END = 2**56  # microseconds since the epoch that no clock reaches
+
+_newest = (
+    select(Version)
+    .where(Version.container_id == bindparam("container"), Version.name == bindparam("name"))
+    .order_by(Version.version)
+    .limit(1)
+)
+_of_id = select(Version).where(
+    Version.container_id == bindparam("container"),
+    Version.name == bindparam("name"),
+    Version.version == bindparam("version"),
+)
+_nulls = select(Version).where(
+    Version.container_id == bindparam("container"), Version.name == bindparam("name"), Version.is_null
+)
+
+
+def is_known(container: Container) -> bool:
+    """Whether there may be versions with ids."""
+    return HEADER in container.headers
+
+
+def is_on(container: Container) -> bool:
+    """Whether they are kept now."""
+    return container.headers.get(HEADER) == ON
+
+
+def shown(row: Object | Version) -> str:
+    """The id, as clients see it."""
+    if isinstance(row, Version):
+        return NULL if row.is_null else row.version
+    return row.version or NULL
+
+
+def is_marker(row: Object | Version) -> bool:
+    return isinstance(row, Version) and row.is_marker
+
+
+def newest(conn: Connection, container: Container, name: str) -> Version | None:
+    """Of those that were."""
+    return conn.execute(_newest, {"container": container.id, "name": name}).first()
+
+
+def find(conn: Connection, container: Container, name: str, version: str) -> Version | None:
+    """One that was."""
+    named = {"container": container.id, "name": name}
+    if version == NULL:
+        return conn.execute(_nulls, named).first()
+    found = conn.execute(_of_id, {**named, "version": version}).first()
+    return None if found is None or found.is_null else found
+
+
+def next_version(conn: Connection, container: Container, name: str, now: datetime) -> str:
+    """An id before those that there are, whatever the clock says. What is there now was kept before."""
+    before = newest(conn, container, name)
+    return _earlier(_id(now), before)
+
+
+def _id(when: datetime) -> str:
+    return f"{END - int(seconds(when) * 1_000_000):014x}"
+
+
+def _earlier(wanted: str, before: Version | None) -> str:
+    if before is None or wanted < before.version:
+        return wanted
+    return f"{int(before.version, 16) - 1:014x}"
+
+
+def keep(conn: Connection, container: Container, found: Object) -> None:
+    """The object is one that was."""
+    version = found.version or _earlier(_id(found.updated_at), newest(conn, container, found.name))
+    values = {**_stored(found), "version": version, "is_null": not found.version, "is_marker": False}
+    conn.execute(insert(Version).values(**values))
+    conn.execute(delete(Object).where(Object.container_id == found.container_id, Object.name == found.name))
+
+
+def take(conn: Connection, found: Version) -> Version:
+    """It is not there any more; itself."""
+    mine = (Version.container_id == found.container_id, Version.name == found.name, Version.version == found.version)
+    conn.execute(delete(Version).where(*mine))
+    return found
+
+
+def take_null(conn: Connection, container: Container, name: str) -> Sequence[Version]:
+    """Those that were made while no versions were kept: they are not there any more."""
+    found = conn.execute(_nulls, {"container": container.id, "name": name}).all()
+    return [take(conn, each) for each in found]
+
+
+def bring_back(conn: Connection, container: Container, name: str) -> None:
+    """The newest of those that were is there again, unless it was deleted. Nothing has the name now."""
+    found = newest(conn, container, name)
+    if found is None or found.is_marker:
+        return
+    take(conn, found)
+    conn.execute(insert(Object).values(**_stored(found), version="" if found.is_null else found.version))
+
+
+def _stored(row: Stored) -> dict[str, object]:
+    own = row._asdict()
+    return {name: value for name, value in own.items() if name not in ("version", "is_null", "is_marker")}

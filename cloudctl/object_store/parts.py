@@ -1,0 +1,186 @@
+"""Objects that come in parts: S3's multipart uploads. Reference: object-store.md, B2.
+
+A part is a file, like an object's data. When all have come, one transaction makes the object, which has them all; so
+nobody sees half of it, and nobody can take a part away. Parts of unfinished uploads count where there is a quota.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from attrs import evolve, frozen
+from sqlalchemy import bindparam, delete, func, insert, select
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import new_hex_id
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.object_store import containers, objects
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import Done, NewObject
+from cloudctl.object_store.store import Content
+from cloudctl.object_store.tables import Upload, UploadPart
+
+MOST_PARTS = 10_000
+LEAST_SIZE = 5 * 2**20  # bytes, of each but the last
+
+_upload = select(Upload).where(Upload.id == bindparam("id"))
+_lock_upload = _upload.with_for_update()
+_part = select(UploadPart).where(UploadPart.upload_id == bindparam("id"), UploadPart.number == bindparam("number"))
+_parts = select(UploadPart).where(UploadPart.upload_id == bindparam("id")).order_by(UploadPart.number)
+_waiting = (
+    select(func.coalesce(func.sum(UploadPart.size), 0))
+    .join(Upload, Upload.id == UploadPart.upload_id)
+    .where(Upload.project_id == bindparam("project"))
+)
+
+
+@frozen
+class Wanted:
+    """A part as the client names it."""
+
+    number: int
+    etag: str
+
+
+def begin(conn: Connection, place: Place, new: NewObject, now: datetime) -> str:
+    """The id of the upload. Raises NotFound."""
+    container = containers.get(conn, place, lock=True)
+    upload_id = new_hex_id()
+    conn.execute(
+        insert(Upload).values(
+            id=upload_id,
+            container_id=container.id,
+            name=place.name,
+            project_id=container.project_id,
+            content_type=new.content_type,
+            headers=dict(new.headers),
+            created_at=now,
+        )
+    )
+    return upload_id
+
+
+def get(conn: Connection, place: Place, upload_id: str, *, lock: bool = False) -> Upload:
+    """Raises NotFound."""
+    found = conn.execute(_lock_upload if lock else _upload, {"id": upload_id}).first()
+    container = containers.find(conn, place)
+    if found is None or container is None or (found.container_id, found.name) != (container.id, place.name):
+        raise NotFound("The specified multipart upload does not exist.", type="NoSuchUpload")
+    return found
+
+
+def list_parts(conn: Connection, upload_id: str, after: int, most: int) -> Sequence[UploadPart]:
+    return conn.execute(_parts.where(UploadPart.number > after).limit(most), {"id": upload_id}).all()
+
+
+def every_part(conn: Connection, upload_id: str) -> Sequence[UploadPart]:
+    return conn.execute(_parts, {"id": upload_id}).all()
+
+
+def waiting(conn: Connection, project_id: str) -> int:
+    """Bytes of uploads that are not finished."""
+    return int(conn.execute(_waiting, {"project": project_id}).scalar_one())
+
+
+@frozen
+class Putting:
+    """Makes a content a part: `intake` calls it in the place of `objects.put`."""
+
+    upload_id: str
+    number: int
+
+    def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
+        """Raises NotFound, TooLarge."""
+        upload = get(conn, place, self.upload_id, lock=True)
+        container = containers.get(conn, place)
+        objects.check_room(conn, container, new.content.size + waiting(conn, upload.project_id))
+        named = {"id": self.upload_id, "number": self.number}
+        before = conn.execute(_part, named).first()
+        mine = (UploadPart.upload_id == self.upload_id, UploadPart.number == self.number)
+        conn.execute(delete(UploadPart).where(*mine))
+        conn.execute(
+            insert(UploadPart).values(
+                upload_id=self.upload_id,
+                number=self.number,
+                file_id=new.content.file_id,
+                size=new.content.size,
+                etag=new.content.etag,
+                headers=dict(new.headers),
+                updated_at=now,
+            )
+        )
+        return Done(objects.unused(conn, [] if before is None else [before.file_id]))
+
+
+def complete(
+    conn: Connection, place: Place, upload_id: str, wanted: Sequence[Wanted], most: int, new: NewObject, now: datetime
+) -> Done:
+    """The object is there, made of these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge."""
+    upload = get(conn, place, upload_id, lock=True)
+    found = {part.number: part for part in every_part(conn, upload_id)}
+    chosen = _chosen(found, wanted)
+    size = sum(part.size for part in chosen)
+    if size > most:
+        raise Invalid("Your proposed upload exceeds the maximum allowed object size.", type="EntityTooLarge")
+    kept = {part.number for part in chosen}
+    left = [part for number, part in found.items() if number not in kept]
+    for part in left:
+        conn.execute(delete(UploadPart).where(UploadPart.upload_id == upload_id, UploadPart.number == part.number))
+    conn.execute(delete(Upload).where(Upload.id == upload_id))
+    etag = tag([part.etag for part in chosen])
+    made = evolve(
+        new,
+        content=Content(None, size, etag),
+        content_type=upload.content_type,
+        headers=upload.headers,
+        parts_id=upload_id,
+    )
+    done = objects.put(conn, place, made, now)
+    return evolve(done, freed=[*done.freed, *objects.unused(conn, [part.file_id for part in left])], etag=etag)
+
+
+def tag(etags: Sequence[str]) -> str:
+    """Of an object that came in parts."""
+    return f"{hashlib.md5(b''.join(map(bytes.fromhex, etags)), usedforsecurity=False).hexdigest()}-{len(etags)}"
+
+
+def _chosen(found: Mapping[int, UploadPart], wanted: Sequence[Wanted]) -> list[UploadPart]:
+    """Raises Invalid."""
+    numbers = [each.number for each in wanted]
+    if numbers != sorted(set(numbers)):
+        raise Invalid("The list of parts was not in ascending order.", type="InvalidPartOrder")
+    chosen: list[UploadPart] = []
+    for each in wanted:
+        part = found.get(each.number)
+        if part is None or part.etag != each.etag:
+            raise Invalid(
+                "One or more of the specified parts could not be found. The part may not have been uploaded, or the "
+                "specified entity tag may not match the part's entity tag.",
+                type="InvalidPart",
+            )
+        chosen.append(part)
+    if any(part.size < LEAST_SIZE for part in chosen[:-1]):
+        raise Invalid("Your proposed upload is smaller than the minimum allowed size", type="EntityTooSmall")
+    return chosen
+
+
+def abort(conn: Connection, place: Place, upload_id: str) -> Done:
+    """Raises NotFound."""
+    return Done(_remove(conn, [get(conn, place, upload_id, lock=True)]))
+
+
+def abort_all(conn: Connection, container_id: str) -> list[str]:
+    """All that are on their way to a container: the files that nobody needs any more."""
+    found = conn.execute(select(Upload).where(Upload.container_id == container_id).with_for_update()).all()
+    return _remove(conn, found)
+
+
+def _remove(conn: Connection, uploads: Sequence[Upload]) -> list[str]:
+    freed: list[str | None] = []
+    for upload in uploads:
+        freed += [part.file_id for part in every_part(conn, upload.id)]
+        conn.execute(delete(UploadPart).where(UploadPart.upload_id == upload.id))
+        conn.execute(delete(Upload).where(Upload.id == upload.id))
+    return objects.unused(conn, freed)

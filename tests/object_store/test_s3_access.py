@@ -1,0 +1,54 @@
+"""Every call of S3 by everybody: nobody but those whom the rules name, or the bucket, gets further than the door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cloudctl.rest.route import Operation
+from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.testing.http import Response
+from tests.object_store.signing import S3, code
+
+
+@pytest.fixture
+def s3(cloud: MemoryCloud) -> S3:
+    made = S3(cloud, cloud.client("demo"))
+    made.put("bucket")
+    made.put("bucket/key", b"x")
+    return made
+
+
+def operations(cloud: MemoryCloud) -> Iterator[tuple[str, Operation]]:
+    for path, operation in cloud.cloud.apis["s3"].operations:
+        yield re.sub(r"<(?:path:)?(\w+)>", r"\1", path), operation
+
+
+def refused(answer: Response) -> bool:
+    return answer.status == 403 and (not answer.body or code(answer)[1] == "AccessDenied")
+
+
+def test_nobody_else_gets_in(s3: S3, cloud: MemoryCloud, alt: Client, reader: Client) -> None:
+    """Not without a signature, not from another project, and who only reads does not write."""
+    other, looking = S3(cloud, alt), S3(cloud, reader)
+    wrong: list[str] = []
+    asked = 0
+    for path, operation in operations(cloud):
+        asked += 1
+        elsewhere = path.replace("/bucket", f"{s3.project_id}:bucket")
+        plain = cloud.anonymous().request(operation.method, f"/s3/{elsewhere}?{operation.subresource}", body=b"")
+        answers = {"nobody": plain}
+        if "bucket" in path:
+            answers["another project"] = other.ask(operation.method, elsewhere, operation.subresource)
+        if operation.method not in ("GET", "HEAD"):
+            answers["a reader"] = looking.ask(operation.method, path[1:], operation.subresource)
+        wrong += [f"{who}: {operation.key}: {answer}" for who, answer in answers.items() if not refused(answer)]
+    assert asked > 50
+    assert wrong == []
+    assert s3.get("bucket/key").body == b"x"
+
+
+def test_a_token_proves_nothing(s3: S3, cloud: MemoryCloud) -> None:
+    assert code(cloud.client("demo").get("/s3/bucket/key")) == (403, "AccessDenied")

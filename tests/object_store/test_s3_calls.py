@@ -1,0 +1,327 @@
+"""What clients ask of buckets and objects by S3, and that Swift's API sees the same."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from xml.sax.saxutils import escape
+
+import pytest
+
+from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.testing.http import request
+from tests.object_store.asking import Account, files
+from tests.object_store.signing import NS, S3, bare, chunked, code
+
+DATA = b"0123456789" * 10
+MD5 = hashlib.md5(DATA).hexdigest()
+MIB = 2**20
+
+
+@pytest.fixture
+def s3(cloud: MemoryCloud) -> S3:
+    made = S3(cloud, cloud.client("demo"))
+    made.put("bucket")
+    return made
+
+
+def crc32(data: bytes) -> str:
+    return base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()
+
+
+# -- buckets
+
+
+def test_buckets(s3: S3) -> None:
+    assert [each.text for each in s3.xml().findall("Buckets/Bucket/Name")] == ["bucket"]
+    assert code(s3.ask("PUT", "bucket")) == (409, "BucketAlreadyOwnedByYou")
+    for wrong in ("B", "Upper", "a_b", "a..b", "1.2.3.4", "x" * 64):
+        assert code(s3.ask("PUT", wrong)) == (400, "InvalidBucketName")
+    there = s3.ask("HEAD", "bucket")
+    assert (there.status, there.headers["x-amz-bucket-region"]) == (200, "RegionOne")
+    assert s3.xml("bucket", "location").text == "RegionOne"
+    elsewhere = b"<CreateBucketConfiguration><LocationConstraint>x</LocationConstraint></CreateBucketConfiguration>"
+    assert code(s3.ask("PUT", "other", body=elsewhere)) == (400, "InvalidLocationConstraint")
+    s3.put("bucket/o", DATA)
+    assert code(s3.ask("DELETE", "bucket")) == (409, "BucketNotEmpty")
+    assert s3.ask("DELETE", "bucket/o").status == 204
+    assert s3.ask("DELETE", "bucket").status == 204
+    assert s3.ask("HEAD", "bucket").status == 404
+    assert code(s3.get("bucket")) == (404, "NoSuchBucket")
+
+
+def test_a_bucket_has_a_host_of_its_own() -> None:
+    made = MemoryCloud({"object_store": {"s3_hosts": ["s3.example.com"]}})
+    s3 = S3(made, made.client("demo"))
+    s3.put("bucket")
+    assert s3.ask("PUT", "o", body=DATA, host="bucket.s3.example.com:8080").status == 200
+    assert s3.get("bucket/o").body == DATA
+    assert s3.ask("GET", "", host="bucket.s3.example.com").body.count(b"<Key>o</Key>") == 1
+    made.close()
+
+
+WANTED = {
+    "policy": "NoSuchBucketPolicy",
+    "lifecycle": "NoSuchLifecycleConfiguration",
+    "object-lock": "ObjectLockConfigurationNotFoundError",
+    "tagging": "NoSuchTagSet",
+}
+
+
+@pytest.mark.parametrize("what", WANTED)
+def test_what_a_bucket_has_not(s3: S3, what: str) -> None:
+    assert code(s3.get("bucket", what)) == (404, WANTED[what])
+    if what != "tagging":
+        assert code(s3.ask("PUT", "bucket", what, body=b"<x/>")) == (501, "NotImplemented")
+
+
+# -- objects
+
+
+def test_both_apis_see_the_same(s3: S3, mine: Account) -> None:
+    s3.put("bucket/a/b", DATA, x_amz_meta_color="blue", Content_Type="text/x", Cache_Control="max-age=1")
+    found = mine.get("bucket/a/b")
+    assert (found.body, found.headers["X-Object-Meta-Color"], found.headers["ETag"]) == (DATA, "blue", MD5)
+    mine.put("bucket/c", b"native", X_Object_Meta_Shape="round")
+    told = s3.get("bucket/c")
+    assert (told.body, told.headers["x-amz-meta-shape"]) == (b"native", "round")
+    head = s3.ask("HEAD", "bucket/a/b").headers
+    assert (head["ETag"], head["Content-Length"], head["Cache-Control"]) == (f'"{MD5}"', "100", "max-age=1")
+    assert "S3:" not in str(mine.head("bucket/a/b").headers)
+
+
+def test_ranges_and_conditions(s3: S3) -> None:
+    s3.put("bucket/o", DATA)
+    one = s3.get("bucket/o", Range="bytes=5-14")
+    assert (one.status, one.body, one.headers["Content-Range"]) == (206, DATA[5:15], "bytes 5-14/100")
+    assert code(s3.get("bucket/o", Range="bytes=100-")) == (416, "InvalidRange")
+    assert s3.get("bucket/o", If_None_Match=f'"{MD5}"').status == 304
+    assert code(s3.get("bucket/o", If_Match='"x"')) == (412, "PreconditionFailed")
+    assert code(s3.ask("PUT", "bucket/o", body=b"x", If_None_Match="*")) == (412, "PreconditionFailed")
+    assert code(s3.ask("PUT", "bucket/o", body=b"x", If_Match='"x"')) == (412, "PreconditionFailed")
+    assert code(s3.ask("PUT", "bucket/none", body=b"x", If_Match='"x"')) == (404, "NoSuchKey")
+    assert s3.ask("PUT", "bucket/o", body=b"y", If_Match=f'"{MD5}"').status == 200
+    assert code(s3.get("bucket/none")) == (404, "NoSuchKey")
+
+
+def test_copies(s3: S3, cloud: MemoryCloud) -> None:
+    s3.put("bucket/o", DATA, x_amz_meta_a="1", x_amz_tagging="k=v")
+    copied = s3.put("bucket/a copy", x_amz_copy_source="/bucket/o")
+    assert bare(copied).findtext("ETag") == f'"{MD5}"'
+    told = s3.get("bucket/a copy").headers
+    assert (told["x-amz-meta-a"], told["x-amz-tagging-count"]) == ("1", "1")
+    s3.put("bucket/new", x_amz_copy_source="bucket/o", x_amz_metadata_directive="REPLACE", x_amz_meta_b="2")
+    told = s3.get("bucket/new").headers
+    assert (told["x-amz-meta-a"], told["x-amz-meta-b"]) == (None, "2")
+    assert len(files(cloud)) == 1
+    assert code(s3.ask("PUT", "bucket/o", x_amz_copy_source="bucket/o")) == (400, "InvalidRequest")
+    refused = s3.ask("PUT", "bucket/x", x_amz_copy_source="bucket/o", x_amz_copy_source_if_match='"x"')
+    assert code(refused) == (412, "PreconditionFailed")
+    assert code(s3.ask("PUT", "bucket/x", x_amz_copy_source="bucket/none")) == (404, "NoSuchKey")
+    assert code(s3.ask("PUT", "bucket/x", x_amz_copy_source="none/o")) == (404, "NoSuchBucket")
+
+
+def test_checksums(s3: S3, cloud: MemoryCloud) -> None:
+    told = s3.put("bucket/o", DATA, x_amz_checksum_crc32=crc32(DATA), x_amz_sdk_checksum_algorithm="CRC32")
+    assert told.headers["x-amz-checksum-crc32"] == crc32(DATA)
+    assert s3.get("bucket/o", x_amz_checksum_mode="ENABLED").headers["x-amz-checksum-crc32"] == crc32(DATA)
+    before = files(cloud)
+    assert code(s3.ask("PUT", "bucket/p", body=DATA, x_amz_checksum_crc32=crc32(b"x"))) == (400, "BadDigest")
+    assert files(cloud) == before
+    # As the catalogue of checks has them: of «123456789».
+    for name, value in (
+        ("crc32c", "4waSgw=="),
+        ("crc64nvme", "rosUhgp5mIg="),
+        ("sha1", "98O8HYCOBHMq32eZZczDTKeuNEE="),
+    ):
+        s3.put("bucket/o", b"123456789", **{f"x-amz-checksum-{name}": value})
+
+
+def streamed(data: bytes, trailer: str = "") -> bytes:
+    sent = b"".join(b"%x\r\n%s\r\n" % (len(data[at : at + 64]), data[at : at + 64]) for at in range(0, len(data), 64))
+    return sent + b"0\r\n" + (f"{trailer}\r\n" if trailer else "").encode() + b"\r\n"
+
+
+def test_chunks_with_a_checksum_behind_them(s3: S3) -> None:
+    def put(name: str, body: bytes, size: int = 100) -> tuple[int, str]:
+        answer = s3.ask(
+            "PUT",
+            name,
+            body=body,
+            payload="STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+            x_amz_decoded_content_length=str(size),
+            x_amz_trailer="x-amz-checksum-crc32",
+            Content_Encoding="aws-chunked",
+        )
+        return (200, "") if answer.status == 200 else code(answer)
+
+    right = streamed(DATA, f"x-amz-checksum-crc32:{crc32(DATA)}")
+    assert put("bucket/o", right) == (200, "")
+    told = s3.get("bucket/o")
+    assert (told.body, told.headers["Content-Encoding"]) == (DATA, None)
+    assert put("bucket/o", right[:-2]) == (200, "")
+    assert put("bucket/o", streamed(DATA)) == (400, "BadDigest")
+    assert put("bucket/o", streamed(DATA, f"x-amz-checksum-crc32:{crc32(b'x')}")) == (400, "BadDigest")
+    assert put("bucket/o", right, 99) == (400, "IncompleteBody")
+    assert put("bucket/o", right, 101) == (400, "IncompleteBody")
+    assert put("bucket/o", right[:-40]) == (400, "IncompleteBody")
+    assert s3.get("bucket/o").body == DATA
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+def test_chunks_that_are_signed(s3: S3, size: int) -> None:
+    data = b"x" * size
+    trailer = ("x-amz-checksum-crc32", crc32(data))
+    for kind, last in (
+        ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", None),
+        ("STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", trailer),
+    ):
+        headers = {"Host": "cloud.example.com", "x-amz-decoded-content-length": str(size)}
+        headers |= {"x-amz-trailer": last[0]} if last else {}
+        told = s3.key.signed("PUT", "/s3/bucket/o", "", headers, kind)
+        seed = told["Authorization"].rpartition("=")[2]
+        body = chunked(s3.key, seed, data, 65536, last)
+        assert request(s3.cloud.site, "PUT", "/s3/bucket/o", headers=told, body=body).status == 200
+        assert s3.get("bucket/o").body == data
+        forged = body.replace(b"xx\r\n", b"xy\r\n", 1)
+        assert (
+            code(request(s3.cloud.site, "PUT", "/s3/bucket/o", headers=told, body=forged))[1] == "SignatureDoesNotMatch"
+        )
+    assert s3.get("bucket/o").body == data
+
+
+# -- listings
+
+NAMES = ["a", "b/1", "b/2", "c", "d/e/f", "ü"]
+
+
+def test_listings(s3: S3) -> None:
+    for name in NAMES:
+        s3.put(f"bucket/{name}")
+    assert s3.names("bucket") == NAMES
+    assert s3.names("bucket", "delimiter=/") == ["a", "c", "ü", "b/", "d/"]
+    assert s3.names("bucket", "prefix=b/&delimiter=/") == ["b/1", "b/2"]
+    assert s3.names("bucket", "encoding-type=url&prefix=%C3%BC") == ["%C3%BC"]
+    assert code(s3.get("bucket", "encoding-type=x")) == (400, "InvalidArgument")
+    assert code(s3.get("bucket", "max-keys=x")) == (400, "InvalidArgument")
+    assert s3.xml("bucket", "max-keys=0").findtext("IsTruncated") == "false"
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_pages(s3: S3, version: str, most: int) -> None:
+    for name in NAMES:
+        s3.put(f"bucket/{name}")
+    found: list[str] = []
+    query = "list-type=2&" if version == "2" else ""
+    after = ""
+    for _ in range(10):
+        root = s3.xml("bucket", f"{query}delimiter=/&max-keys={most}{after}")
+        found += [each.text or "" for each in [*root.findall("Contents/Key"), *root.findall("CommonPrefixes/Prefix")]]
+        if root.findtext("IsTruncated") == "false":
+            break
+        following = root.findtext("NextContinuationToken") or root.findtext("NextMarker") or ""
+        after = f"&{'continuation-token' if version == '2' else 'marker'}={following.replace('=', '%3D')}"
+    assert sorted(found) == sorted(["a", "b/", "c", "d/", "ü"])
+
+
+# -- many at once
+
+
+def test_many_are_deleted(s3: S3) -> None:
+    for name in NAMES:
+        s3.put(f"bucket/{name}")
+    listed = "".join(f"<Object><Key>{escape(name)}</Key></Object>" for name in [*NAMES[:4], "none", "x" * 2000])
+    body = f'<Delete xmlns="{NS[1:-1]}">{listed}</Delete>'.encode()
+    told = bare(s3.ask("POST", "bucket", "delete", body=body))
+    assert [each.text for each in told.findall("Deleted/Key")] == [*NAMES[:4], "none"]
+    assert told.findtext("Error/Code") == "KeyTooLongError"
+    assert s3.names("bucket") == NAMES[4:]
+    many = b"<Delete>" + b"<Object><Key>x</Key></Object>" * 1001 + b"</Delete>"
+    assert code(s3.ask("POST", "bucket", "delete", body=many)) == (400, "MalformedXML")
+
+
+BOMB = (
+    '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">'
+    + "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(8))
+    + "]><Delete><Object><Key>&i;</Key></Object></Delete>"
+)
+BAD_XML = {
+    "nothing": b"",
+    "no XML": b"\x00\x01",
+    "another document": b"<Other/>",
+    "not closed": b"<Delete><Object>",
+    "entities of entities": BOMB.encode(),
+    "in another encoding": BOMB.encode("utf-16"),
+    "one that says so": b'<?xml version="1.0" encoding="utf-16"?>' + BOMB.encode(),
+    "a file": b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><Delete><Object><Key>&a;</Key></Object></Delete>',
+    "very deep": b"<a>" * 100_000 + b"</a>" * 100_000,
+    "huge": b"<Delete>" + b" " * 5_000_000 + b"</Delete>",
+}
+
+
+@pytest.mark.parametrize("what", BAD_XML)
+def test_documents_that_are_none(s3: S3, what: str) -> None:
+    assert code(s3.ask("POST", "bucket", "delete", body=BAD_XML[what])) == (400, "MalformedXML")
+
+
+def test_names_are_whatever_bytes_they_are(s3: S3, mine: Account) -> None:
+    for name in ("..", "../../etc/passwd", "a//b", "/", " ", "%2F", "a?b#c", "\x01\x1f", "\U0001f600", "x" * 1024):
+        s3.put(f"bucket/{name}", name.encode())
+        assert s3.get(f"bucket/{name}").body == name.encode()
+        assert mine.get(f"bucket/{name}").body == name.encode()
+    assert code(s3.ask("PUT", f"bucket/{'x' * 5000}", body=b"x")) == (400, "KeyTooLongError")
+    assert code(s3.ask("PUT", "bucket/a\0b", body=b"x")) == (400, "InvalidURI")
+    assert s3.ask("DELETE", "bucket/..").status == 204
+    listed = s3.names("bucket", "encoding-type=url")
+    assert "%01%1F" in listed and ".." not in listed
+
+
+# -- who may
+
+
+def test_others_are_let_in_as_the_bucket_says(s3: S3, alt: Client, cloud: MemoryCloud) -> None:
+    s3.put("bucket/o", DATA)
+    other, anonymous, path = S3(cloud, alt), cloud.anonymous(), f"{s3.project_id}:bucket"
+    assert code(other.get("bucket/o")) == (404, "NoSuchBucket")
+    assert code(other.get(f"{path}/o")) == (403, "AccessDenied")
+    assert code(anonymous.get(f"/s3/{path}/o")) == (403, "AccessDenied")
+    assert s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read").status == 200
+    assert other.get(f"{path}/o").body == DATA
+    assert anonymous.get(f"/s3/{path}/o").body == DATA
+    assert b"AllUsers" in s3.get("bucket", "acl").body
+    assert code(other.ask("PUT", f"{path}/o", body=b"x")) == (403, "AccessDenied")
+    assert code(other.ask("PUT", path, "acl", x_amz_acl="private")) == (403, "AccessDenied")
+    assert code(s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read-write")) == (501, "NotImplemented")
+    assert s3.ask("PUT", "bucket", "acl", x_amz_acl="private").status == 200
+    assert code(anonymous.get(f"/s3/{path}/o")) == (403, "AccessDenied")
+
+
+def test_a_reader_only_reads(s3: S3, reader: Client, cloud: MemoryCloud) -> None:
+    s3.put("bucket/o", DATA)
+    looking = S3(cloud, reader)
+    assert looking.get("bucket/o").body == DATA
+    for method, path in (("PUT", "bucket/o"), ("DELETE", "bucket/o"), ("PUT", "other"), ("DELETE", "bucket")):
+        assert code(looking.ask(method, path)) == (403, "AccessDenied")
+
+
+def test_tags(s3: S3) -> None:
+    s3.put("bucket/o", DATA)
+    body = b"<Tagging><TagSet><Tag><Key>a</Key><Value>1 &amp; 2</Value></Tag></TagSet></Tagging>"
+    for path in ("bucket/o", "bucket"):
+        assert s3.ask("PUT", path, "tagging", body=body).status in (200, 204)
+        assert s3.xml(path, "tagging").findtext("TagSet/Tag/Value") == "1 & 2"
+        assert s3.ask("DELETE", path, "tagging").status == 204
+    assert s3.xml("bucket/o", "tagging").findall("TagSet/Tag") == []
+    twice = body.replace(b"</Tag>", b"</Tag><Tag><Key>a</Key><Value/></Tag>")
+    assert code(s3.ask("PUT", "bucket/o", "tagging", body=twice)) == (400, "InvalidTag")
+
+
+def test_what_is_not_there_is_refused_clearly(s3: S3) -> None:
+    for header in ("x_amz_object_lock_mode", "x_amz_server_side_encryption", "x_amz_grant_read"):
+        assert code(s3.ask("PUT", "bucket/o", body=b"x", **{header: "GOVERNANCE"})) == (501, "NotImplemented")
+    assert code(s3.ask("PUT", "bucket/o", body=b"x", x_amz_acl="public-read")) == (501, "NotImplemented")
+    assert code(s3.ask("PUT", "bucket/o", body=b"x", x_amz_storage_class="GLACIER")) == (400, "InvalidStorageClass")
+    s3.put("bucket/o", b"x")
+    assert code(s3.ask("PUT", "bucket/o", "retention", body=b"x")) == (501, "NotImplemented")
