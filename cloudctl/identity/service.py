@@ -6,7 +6,8 @@ from attrs import evolve
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
-from cloudctl.identity import api, keys
+from cloudctl.identity import keys
+from cloudctl.identity.api.root import root
 from cloudctl.identity.bootstrap import Seed, bootstrap
 from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyDirectory, KeysInMemory
 from cloudctl.identity.options import Argon2, IdentityOptions
@@ -42,8 +43,10 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap(conn, Seed(admin, demo, options.region, catalog=first.catalog), first.now)
 
     def build(http: Http) -> ApiApp:
+        from cloudctl.identity.api import tree
+
         ha_url = cloud.config.server.ha_public_url
-        return api.build(http, cloud.db, tokens, hasher, credential_keys, options, ha_url)
+        return tree.build(http, cloud.db, tokens, hasher, credential_keys, options, ha_url)
 
     return Part(
         build,
@@ -52,7 +55,7 @@ def compose(cloud: Surroundings) -> Part:
         supports=(hasher,),
         shown=(tokens,),
         authenticator=tokens,
-        root=api.root,
+        root=root,
     )
 
 

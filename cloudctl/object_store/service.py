@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
-from cloudctl.object_store import api
 from cloudctl.object_store.bootstrap import bootstrap
 from cloudctl.object_store.expiry import Expiry
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import YOUNG, sweep
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 from cloudctl.rest.uploads import Uploads
 from cloudctl.tasks.audit import Finding
 
@@ -39,8 +40,13 @@ def compose(cloud: Surroundings) -> Part:
         told = f"{removed} files that no object has were removed"
         return [Finding("file-left-over", "object-store", "files", told, submitted=False)] if removed else []
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.object_store import api
+
+        return api.build(http, intake, options)
+
     return Part(
-        lambda http: api.build(http, intake, options),
+        build,
         checks={"object files": check},
         prepare=store.prepare,
         bootstrap=bootstrap,
