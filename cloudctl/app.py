@@ -14,7 +14,8 @@ from __future__ import annotations
 import fcntl
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -48,7 +49,7 @@ from cloudctl.errors import CloudError, ConfigError
 from cloudctl.rest import policy, quota
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
-from cloudctl.rest.app import ApiApp, Tree
+from cloudctl.rest.app import ApiApp, ApiResource, Tree
 from cloudctl.rest.connections import Connections
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
@@ -79,12 +80,16 @@ SECTIONS = sections(SERVICES)
 
 @frozen
 class Served:
-    """One tree of a cloud."""
+    """One tree of a cloud. It is made when it is first asked for; much of what it takes is not imported before."""
 
     title: str
     prefix: str  # of its paths: "/compute", or none
     apart: bool  # by listeners of its own
-    api: ApiApp
+    make: Callable[[], ApiApp]  # the same one every time
+
+    @property
+    def api(self) -> ApiApp:
+        return self.make()
 
 
 def _create_tables(conn: Connection) -> None:
@@ -248,10 +253,10 @@ class Cloud(OrderedService):
         else:
             # It says how it is, and leads to no API.
             self.root_api = ApiApp(self.root_api.pipeline, own)
-        self.apis = {each.prefix[1:]: each.api for each in self.served if not each.apart}
-        self.resource = Tree(self.apis, self.root_api)
-        apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
-        self.ha_resource = apart.resource(named=False)
+        self.resource = Tree({name: each.make for name, each in self._mounted().items()}, self.root_api)
+        nothing = cache(partial(ApiApp, self.root_api.pipeline, []))
+        apart = next((each.make for each in self.served if each.apart), nothing)
+        self.ha_resource = ApiResource(apart, named=False)
         self.uploads = {
             mount: part.uploads
             for service, part in zip(self.offered, self.parts, strict=True)
@@ -266,11 +271,20 @@ class Cloud(OrderedService):
         apart = evolve(http, public_url=self.config.server.ha_public_url)
         for service, part in zip(self.offered, self.parts, strict=True):
             if service.mount:
-                yield Served(service.title, f"/{service.mount}", False, part.api(http))
+                yield Served(service.title, f"/{service.mount}", False, cache(partial(part.api, http)))
                 for mount, build in part.beside.items():
-                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, build(http))
+                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, cache(partial(build, http)))
             else:
-                yield Served(service.title, "", True, part.api(apart))
+                yield Served(service.title, "", True, cache(partial(part.api, apart)))
+
+    def _mounted(self) -> dict[str, Served]:
+        """By the first segment of their paths."""
+        return {each.prefix[1:]: each for each in self.served if not each.apart}
+
+    @property
+    def apis(self) -> dict[str, ApiApp]:
+        """By the first segment of their paths. All of them are made now."""
+        return {name: each.api for name, each in self._mounted().items()}
 
     def _order(self, listen: bool) -> None:
         """Children start in this order and stop in reverse: listeners first, the database last."""

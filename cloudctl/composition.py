@@ -89,6 +89,8 @@ def no_rows(conn: Connection, first: FirstStart) -> None:
 class Part:
     """A service in one cloud.
 
+    `api` is called by the first request for it, and imports what it is made of then: a start does not wait for that.
+
     `root` is given by the service that answers at the root of the cloud's site, with what else is mounted there.
     """
 

@@ -65,7 +65,7 @@ def api(cloud: Cloud) -> str:
     shorthands = (f"| `{name}` | `{cloud.policy.rules[name].text}` |" for name in policy.PERSONAS)
     parts = [API_HEAD + "\n".join(shorthands) + "\n"]
     parts += [_service(cloud, each) for each in cloud.served]
-    parts.append(_service(cloud, Served("The root", "", False, cloud.root_api)))
+    parts.append(_service(cloud, Served("The root", "", False, lambda: cloud.root_api)))
     return "\n".join(parts)
 
 

@@ -94,8 +94,24 @@ def logged_failures(request: pytest.FixtureRequest) -> Iterator[LoggedFailures]:
     # arguments of the last thing that it did.
     request.node.funcargs.clear()
     pytest_twisted.blockon(turn())
+    # What is older than the test is left to `old_failures`: to walk through it costs more than most tests.
+    gc.collect(1)
+    globalLogPublisher.removeObserver(logged)
+    fail_with(logged)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_failures() -> Iterator[None]:
+    """Fails the last test of a module if a failure was seen by nobody that had outlived a test, as in its fixtures."""
+    yield
+    logged = LoggedFailures()
+    globalLogPublisher.addObserver(logged)
     gc.collect()
     globalLogPublisher.removeObserver(logged)
+    fail_with(logged)
+
+
+def fail_with(logged: LoggedFailures) -> None:
     if logged.events:
         pytest.fail(
             "\n".join(f"{formatEvent(event)}\n{event['log_failure'].getTraceback()}" for event in logged.events),

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from twisted.internet.task import Clock
 
 from cloudctl.app import SECTIONS, SERVICES, Cloud
-from cloudctl.composition import sections
+from cloudctl.composition import Part, Service, Surroundings, sections
 from cloudctl.config import build
 from cloudctl.errors import ConfigError
 from cloudctl.identity.service import SERVICE as IDENTITY
 from cloudctl.image.store import ImageStore
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 from cloudctl.testing.cloud import PASSWORDS, MemoryCloud
 from cloudctl.testing.http import request
 from tests.toy.service import SERVICE as TOY
@@ -27,7 +30,7 @@ CREDENTIALS = {
 SCOPE = {"project": {"name": "demo", "domain": {"id": "default"}}}
 
 
-def composed(*services: Any, **tables: Any) -> Cloud:
+def composed(*services: Service, **tables: Any) -> Cloud:
     clock = Clock()
     clock.rightNow = 1_800_000_000.0
     cloud = Cloud.in_memory(build(tables, sections(services), Path("/nonexistent")), clock, services=services)
@@ -98,6 +101,31 @@ def test_what_the_catalog_calls_a_service_access_rules_may_call_it_too() -> None
         own = [pipelines[mount] for mount in (service.mount, *part.beside)]
         names = {name for pipeline in own for name in (pipeline.api, *pipeline.types)}
         assert {entry.type for entry in service.catalog} <= names
+
+
+def test_an_api_is_made_by_the_first_request_for_it_and_once() -> None:
+    made: list[str] = []
+
+    def seen(service: Service) -> Service:
+        def compose(surroundings: Surroundings) -> Part:
+            part = service.compose(surroundings)
+
+            def build(http: Http) -> ApiApp:
+                made.append(service.mount)
+                return part.api(http)
+
+            return evolve(part, api=build)
+
+        return evolve(service, compose=compose)
+
+    cloud = composed(*map(seen, SERVICES))
+    assert request(cloud.site, "GET", "/healthcheck").status == 200
+    assert made == []
+    for _ in range(2):
+        assert request(cloud.site, "GET", "/volume/").status == 300
+    assert made == ["volume"]
+    assert cloud.apis.keys() == {service.mount for service in SERVICES if service.mount}
+    assert sorted(made) == sorted(cloud.apis)
 
 
 # -- roles

@@ -49,6 +49,15 @@ TESTS = """
     def test_failure_that_only_a_fixture_holds(forgotten):
         assert forgotten.called
 
+    @pytest.fixture(scope="module")
+    def old():
+        deferred = fail(ValueError("left in a module's fixture"))
+        deferred.itself = deferred
+        yield deferred
+
+    def test_failure_that_a_fixture_of_the_module_holds(old):
+        assert old.called
+
     class Cloud:
         made = []
 
@@ -75,4 +84,4 @@ def test_a_failure_that_nobody_handles_fails_its_test_and_nothing_of_a_test_stay
     pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=10, errors=6)
+    result.assert_outcomes(passed=11, errors=7)

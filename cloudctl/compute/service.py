@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
-from cloudctl.compute import api, audit, lifecycle
-from cloudctl.compute.api import guest_metadata
+from cloudctl.compute import audit, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
@@ -18,6 +17,8 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
 from cloudctl.network.options import NetworkOptions
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 from cloudctl.volume.options import chosen as volume_options
 
 
@@ -29,8 +30,13 @@ def compose(cloud: Surroundings) -> Part:
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now)
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.compute import api
+
+        return api.build(http, cloud.db, cloud.hypervisor, options, of_volumes, of_networks)
+
     return Part(
-        lambda http: api.build(http, cloud.db, cloud.hypervisor, options, of_volumes, of_networks),
+        build,
         lifecycle.workflows(options),
         checks={"hypervisor": audit.check(cloud.db, cloud.hypervisor)},
         bootstrap=first_rows,
@@ -41,6 +47,8 @@ def compose(cloud: Surroundings) -> Part:
 
 def _for_guests(cloud: Surroundings) -> Iterator[IService]:
     if IGuestMetadata.providedBy(cloud.network):
+        from cloudctl.compute.api import guest_metadata
+
         site_of = guest_metadata.build(cloud.db, cloud.made(ImageStore).path)
         yield guest_metadata.MetadataService(cloud.network, site_of)
     if IGuestEvents.providedBy(cloud.hypervisor):

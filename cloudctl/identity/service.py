@@ -7,7 +7,7 @@ from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
-from cloudctl.identity import api
+from cloudctl.identity.api.root import root
 from cloudctl.identity.bootstrap import Seed, bootstrap
 from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyRing, KeysInMemory, KeyWatch
 from cloudctl.identity.options import Argon2, IdentityOptions
@@ -46,8 +46,10 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap(conn, Seed(admin, demo, options.region, catalog=first.catalog), first.now)
 
     def build(http: Http) -> ApiApp:
+        from cloudctl.identity.api import tree
+
         ha_url = cloud.config.server.ha_url
-        return api.build(http, cloud.db, tokens, hasher, credential_keys, options, ha_url)
+        return tree.build(http, cloud.db, tokens, hasher, credential_keys, options, ha_url)
 
     return Part(
         build,
@@ -56,7 +58,7 @@ def compose(cloud: Surroundings) -> Part:
         supports=(hasher, *watching),
         shown=(tokens, Signers(cloud.db, credential_keys, options)),
         authenticator=tokens,
-        root=api.root,
+        root=root,
     )
 
 

@@ -9,11 +9,13 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.identity.bootstrap import first_project
-from cloudctl.image import api, lifecycle
+from cloudctl.image import lifecycle
 from cloudctl.image.bootstrap import bootstrap, define, define_in_older
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
 from cloudctl.image.stores import configured
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 from cloudctl.rest.uploads import Uploads
 
 # Seconds.
@@ -40,8 +42,13 @@ def compose(cloud: Surroundings) -> Part:
         recover(db, stores)
         db.transact(False, define_in_older, utc(cloud.clock.seconds()))
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.image import api
+
+        return api.build(http, db, stores, threads, cloud.reactor, options, uploads)
+
     return Part(
-        lambda http: api.build(http, db, stores, threads, cloud.reactor, options, uploads),
+        build,
         lifecycle.workflows(db, stores, threads, cloud.reactor, options),
         prepare=stores.prepare,
         bootstrap=first_rows,

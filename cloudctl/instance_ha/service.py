@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
-from cloudctl.instance_ha import api, lifecycle
+from cloudctl.instance_ha import lifecycle
 from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(InstanceHaOptions)
-    return Part(lambda http: api.build(http, cloud.db, options), lifecycle.workflows(options))
+
+    def build(http: Http) -> ApiApp:
+        from cloudctl.instance_ha import api
+
+        return api.build(http, cloud.db, options)
+
+    return Part(build, lifecycle.workflows(options))
 
 
 SERVICE = Service(

@@ -6,10 +6,11 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.identity.bootstrap import first_project
-from cloudctl.network import api
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.options import NetworkOptions
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 
 
 def compose(cloud: Surroundings) -> Part:
@@ -19,8 +20,13 @@ def compose(cloud: Surroundings) -> Part:
         admin, demo = first_project(conn, "admin"), first_project(conn, "demo")
         bootstrap(conn, admin, demo, first.now, options, IRouters.providedBy(cloud.network))
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.network import api
+
+        return api.build(http, cloud.db, cloud.network, cloud.config.drivers.network, options)
+
     return Part(
-        lambda http: api.build(http, cloud.db, cloud.network, cloud.config.drivers.network, options),
+        build,
         WORKFLOWS,
         bootstrap=first_rows,
     )

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
-from cloudctl.object_store import api
-from cloudctl.object_store.api import s3
 from cloudctl.object_store.bootstrap import bootstrap
 from cloudctl.object_store.expiry import Expiry
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import YOUNG, sweep
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 from cloudctl.rest.uploads import Uploads
 from cloudctl.tasks.audit import Finding
 
@@ -43,8 +43,18 @@ def compose(cloud: Surroundings) -> Part:
         told = f"{removed} files that no object has were removed"
         return [Finding("file-left-over", "object-store", "files", told, submitted=False)] if removed else []
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.object_store import api
+
+        return api.build(http, intake, options)
+
+    def build_s3(http: Http) -> ApiApp:
+        from cloudctl.object_store.api import s3
+
+        return s3.build(http, intake, options, signers, region)
+
     return Part(
-        lambda http: api.build(http, intake, options),
+        build,
         checks={"object files": check},
         prepare=store.prepare,
         bootstrap=bootstrap,
@@ -53,7 +63,7 @@ def compose(cloud: Surroundings) -> Part:
         watches=(Expiry(intake, options.expiry_period),),
         shown=(store, intake),
         uploads=uploads,
-        beside={"s3": lambda http: s3.build(http, intake, options, signers, region)},
+        beside={"s3": build_s3},
     )
 
 

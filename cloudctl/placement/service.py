@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
-from cloudctl.placement import api
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
 
 
 def compose(cloud: Surroundings) -> Part:
-    return Part(lambda http: api.build(http, cloud.db))
+    def build(http: Http) -> ApiApp:
+        from cloudctl.placement import api
+
+        return api.build(http, cloud.db)
+
+    return Part(build)
 
 
 SERVICE = Service(

@@ -124,7 +124,7 @@ class ApiApp:
 
     def resource(self, named: bool = True) -> ApiResource:
         """A leaf for a twisted.web tree. `named`: the last segment above it is the API's own, such as `compute`."""
-        return ApiResource(self, named)
+        return ApiResource(lambda: self, named)
 
 
 def methods(bound: Sequence[Bound]) -> tuple[str, ...]:
@@ -172,9 +172,9 @@ def tree(endpoints: Endpoints) -> IResource:
 class Tree(Resource):
     """The APIs of a cloud below one resource; what is not one of them goes to `root`."""
 
-    def __init__(self, apis: Mapping[str, ApiApp], root: ApiApp) -> None:
+    def __init__(self, apis: Mapping[str, Callable[[], ApiApp]], root: ApiApp) -> None:
         super().__init__()
-        self._apis: dict[bytes, ApiResource] = {name.encode(): api.resource() for name, api in apis.items()}
+        self._apis = {name.encode(): ApiResource(api, named=True) for name, api in apis.items()}
         self._root = root.resource(named=False)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
@@ -200,15 +200,25 @@ NOWHERE = Operation("", "*", "", "", None)
 
 
 class ApiResource(Resource):
-    """Evens out the path and has it answered: slashes collapse, a trailing one and a project id are dropped."""
+    """Evens out the path and has it answered: slashes collapse, a trailing one and a project id are dropped.
+
+    `api` is asked for its ApiApp by the first request: until then a process need not have imported what it is made of.
+    """
 
     isLeaf = True
 
-    def __init__(self, api: ApiApp, named: bool) -> None:
+    def __init__(self, api: Callable[[], ApiApp], named: bool) -> None:
         super().__init__()
-        self._api = api
+        self._make = api
         self._named = named
-        self.takes_uploads = api.takes_uploads
+
+    @cached_property
+    def _api(self) -> ApiApp:
+        return self._make()
+
+    @property
+    def takes_uploads(self) -> bool:
+        return self._api.takes_uploads
 
     def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's, of a path in two parts: above this resource, and below it."""

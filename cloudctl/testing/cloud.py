@@ -75,12 +75,16 @@ def empty_database(clock: IReactorTime) -> Database:
 
 @lru_cache(maxsize=4)
 def fresh(start: float) -> Snapshot:
-    """A cloud with the default configuration, right after its first start at this time."""
+    """A cloud with the default configuration, which has been started once at this time."""
     clock = Clock()
     clock.rightNow = start
     cloud = Cloud.in_memory(build({}, SECTIONS, Path("/nonexistent")), clock)
     cloud.prepare(PASSWORDS)
-    return Snapshot.of(cloud)
+    cloud.startService()
+    snapshot = Snapshot.of(cloud)
+    cloud.stopService()
+    clock.advance(0)
+    return snapshot
 
 
 class MemoryCloud:

@@ -13,7 +13,9 @@ from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.errors import ConfigError
 from cloudctl.object_store.intake import Intake
-from cloudctl.volume import api, audit, lifecycle, volumes
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.pipeline import Http
+from cloudctl.volume import audit, lifecycle, volumes
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.archives import Archives
@@ -43,8 +45,13 @@ def compose(cloud: Surroundings) -> Part:
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now, options)
 
+    def build(http: Http) -> ApiApp:
+        from cloudctl.volume import api
+
+        return api.build(http, cloud.db, backend, pools, options)
+
     return Part(
-        lambda http: api.build(http, cloud.db, backend, pools, options),
+        build,
         lifecycle.workflows(archives),
         checks={"volume": audit.check(cloud.db, backend)},
         volume=backend,

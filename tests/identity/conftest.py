@@ -14,7 +14,8 @@ from twisted.web.resource import Resource
 from cloudctl.app import SERVICES
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
-from cloudctl.identity import api
+from cloudctl.identity.api.root import root
+from cloudctl.identity.api.tree import build
 from cloudctl.identity.bootstrap import Bootstrapped, Seed, bootstrap
 from cloudctl.identity.keys import KeysInMemory
 from cloudctl.identity.options import Argon2, IdentityOptions
@@ -107,10 +108,10 @@ def make_keystone(db: Database, clock: Clock, options: IdentityOptions) -> Keyst
     catalog = tuple(entry for service in SERVICES for entry in service.catalog)
     seed = Seed(hasher.hashing.hash("secret"), hasher.hashing.hash("secret"), catalog=catalog)
     made = db.transact(False, bootstrap, seed, utc(clock.seconds()))
-    app = api.build(http, db, tokens, hasher, KeysInMemory(), options)
+    app = build(http, db, tokens, hasher, KeysInMemory(), options)
     tree = Resource()
     tree.putChild(b"identity", app.resource())
-    tree.putChild(b"", api.root(http).resource())
+    tree.putChild(b"", root(http).resource())
     return Keystone(clock, db, tokens, hasher, CloudSite(tree, clock, None), made, app)
 
 

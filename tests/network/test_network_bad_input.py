@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import frozen
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.fake.network import Config, create
@@ -13,7 +15,8 @@ from cloudctl.drivers.specs import DriverResources
 from cloudctl.network.api import build
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
-from tests.network.conftest import Neutron
+from cloudctl.testing.cloud import empty_database
+from tests.network.conftest import START, Neutron, make_neutron
 from tests.network.samples import samples
 
 DEEP = b"[" * 900 + b"]" * 900
@@ -60,8 +63,47 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
     return found
 
 
+@frozen
+class Sampled:
+    """A cloud with one of everything, and its database as it was then."""
+
+    neutron: Neutron
+    ids: dict[str, str]
+    database: bytes
+
+
+@pytest.fixture(scope="module")
+def sampled() -> Iterator[Sampled]:
+    clock = Clock()
+    clock.rightNow = START
+    neutron = make_neutron(empty_database(clock), clock, NetworkOptions())
+    ids = one_of_everything(neutron)
+    neutron.settle()
+    yield Sampled(neutron, ids, connection(neutron).serialize())
+    neutron.engine.stopService()
+
+
 @pytest.fixture
-def ids(neutron: Neutron) -> dict[str, str]:
+def neutron(sampled: Sampled) -> Iterator[Neutron]:
+    """Whatever a test makes of it is undone: making one of everything again takes as long as the questions."""
+    yield sampled.neutron
+    sampled.neutron.settle()
+    connection(sampled.neutron).deserialize(sampled.database)
+    sampled.neutron.transact(lambda conn: None)  # what was answered before does not hold any more
+
+
+@pytest.fixture
+def ids(sampled: Sampled) -> dict[str, str]:
+    return sampled.ids
+
+
+def connection(neutron: Neutron) -> Any:
+    """The one sqlite3.Connection of a database in memory."""
+    return neutron.db.engine.raw_connection().driver_connection
+
+
+def one_of_everything(neutron: Neutron) -> dict[str, str]:
+    """Variable of a path → a value for it."""
     network = neutron.network(user="admin")
     port = neutron.create("port", "admin", network_id=network["id"])
     group = neutron.create("security_group", "admin", name="g")

@@ -104,7 +104,9 @@ class World:
         self.waits = Waits()
         http = Http(Nobody(), Policy({}), Clock(), Metrics())
         api = ApiApp(Pipeline(http, "waits", OF_COMPUTE), [("", self.waits)])
-        self.site = CloudSite(Tree({"waits": api}, ApiApp(Pipeline(http, "root", OF_IDENTITY), [])), Clock(), None)
+        self.site = CloudSite(
+            Tree({"waits": lambda: api}, ApiApp(Pipeline(http, "root", OF_IDENTITY), [])), Clock(), None
+        )
 
     def send(self, method: str, path: str) -> Client:
         client = Client(self.site)

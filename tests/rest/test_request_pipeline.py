@@ -154,7 +154,7 @@ class World:
         root = ApiApp(Pipeline(http, "root", AT_ROOT), [])
         uploads = Uploads(directory / "spool", 1000)
         uploads.sweep()
-        self.site = CloudSite(Tree({"compute": app}, root), self.clock, {"compute": uploads})
+        self.site = CloudSite(Tree({"compute": lambda: app}, root), self.clock, {"compute": uploads})
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = "reader", **headers: str) -> Response:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -143,7 +143,7 @@ def served(routed: bool) -> CloudSite:
     root = ApiApp(Pipeline(http, "root", OF_IDENTITY), [])
     if not routed:
         api.router = Router(())
-    return CloudSite(Tree({"echo": api}, root), Clock(), None)
+    return CloudSite(Tree({"echo": lambda: api}, root), Clock(), None)
 
 
 def said(response: Response) -> tuple[int, dict[str, str], bytes]:
