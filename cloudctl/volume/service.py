@@ -44,7 +44,7 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap(conn, first.now, options)
 
     return Part(
-        lambda http: api.build(http, cloud.db, backend, pools, options),
+        lambda http: api.build(http, cloud.db, backend, pools, options, cloud.log_levels),
         lifecycle.workflows(archives),
         checks={"volume": audit.check(cloud.db, backend)},
         volume=backend,
