@@ -119,8 +119,9 @@ def test_a_volume_is_left_to_its_backend_and_taken_over_again(cloud: LiveCloud, 
     act(cloud, id, "os-unmanage")
     gone(cloud, f"{VOLUMES}/volumes/{id}")
     host = f"cloudctl@{backend}"
-    (found,) = good(cloud, "GET", f"{VOLUMES}/manageable_volumes?host={host}&sort=reference:desc&limit=1").values()
-    assert [each["safe_to_manage"] for each in found] == [True]
+    (listed,) = good(cloud, "GET", f"{VOLUMES}/manageable_volumes?host={host}").values()
+    safe = {each["reference"]["source-name"]: each["safe_to_manage"] for each in listed}
+    assert safe[f"volume-{id}"] is True
     wish = {"host": host, "ref": {"source-name": f"volume-{id}"}, "volume_type": backend}
     again = good(cloud, "POST", f"{VOLUMES}/os-volume-manage", {"volume": wish})["volume"]["id"]
     volume(cloud, again)
