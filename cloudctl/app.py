@@ -46,6 +46,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHypervisor, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
+from cloudctl.log_levels import LogLevels
 from cloudctl.rest import policy, quota
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
@@ -115,11 +116,19 @@ class Cloud(OrderedService):
 
     # Of a cloud in memory: deleted when nobody refers to the cloud any more.
     _directory: tempfile.TemporaryDirectory[str]
+    _log_levels: LogLevels | None
 
     def __init__(
-        self, config: Config, reactor: Any, *, listen: bool = True, services: Sequence[Service] = SERVICES
+        self,
+        config: Config,
+        reactor: Any,
+        *,
+        listen: bool = True,
+        services: Sequence[Service] = SERVICES,
+        log_levels: LogLevels | None = None,
     ) -> None:
-        """Raises ConfigError: a driver, a rule or an option that cannot be."""
+        """Raises ConfigError: a driver, a rule or an option that cannot be. `log_levels`: the filter of its log."""
+        self._log_levels = log_levels
         state_dir.prepare(config.state_dir)
         if config.data_dir != config.state_dir:
             state_dir.prepare(config.data_dir, "server.data_dir")
@@ -130,9 +139,17 @@ class Cloud(OrderedService):
         self._order(listen)
 
     @classmethod
-    def in_memory(cls, config: Config, clock: IReactorTime, *, services: Sequence[Service] = SERVICES) -> Cloud:
+    def in_memory(
+        cls,
+        config: Config,
+        clock: IReactorTime,
+        *,
+        services: Sequence[Service] = SERVICES,
+        log_levels: LogLevels | None = None,
+    ) -> Cloud:
         """A cloud without sockets, threads and a database file, driven by a Clock. Its directory is a temporary one."""
         cloud = cls.__new__(cls)
+        cloud._log_levels = log_levels
         cloud._directory = tempfile.TemporaryDirectory(prefix="cloudctl-")
         config = evolve(config, state_dir=Path(cloud._directory.name))
         cloud._compose(config, services, Database.in_memory(clock), cast(Any, Inline()), clock, in_memory=True)
@@ -203,6 +220,7 @@ class Cloud(OrderedService):
             self._volumes,
             network,
             self.seal,
+            log_levels=self._log_levels,
         )
         parts: tuple[Part, ...] = ()
         for service in self.offered:

@@ -24,6 +24,7 @@ from cloudctl.identity import keys
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN
+from cloudctl.volume import moving_backups
 
 NAMES = [service.name for service in app.SERVICES]
 
@@ -191,6 +192,19 @@ def retry(made: config.Config, task_id: int) -> None:
     """Put a held task back to work."""
     database(made).transact(False, queue.retry, task_id)
     click.echo(f"task {task_id} is queued")
+
+
+@main.group("backups")
+def backups_group() -> None:
+    """Backups of volumes."""
+
+
+@backups_group.command()
+@click.pass_obj
+def move(made: config.Config) -> None:
+    """Have the cloud move those that are in a directory into the object store."""
+    count = database(made).transact(False, moving_backups.move_all, utc(time.time()))
+    click.echo(f"{count} backups will be moved")
 
 
 @main.group()

@@ -21,6 +21,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline, Threads
 from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
+from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
 from cloudctl.rest.pipeline import Http
@@ -64,6 +65,7 @@ class Surroundings:
     network: INetworkBackend
     seal: Seal  # of secrets in the database
     parts: tuple[Part, ...] = ()  # of the services before this one
+    log_levels: LogLevels | None = None  # None: what the log of this process holds cannot be changed
 
     def made(self, kind: type[T]) -> T:
         """What a service before this one made and shows to others. Raises LookupError."""

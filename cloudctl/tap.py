@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.logger import jsonFileLogObserver
+from twisted.logger import FilteringLogObserver, LogLevel, jsonFileLogObserver
 from twisted.python import usage
 
 
@@ -35,6 +35,7 @@ with kept():
     from cloudctl import __version__, app, bootstrap, config, json_log
     from cloudctl.db import schema
     from cloudctl.errors import ConfigError
+    from cloudctl.log_levels import LogLevels
 
 
 class Options(usage.Options):
@@ -125,11 +126,21 @@ def collect_from_now_on() -> None:
     gc.enable()
 
 
-def flatten_log(options: Options) -> None:
-    """Have `json_log` write the JSON log of `twist`, which begins after makeService. Another log stays as it is."""
+def filter_log(options: Options) -> LogLevels | None:
+    """Have `twist`, whose log begins after makeService, write what these levels let through; None without it."""
     twist = options.parent
-    if twist is not None and twist.get("fileLogObserverFactory") is jsonFileLogObserver:
-        twist["fileLogObserverFactory"] = json_log.observer
+    if twist is None or "fileLogObserverFactory" not in twist:
+        return None
+    made = writer(twist["fileLogObserverFactory"])
+    levels = LogLevels(twist["logLevel"])
+    twist["fileLogObserverFactory"] = lambda out: FilteringLogObserver(made(out), [levels])
+    twist["logLevel"] = LogLevel.debug
+    return levels
+
+
+def writer(factory: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`json_log` in the place of Twisted's own; what writes another log stays as it is."""
+    return json_log.observer if factory is jsonFileLogObserver else factory
 
 
 def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:
@@ -160,14 +171,14 @@ def makeService(options: Options) -> IService:
 
     reactor: Any = installed
     assert options.config is not None
-    flatten_log(options)
+    levels = filter_log(options)
     # Whatever this process makes, programs that it runs included, is its own: what others are to read says so.
     os.umask(0o077)
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
     # Until `collect_from_now_on`: what a start makes is there to stay.
     gc.disable()
     try:
-        cloud = CloudProcess(options.config, reactor)
+        cloud = CloudProcess(options.config, reactor, log_levels=levels)
         cloud.prepare(passwords)
         reactor.callWhenRunning(announce, options.config)
         reactor.callWhenRunning(collect_from_now_on)

@@ -25,6 +25,7 @@ from cloudctl.config import build
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
 from cloudctl.image.store import ImageStore
+from cloudctl.log_levels import LogLevels
 from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
 
@@ -91,12 +92,17 @@ class MemoryCloud:
     """`tables` is a configuration as the TOML file has it; `start` is the Clock's first time in seconds (epoch)."""
 
     def __init__(
-        self, tables: Mapping[str, Any] | None = None, *, start: float = 1_800_000_000.0, state_dir: Path | None = None
+        self,
+        tables: Mapping[str, Any] | None = None,
+        *,
+        start: float = 1_800_000_000.0,
+        state_dir: Path | None = None,
+        log_levels: LogLevels | None = None,
     ) -> None:
         self.clock = Clock()
         self.clock.rightNow = start
         self.config = build(tables or {}, SECTIONS, state_dir or Path("/nonexistent"))
-        self.cloud = Cloud.in_memory(self.config, self.clock)
+        self.cloud = Cloud.in_memory(self.config, self.clock, log_levels=log_levels)
         # The tables of every fresh cloud are the same, and making them is most of the work.
         if tables:
             connection(self.cloud).deserialize(without_rows(len(metadata.tables)))

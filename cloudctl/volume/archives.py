@@ -43,12 +43,16 @@ class Archives:
 
     async def store(self, ctx: Context, backup: Backup, source: Path) -> int:
         """Take in a file; how many objects, or files, it took. Raises Damaged, Cancelled, Transient."""
-        parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
         if backup.kept_at is None:
+            parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
             kept = None if parent is None else backups.archive_id(parent)
             return (await self.directory.work(ctx, Archive.store, backup.id, source, kept)).stored
-        kept_at, below = backup.kept_at, None if parent is None else parent.kept_at
-        archive = self._objects()
+        return await self.store_at(ctx, backup.kept_at, backup, source)
+
+    async def store_at(self, ctx: Context, kept_at: str, backup: Backup, source: Path) -> int:
+        """The same, as objects of this place."""
+        parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
+        below, archive = None if parent is None else parent.kept_at, self._objects()
         made = await stoppable(ctx, lambda stop: archive.store(kept_at, source, below, ctx.now, stop))
         return made.objects
 
@@ -68,10 +72,16 @@ class Archives:
         return (await self._objects().contents(backup.kept_at, ctx.now)).objects
 
     async def remove(self, ctx: Context, backup: Backup) -> None:
-        if backup.kept_at is None:
-            await self.directory.run(Archive.remove, backups.archive_id(backup))
-        else:
-            await self._objects().remove(backup.kept_at, ctx.now)
+        """Nothing is left of it, nor of files that it had before it was moved."""
+        if backup.kept_at is not None:
+            await self.remove_at(ctx, backup.kept_at)
+        await self.remove_files(backups.archive_id(backup))
+
+    async def remove_at(self, ctx: Context, kept_at: str) -> None:
+        await self._objects().remove(kept_at, ctx.now)
+
+    async def remove_files(self, archive_id: str) -> None:
+        await self.directory.run(Archive.remove, archive_id)
 
     def _objects(self) -> ObjectArchive:
         if self.objects is None:

@@ -102,8 +102,8 @@ def archive_id(backup: Backup) -> str:
     return backup.kept_as or backup.id
 
 
-def container_of(conn: Connection, project_id: str, name: str, now: datetime) -> None:
-    """The container of this account, which from now on is there. Raises Invalid."""
+def ensure_container(conn: Connection, project_id: str, name: str, now: datetime) -> None:
+    """The container is in the account of the project. Raises Invalid."""
     place = placed(f"{ACCOUNT}{project_id}", name)
     if not name or "/" in name:
         raise Invalid(f"Invalid input received: {name!r} is no name of a container.")
@@ -111,9 +111,10 @@ def container_of(conn: Connection, project_id: str, name: str, now: datetime) ->
         containers.put(conn, place, {}, now)
 
 
-def prefix(backup_id: str, volume: Volume, zone: str, now: datetime) -> str:
-    """What the names of its objects begin with."""
-    return f"volume_{volume.id}/{now:%Y%m%d%H%M%S}/az_{zone}_backup_{backup_id}"
+def place(backup: Backup, now: datetime) -> str:
+    """`kept_at` of a backup that becomes objects now."""
+    name = f"volume_{backup.volume_id}/{now:%Y%m%d%H%M%S}/az_{backup.availability_zone}_backup_{backup.id}"
+    return f"{backup.project_id}/{backup.container}/{name}"
 
 
 def is_alone(conn: Connection, backup_id: str) -> bool:
@@ -151,11 +152,8 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
     quotas.take_backup(conn, options, volume.project_id, size)
     parent = _parent(conn, volume, taken_at if wanted.snapshot_id else None) if wanted.incremental else None
     made, container = new_id(), wanted.container or CONTAINER
-    kept_at = None
     # What builds on another is kept where that is.
-    if options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None:
-        container_of(conn, volume.project_id, container, caller.now)
-        kept_at = f"{volume.project_id}/{container}/{prefix(made, volume, zone, caller.now)}"
+    as_objects = options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None
     conn.execute(
         insert(Backup).values(
             id=made,
@@ -167,7 +165,6 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
             name=wanted.name,
             description=wanted.description,
             container=container,
-            kept_at=kept_at,
             availability_zone=zone,
             status=states.CREATING,
             size=size,
@@ -181,6 +178,11 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
         )
     )
     tasks.submit(conn, kinds.CREATE_BACKUP, made, caller, args={"in_use": frozen_copy})
+    backup = get(conn, made)
+    if not as_objects:
+        return backup
+    ensure_container(conn, backup.project_id, container, caller.now)
+    conn.execute(update(Backup).where(Backup.id == made).values(kept_at=place(backup, caller.now)))
     return get(conn, made)
 
 

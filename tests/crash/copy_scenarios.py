@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError, InUse
 from cloudctl.drivers.fake.volume import Volume
+from cloudctl.object_store import containers
+from cloudctl.object_store.names import Place
 from cloudctl.object_store.tables import Object
+from cloudctl.volume import backups, moving_backups
+from cloudctl.volume.archive import Archive
 from cloudctl.volume.kinds import (
     DELETE_VOLUME,
     MEND_VOLUME,
@@ -22,6 +28,7 @@ from cloudctl.volume.kinds import (
     REVERT_VOLUME,
     UPLOAD_VOLUME,
 )
+from cloudctl.volume.tables import Backup
 from tests.crash import asks
 from tests.crash.asks import V3, good, make
 from tests.crash.scenario import Scenario, broken
@@ -173,6 +180,49 @@ def is_imported(stage: Stage, told: Told) -> None:
     found = good(stage.admin.get(f"{V3}/backups/{IMPORTED}"))["backup"]
     assert found["status"] == "available"
     assert kept(stage, told[1]) and not kept(stage, IMPORTED)
+
+
+def moves_backup_without_room(stage: Stage) -> Told:
+    """The container takes less than the backup needs."""
+    return moves_backup(stage, {"X-Container-Meta-Quota-Bytes": "1"})
+
+
+def moves_backup(stage: Stage, headers: Mapping[str, str] | None = None) -> Told:
+    """One that is in the directory, as all were once."""
+    volume_id, backup_id = has_backup(stage)
+    directory = stage.service.config.state_dir
+    source = directory / "source"
+    source.write_bytes(CONTENT)
+    Archive(directory / "backups", 512).store(backup_id, source, None, lambda: False)
+    source.unlink()
+    now = utc(stage.cloud.clock.seconds())
+
+    def set_back(conn: Connection) -> None:
+        conn.execute(delete(Object))
+        conn.execute(update(Backup).where(Backup.id == backup_id).values(kept_at=None))
+        assert moving_backups.move_all(conn, now) == 1
+        backup = backups.get(conn, backup_id)
+        containers.put(conn, Place(backup.project_id, backup.container), dict(headers or {}), now)
+
+    stage.cloud.transact(set_back)
+    return volume_id, backup_id
+
+
+def is_moved(stage: Stage, told: Told) -> None:
+    assert status(stage, "backup", told[1]) == "available"
+    names = stage.cloud.transact(lambda conn: conn.scalars(select(Object.name)).all())
+    assert sum(told[1] in name for name in names) == 2
+    assert not any(told[1] in name for name in stage._files())
+
+
+def stays_where_it_is(stage: Stage, told: Told) -> None:
+    assert status(stage, "backup", told[1]) == "available"
+    assert any(told[1] in name for name in stage._files())
+    assert stage.cloud.transact(lambda conn: conn.scalars(select(Object.name)).all()) == []
+
+
+def forces_moved_away(stage: Stage, told: Told) -> None:
+    good(stage.admin.post(f"{V3}/backups/{told[1]}/action", {"os-force_delete": None}))
 
 
 # -- restores: (volume, backup)
@@ -362,6 +412,15 @@ SCENARIOS = (
         later=(0.25, forces_backup_away),
     ),
     Scenario(f"{BACKUP}.import", "works", imports, is_imported),
+    Scenario(f"{BACKUP}.move", "works", moves_backup, is_moved),
+    Scenario(f"{BACKUP}.move", "fails", moves_backup_without_room, stays_where_it_is),
+    Scenario(
+        f"{BACKUP}.move",
+        "is deleted meanwhile",
+        moves_backup,
+        backup_is("gone"),
+        later=(0.0, forces_moved_away),
+    ),
     Scenario(f"{BACKUP}.delete", "works", deletes_backup, backup_is("gone")),
     Scenario(RESTORE_VOLUME.name, "works", restores_into_new, restored_is("available")),
     Scenario(RESTORE_VOLUME.name, "works over a volume", restores_into_given, restored_is("available")),

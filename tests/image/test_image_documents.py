@@ -95,6 +95,6 @@ def test_usage_of_a_project(demo: Client) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/cached", "/metadefs/nothing", "/images/x/places", "/nothing"])
+@pytest.mark.parametrize("path", ["/cache", "/cached", "/metadefs/nothing", "/images/x/places", "/nothing"])
 def test_what_is_not_offered_is_an_unknown_path(demo: Client, path: str) -> None:
     assert demo.get(f"/image/v2{path}").status == 404

@@ -1,4 +1,4 @@
-"""Where data is: told to services, and to all where that is switched on; there is no cache, and that is said."""
+"""Where data is: told to services, and to all where that is switched on."""
 
 from __future__ import annotations
 
@@ -74,11 +74,3 @@ def test_data_that_is_elsewhere_is_not_used_there(demo: Client, alt: Client) -> 
     assert show(demo, image_id)["status"] == "queued"
     assert demo.post(f"{IMAGES}/{stored(demo)['id']}/locations", wish).status == 409
     assert alt.post(f"{IMAGES}/{image_id}/locations", wish).status == 404
-
-
-@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("DELETE", ""), ("PUT", "/{}"), ("DELETE", "/{}")])
-def test_nothing_is_cached_and_that_is_said(demo: Client, admin: Client, method: str, path: str) -> None:
-    where = f"/image/v2/cache{path.format(stored(demo)['id'])}"
-    answer = admin.request(method, where)
-    assert answer.status == 404 and "not cached" in answer.json()["message"]
-    assert demo.request(method, where).status == 403

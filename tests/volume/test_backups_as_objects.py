@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from cloudctl.db.columns import utc
 from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.volume import moving_backups
 from tests.volume.asking import LATEST, V3, volume
-from tests.volume.backing_up import PIECE, changed, content, fill, held, kept, restore, shown
+from tests.volume.backing_up import PIECE, changed, content, fill, held, in_small_pieces, kept, restore, shown
 
 # Four objects of two pieces each.
 WHOLE = content("a", "b", "c", "d", "e", "f", "g", "h")
@@ -129,3 +131,47 @@ def test_a_record_names_nothing_but_a_backup(make: Any, back_up: Any, admin: Any
     record = admin.get(f"{V3}/backups/{id}/export_record").json()["backup-record"]
     for wrong in ("project/container/", "project/container/other", f"a/b/volume_{id}/20260101000000/az_x_backup_y"):
         assert admin.post(f"{V3}/backups/import_record", changed(record, kept_at=wrong)).status == 400
+
+
+@pytest.fixture
+def older() -> Iterator[MemoryCloud]:
+    """A cloud that keeps backups in a directory."""
+    made = MemoryCloud(in_small_pieces("directory"))
+    yield made
+    made.close()
+
+
+def test_those_in_a_directory_can_be_moved(older: MemoryCloud) -> None:
+    demo, backend = older.client("demo"), older.cloud.drivers.volume
+    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    older.settle()
+
+    def make(text: str, *, incremental: bool) -> str:
+        fill(backend, id, text)
+        wish = {"volume_id": id, "incremental": incremental, "container": "moved"}
+        backup_id = str(demo.post(f"{V3}/backups", {"backup": wish}).json()["backup"]["id"])
+        older.settle()
+        return backup_id
+
+    texts = [content("a", "b", "c"), content("a", "x", "c"), content("a", "x", "c", "d")]
+    made = [make(text, incremental=number > 0) for number, text in enumerate(texts[:2])]
+    names = set(kept(older))
+    assert not any("/" in name for name in names)
+    now = utc(older.clock.seconds())
+    assert older.transact(lambda conn: moving_backups.move_all(conn, now)) == 2
+    assert older.transact(lambda conn: moving_backups.move_all(conn, now)) == 0
+    older.settle()
+    assert {name.rpartition("_backup_")[2] for name in kept(older)} == {
+        f"{made[0]}-00001", f"{made[0]}-00002", f"{made[0]}-00003", f"{made[1]}-00001",
+    }  # fmt: skip
+    # What builds on one that was moved is where that is, whatever the configuration says of new ones.
+    made.append(make(texts[2], incremental=True))
+    assert all("/" in name for name in kept(older))
+    for backup_id, text in zip(made, texts, strict=True):
+        assert restore(demo, backup_id, volume_id=id).status == 202
+        older.settle()
+        assert (volume(demo, id)["status"], held(backend, id)) == ("available", text)
+    for backup_id in reversed(made):
+        assert demo.delete(f"{V3}/backups/{backup_id}").status == 202
+        older.settle()
+    assert kept(older) == {}

@@ -6,7 +6,6 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.db.threads import Threads
-from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
@@ -46,7 +45,6 @@ def build(
         Info(db, stores),
         StoresInfo(db, stores),
         Locations(db, stores),
-        Cache(),
         Schemas(),
         Namespaces(db),
         *(Definitions(db, kind) for kind in HELD.values()),

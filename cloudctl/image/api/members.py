@@ -10,7 +10,7 @@ from cloudctl.db import Database
 from cloudctl.image import members as domain
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.tables import ImageMember
-from cloudctl.rest.body import Body, Length
+from cloudctl.rest.body import Body, Length, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.route import Routes
@@ -19,11 +19,13 @@ from cloudctl.rest.route import Routes
 @frozen
 class CreateMember:
     member: Annotated[str, Length(1, 255, blank=False)]
+    others: dict[str, Any] = extra()
 
 
 @frozen
 class UpdateMember:
     status: Literal["accepted", "pending", "rejected"]
+    others: dict[str, Any] = extra()  # stock libraries name the member again
 
 
 def view(row: ImageMember) -> dict[str, Any]:

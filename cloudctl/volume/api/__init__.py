@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.pipeline import Http, Pipeline
@@ -19,6 +20,7 @@ from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.group_types import GROUP_TYPES, GroupTypeSpecs
 from cloudctl.volume.api.groups import GroupActions, GroupSnapshotActions, group_snapshots_of, volume_groups
 from cloudctl.volume.api.links import VERSION
+from cloudctl.volume.api.logs import Logs
 from cloudctl.volume.api.managing import Managing
 from cloudctl.volume.api.messages import MESSAGES
 from cloudctl.volume.api.metadata import SNAPSHOT, VOLUME, Metadata
@@ -42,7 +44,12 @@ TYPES = ("block-storage", "volumev3")
 
 
 def build(
-    http: Http, db: Database, backend: IVolumeBackend, pools: Mapping[str, IVolumeBackend], options: VolumeOptions
+    http: Http,
+    db: Database,
+    backend: IVolumeBackend,
+    pools: Mapping[str, IVolumeBackend],
+    options: VolumeOptions,
+    log_levels: LogLevels | None,
 ) -> ApiApp:
     """`pools`: where volumes are; `backend`: all of them as one.
 
@@ -81,6 +88,7 @@ def build(
         Limits(db, options),
         Resource(db, MESSAGES),
         Services(db, options),
+        Logs(db, options, log_levels),
         Hosts(db, options),
         Clusters(),
         Pools(db, pools),

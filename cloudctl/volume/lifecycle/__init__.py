@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cloudctl.tasks import Workflow
 from cloudctl.volume.archives import Archives
+from cloudctl.volume.lifecycle import backup_move
 from cloudctl.volume.lifecycle.backup_create import creation
 from cloudctl.volume.lifecycle.backup_delete import deletion
 from cloudctl.volume.lifecycle.backup_import import importing
@@ -42,5 +43,5 @@ WORKFLOWS: tuple[Workflow, ...] = (
 
 def workflows(archives: Archives) -> tuple[Workflow, ...]:
     """All of them."""
-    made = (creation, deletion, importing, restoration, movement)
+    made = (creation, deletion, importing, restoration, movement, backup_move.movement)
     return (*WORKFLOWS, *(make(archives) for make in made))

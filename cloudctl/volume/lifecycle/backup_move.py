@@ -1,0 +1,79 @@
+"""Move a backup that is in the directory into the object store: what it is made of, not what it is.
+
+`args`: `kept_at`, where it will be. What it builds on moves first. Its files stay while others build on them, or are
+being read.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import update
+
+from cloudctl.db import Connection
+from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks.workflow import Memo
+from cloudctl.volume import backups, kinds, moving_backups
+from cloudctl.volume.archives import Archives
+from cloudctl.volume.tables import Backup
+
+# With the longest back-off between them: most of a day.
+ATTEMPTS = 1000
+
+
+async def wait(ctx: Context) -> Memo:
+    backup = await ctx.read(backups.get, ctx.resource_id)
+    if backup.parent_id is not None and (await ctx.read(backups.get, backup.parent_id)).kept_at is None:
+        raise Transient("what it builds on has not been moved yet")
+    return None
+
+
+def movement(archives: Archives) -> Workflow:
+    def work(backup_id: str) -> str:
+        return f"{backup_id}.moving"
+
+    async def assemble(ctx: Context) -> Memo:
+        backup = await ctx.read(backups.get, ctx.resource_id)
+        await archives.assemble(ctx, backup, archives.work(work(backup.id)))
+        return None
+
+    async def discard(ctx: Context) -> None:
+        await archives.discard(work(ctx.resource_id))
+
+    async def store(ctx: Context) -> Memo:
+        backup = await ctx.read(backups.get, ctx.resource_id)
+        source = archives.work(work(backup.id))
+        return {"pieces": await archives.store_at(ctx, ctx.args["kept_at"], backup, source)}
+
+    async def remove(ctx: Context) -> None:
+        if (await ctx.read(backups.get, ctx.resource_id)).kept_at is None:
+            await archives.remove_at(ctx, ctx.args["kept_at"])
+
+    async def record(ctx: Context) -> Memo:
+        await ctx.commit(recorded, ctx.resource_id, ctx.args["kept_at"], ctx.memo["store"]["pieces"], ctx.now)
+        return None
+
+    async def clean(ctx: Context) -> Memo:
+        await discard(ctx)
+        if await ctx.read(moving_backups.is_read, ctx.resource_id):
+            raise Transient("it is being read")
+        for id in await ctx.read(moving_backups.left_over, ctx.resource_id):
+            await archives.remove_files(id)
+        return None
+
+    return Workflow(
+        kinds.MOVE_BACKUP,
+        (
+            Step("wait", wait, attempts=ATTEMPTS),
+            Step("assemble", assemble, undo=discard),
+            Step("store", store, undo=remove),
+            Step("record", record),
+            Step("clean", clean, attempts=ATTEMPTS),
+        ),
+    )
+
+
+def recorded(conn: Connection, backup_id: str, kept_at: str, pieces: int, now: datetime) -> None:
+    """From here on it is there."""
+    changed = update(Backup).where(Backup.id == backup_id)
+    conn.execute(changed.values(kept_at=kept_at, object_count=pieces, updated_at=now))

@@ -1,0 +1,52 @@
+"""Backups that are in the directory move into the object store, where new ones are."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import select
+
+from cloudctl import tasks
+from cloudctl.db import Connection
+from cloudctl.volume import backups, kinds, states
+from cloudctl.volume.tables import Backup
+
+
+def move_all(conn: Connection, now: datetime) -> int:
+    """Tasks for all that are in the directory, and the containers that they need; how many they are.
+
+    An imported one that shares its files with another stays where it is.
+    """
+    inside = select(Backup).where(Backup.kept_at.is_(None), Backup.kept_as.is_(None))
+    found = conn.execute(inside.where(Backup.status == states.AVAILABLE).order_by(Backup.created_at, Backup.id)).all()
+    shared = set(conn.scalars(select(Backup.kept_as).where(Backup.kept_as.is_not(None))))
+    count = 0
+    for backup in found:
+        if backup.id in shared or tasks.has_open(conn, kinds.BACKUP, backup.id):
+            continue
+        kept_at = backups.place(backup, now)
+        backups.ensure_container(conn, backup.project_id, backup.container, now)
+        tasks.submit(conn, kinds.MOVE_BACKUP, backup.id, tasks.Unasked(backup.project_id), args={"kept_at": kept_at})
+        count += 1
+    return count
+
+
+def is_read(conn: Connection, backup_id: str) -> bool:
+    """Whether somebody may be reading files of the chain that it is in: who began before it was moved."""
+    volume_id = backups.get(conn, backup_id).volume_id
+    reading = Backup.status.in_((states.RESTORING, states.CREATING))
+    return conn.scalar(select(Backup.id).where(Backup.volume_id == volume_id, reading).limit(1)) is not None
+
+
+def left_over(conn: Connection, backup_id: str) -> list[str]:
+    """Of it and those it builds on: the ones whose files nobody needs any more."""
+    found: list[str] = []
+    at: str | None = backup_id
+    while at is not None:
+        backup = backups.get(conn, at)
+        builds = select(Backup.id).where((Backup.parent_id == at) | (Backup.kept_as == at), Backup.kept_at.is_(None))
+        if backup.kept_at is None or conn.scalar(builds.limit(1)) is not None:
+            break
+        found.append(at)
+        at = backup.parent_id
+    return found

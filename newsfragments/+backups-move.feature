@@ -1,0 +1,1 @@
+`cloudctl backups move` brings backups that are in a directory into the object store.
