@@ -79,19 +79,8 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     )
 
 
-INTERFACES = (
-    INetworkBackend,
-    IRouters,
-    ISecurityGroups,
-    IMarking,
-    IPacketLimits,
-    IPortForwarding,
-    IGatewayLimits,
-    IGuestMetadata,
-)
-
-
-@implementer(*INTERFACES)
+@implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
+@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits)
 @define(eq=False)
 class NetnsBackend:
     """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""

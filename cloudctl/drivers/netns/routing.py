@@ -167,7 +167,8 @@ def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tup
 def _of_leg(router: RouterSpec, leg: Leg) -> list[str]:
     own = [interface(each) for each in leg.spec.addresses]
     if leg.gateway:
-        floating = [each.floating_address for each in (*router.floating_ips, *router.port_forwardings)]
+        floating = [each.floating_address for each in router.floating_ips]
+        floating += [each.floating_address for each in router.port_forwardings]
         own += [f"{address(each)}/32" for each in dict.fromkeys(floating)]
     return own
 

@@ -13,7 +13,7 @@ from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Id, Json, Text
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import ServiceProfile
-from cloudctl.network.flavors import FLAVORS, PROFILES
+from cloudctl.network.flavors import FLAVORS, PROFILES, NewFlavor, NewProfile
 from cloudctl.network.tables import Flavor
 from cloudctl.rest.body import Body, Items, Length
 from cloudctl.rest.call import Call
@@ -30,6 +30,7 @@ NULLS = {"description": "", "enabled": True}
 
 
 def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A body in the words of the domain."""
     return {name: NULLS[name] if value is None else value for name, value in values.items()}
 
 
@@ -42,8 +43,7 @@ def profiles(conn: Connection, call: Call, records: Sequence[Flavor]) -> list[li
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Flavor:
-    wanted = values.pop("service_profiles")
-    return flavors.create(conn, _said(values), wanted, call.now)
+    return flavors.create(conn, NewFlavor(**_said(values)), call.now)
 
 
 def change(conn: Connection, call: Call, flavor: Flavor, changes: dict[str, Any]) -> Flavor:
@@ -121,7 +121,7 @@ class ProfilesOfFlavor:
 
 
 def create_profile(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> ServiceProfile:
-    return flavors.create_profile(conn, _said(values), call.now)
+    return flavors.create_profile(conn, NewProfile(**_said(values)), call.now)
 
 
 def change_profile(conn: Connection, call: Call, row: ServiceProfile, changes: dict[str, Any]) -> ServiceProfile:

@@ -309,7 +309,7 @@ class RouterGateways:
     )
     async def update(self, call: Call, router_id: str, body: SomeGateways) -> Json:
         """Change some of a router's gateways."""
-        return {"router": await self.db.run(self._do, call, router_id, router_gateways.change, body)}
+        return {"router": await self.db.run(self._do, call, router_id, router_gateways.alter, body)}
 
     @routes.put(
         "/routers/<router_id>/remove_external_gateways",
