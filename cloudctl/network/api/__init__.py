@@ -30,6 +30,7 @@ from cloudctl.network.api.conntrack_helpers import CONNTRACK_HELPERS
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.flavors import FLAVORS_OF_ROUTERS, SERVICE_PROFILES, ProfilesOfFlavor
+from cloudctl.network.api.floating_ip_pools import FloatingIpPools
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.local_ips import LOCAL_IP_ASSOCIATIONS, LOCAL_IPS
 from cloudctl.network.api.logs import LOGS, LoggableResources
@@ -131,6 +132,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
                 RouterRoutes(db, of_routers),
                 RouterInterfaces(db),
                 Resource(db, FLOATING_IPS.of(driver)),
+                FloatingIpPools(db),
             )
             if has_routers
             else ()
