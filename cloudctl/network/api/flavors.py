@@ -94,6 +94,15 @@ class ProfilesOfFlavor:
 
     db: Database
 
+    @routes.get("/flavors/<flavor_id>/service_profiles", policy="network:flavors:show", pure=True)
+    async def list(self, call: Call, flavor_id: str) -> Json:
+        """List the service profiles of a flavor."""
+        return {"service_profiles": await self.db.scan(self._list, flavor_id)}
+
+    def _list(self, conn: Connection, flavor_id: str) -> Sequence[Json]:
+        flavor = FLAVORS.get(conn, flavor_id)
+        return [{"id": id} for id in flavors.profiles_of(conn, [flavor.id]).get(flavor.id, ())]
+
     @routes.post(
         "/flavors/<flavor_id>/service_profiles",
         policy="network:flavors:update",
