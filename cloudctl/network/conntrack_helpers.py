@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from attrs import frozen
 from sqlalchemy import bindparam, insert, select, update
 
 from cloudctl import tasks
@@ -32,6 +33,16 @@ HELPERS = {
     "tftp": ("udp",),
 }
 
+
+@frozen
+class NewHelper:
+    protocol: str
+    port: int
+    helper: str
+
+
+# Whether a router has any: to be asked together with the router.
+any_of_router = select(ConntrackHelper.id).where(ConntrackHelper.router_id == Router.id).exists()
 # Built once: building a statement costs more than running it.
 _of_routers = (
     select(ConntrackHelper)
@@ -56,9 +67,9 @@ def of_routers(conn: Connection, router_ids: Sequence[str]) -> dict[str, list[Co
 # -- changes, each of a locked router
 
 
-def create(conn: Connection, router: Router, values: Mapping[str, Any], now: datetime, by: Origin) -> ConntrackHelper:
+def create(conn: Connection, router: Router, new: NewHelper, now: datetime, by: Origin) -> ConntrackHelper:
     """Raises Invalid."""
-    made = ConntrackHelper(id=new_id(), router_id=router.id, **values)
+    made = ConntrackHelper(id=new_id(), router_id=router.id, protocol=new.protocol, port=new.port, helper=new.helper)
     _check(conn, made)
     conn.execute(insert(ConntrackHelper).values(**made._asdict()))
     _changed(conn, router, now, by)

@@ -29,6 +29,25 @@ class RouterKind:
     ha: bool = False
 
 
+@frozen
+class NewFlavor:
+    service_type: str
+    name: str = ""
+    description: str = ""
+    enabled: bool = True
+    service_profiles: Sequence[str] = ()
+
+
+@frozen
+class NewProfile:
+    """`driver`: one of DRIVERS; "": none."""
+
+    description: str = ""
+    driver: str = ""
+    metainfo: str = ""
+    enabled: bool = True
+
+
 # Names that clients know a kind of router by → the kind.
 DRIVERS = {
     f"neutron.services.l3_router.service_providers.{name}": kind
@@ -103,11 +122,12 @@ def kind_of(conn: Connection, flavor_id: str) -> RouterKind:
 # -- changes
 
 
-def create(conn: Connection, values: Mapping[str, Any], profiles: Sequence[str], now: datetime) -> Flavor:
+def create(conn: Connection, new: NewFlavor, now: datetime) -> Flavor:
     """Raises NotFound (a profile)."""
-    made = Flavor(**standard.new("", now, values["description"]), **_but(values, "description"))
+    common = standard.new("", now, new.description)
+    made = Flavor(**common, name=new.name, service_type=new.service_type, enabled=new.enabled)
     standard.insert(conn, made)
-    _set_profiles(conn, made, profiles)
+    _set_profiles(conn, made, new.service_profiles)
     return made
 
 
@@ -151,9 +171,10 @@ def unbind(conn: Connection, flavor: Flavor, profile_id: str) -> None:
         raise NotFound(message, type="FlavorServiceProfileBindingNotFound")
 
 
-def create_profile(conn: Connection, values: Mapping[str, Any], now: datetime) -> ServiceProfile:
+def create_profile(conn: Connection, new: NewProfile, now: datetime) -> ServiceProfile:
     """Raises Invalid, NotFound (the driver)."""
-    made = ServiceProfile(**standard.new("", now, values["description"]), **_but(values, "description"))
+    common = standard.new("", now, new.description)
+    made = ServiceProfile(**common, driver=new.driver, metainfo=new.metainfo, enabled=new.enabled)
     _check_profile(made)
     return standard.insert(conn, made)
 
@@ -183,7 +204,3 @@ def _check_profile(row: ServiceProfile) -> None:
     if row.driver and row.driver not in DRIVERS:
         message = f"Service Profile driver {row.driver[:128]} could not be found."
         raise NotFound(message, type="ServiceProfileDriverNotFound")
-
-
-def _but(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != name}

@@ -30,6 +30,12 @@ _labels = (
     .where(or_(MeteringLabel.project_id == bindparam("project"), MeteringLabel.shared.is_(True)))
     .order_by(MeteringLabel.id)
 )
+# Whether anything of a router is counted: to be asked together with the router.
+any_of_router = (
+    select(MeteringLabel.id)
+    .where(or_(MeteringLabel.project_id == Router.project_id, MeteringLabel.shared.is_(True)))
+    .exists()
+)
 _routers = select(Router.id).order_by(Router.id)
 
 

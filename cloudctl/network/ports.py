@@ -53,6 +53,7 @@ BINDING_FAILED = "binding_failed"
 # Built once, here and below: building a statement costs more than running it.
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
+_going = select(Port, ndp_proxies.any_of_port).where(Port.id == bindparam("wanted")).with_for_update(of=Port.table)
 _with_network = (
     select(Port, Network.mtu, Network.qos_policy_id, logs.any_enabled, local_ip_ports.any_to_port)
     .join_from(Port, Network, Network.id == Port.network_id)
@@ -368,13 +369,15 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
 
     `has_left`: after `leaving` the driver has let go, so nothing is left to do unless somebody has plugged it again.
     """
-    row = find(conn, port_id, lock=True)
-    if row is None:
+    found = conn.execute(_going, {"wanted": port_id}).first()
+    if found is None:
         return
+    row, has_proxies = found
     associations.forget_port(conn, port_id, now, by)
     trunk_ports.forget(conn, port_id, by)
     port_forwardings.forget_port(conn, port_id, now, by)
-    ndp_proxies.forget_port(conn, port_id, by)
+    if has_proxies:
+        ndp_proxies.forget_port(conn, port_id, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
     conn.execute(_leave, {"port": port_id})

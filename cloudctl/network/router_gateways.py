@@ -93,7 +93,7 @@ def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: dateti
     _changed(conn, router, now, by, **first)
 
 
-def change(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
+def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
     """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound."""
     for each in wanted:
         meant = _meant(conn, router, each)

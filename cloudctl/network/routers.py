@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import bindparam, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -55,6 +55,7 @@ class NewRouter:
 
 
 # Built once: building a statement costs more than running it.
+_wired = select(Router, conntrack_helpers.any_of_router, metering.any_of_router).where(Router.id == bindparam("wanted"))
 _status = update(Router).where(Router.id == bindparam("wanted"))
 
 RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
@@ -131,9 +132,10 @@ class Wiring:
 
 def wiring(conn: Connection, router_id: str) -> Wiring | None:
     """None if there is no such router. A port that is administratively down is left out."""
-    row = find(conn, router_id)
-    if row is None:
+    found = conn.execute(_wired, {"wanted": router_id}).first()
+    if found is None:
         return None
+    row, has_helpers, is_counted = found
     up = [(port, is_gateway) for port, is_gateway in router_ports.of_router(conn, router_id) if port.admin_state_up]
     addresses = router_ports.addresses_of(conn, router_id)
     floating = associations.of_router(conn, router_id)
@@ -147,9 +149,9 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
         enable_snat=row.enable_snat,
         port_forwardings=port_forwardings.driver_specs(conn, row.id),
         host=row.host,
-        conntrack_helpers=conntrack_helpers.driver_specs(conn, row.id),
+        conntrack_helpers=conntrack_helpers.driver_specs(conn, row.id) if has_helpers else (),
         ndp_proxies=ndp_proxies.driver_specs(conn, row.id) if row.enable_ndp_proxy else (),
-        meters=metering.driver_specs(conn, row.project_id),
+        meters=metering.driver_specs(conn, row.project_id) if is_counted else (),
         distributed=row.distributed,
         ha=row.ha,
         interfaces=tuple(_interface(conn, port, addresses) for port, is_gateway in up if not is_gateway),

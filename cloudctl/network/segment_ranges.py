@@ -52,6 +52,12 @@ _made = (
     .where(SegmentRange.network_type == bindparam("network_type"), SegmentRange.default.is_(False))
     .order_by(SegmentRange.id)
 )
+# Whether there are any of a type: to be asked together with something else.
+any_of_type = (
+    select(SegmentRange.id)
+    .where(SegmentRange.network_type == bindparam("network_type"), SegmentRange.default.is_(False))
+    .exists()
+)
 _default = select(SegmentRange).where(SegmentRange.default.is_(True))
 _used = (
     select(Segment.segmentation_id, Network.project_id)
@@ -65,16 +71,18 @@ _used = (
 )
 
 
+def configured(options: NetworkOptions, network_type: str) -> Span:
+    """The numbers of the configuration."""
+    return Span(1, VLAN_MOST) if network_type == "vlan" else Span(options.vni_minimum, options.vni_maximum)
+
+
 def choice(
     conn: Connection, options: NetworkOptions, network_type: str, physical: str, project_id: str
-) -> Sequence[Sequence[Span]]:
+) -> list[Sequence[Span]]:
     """The numbers that a new network of a project may have, the preferred ones first."""
-    configured = Span(1, VLAN_MOST) if network_type == "vlan" else Span(options.vni_minimum, options.vni_maximum)
     rows = [row for row in conn.execute(_made, {"network_type": network_type}) if row.physical_network == physical]
-    if not rows:
-        return ((configured,),)
     own = [_span(row) for row in rows if not row.shared and row.project_id == project_id]
-    shared = [configured, *(_span(row) for row in rows if row.shared)]
+    shared = [configured(options, network_type), *(_span(row) for row in rows if row.shared)]
     others = [_span(row) for row in rows if not row.shared and row.project_id != project_id]
     return [spans for spans in (own, without(shared, others)) if spans]
 

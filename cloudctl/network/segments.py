@@ -25,10 +25,15 @@ TRIES = 10
 RECORDS = Owned(SegmentRecord, "Segment {} could not be found.", "SegmentNotFound")
 
 # Built once: building a statement costs more than running it.
-_on = select(SegmentRecord.network_id).where(
-    SegmentRecord.network_type == bindparam("network_type"),
-    SegmentRecord.physical_network == bindparam("physical_network"),
-    SegmentRecord.segmentation_id == bindparam("segmentation_id"),
+_look = select(
+    select(SegmentRecord.id)
+    .where(
+        SegmentRecord.network_type == bindparam("network_type"),
+        SegmentRecord.physical_network == bindparam("physical_network"),
+        SegmentRecord.segmentation_id == bindparam("segmentation_id"),
+    )
+    .exists(),
+    segment_ranges.any_of_type,
 )
 _of_network = select(SegmentRecord.id).where(SegmentRecord.network_id == bindparam("network"))
 _release = delete(SegmentRecord).where(SegmentRecord.network_id == bindparam("network"))
@@ -95,7 +100,15 @@ def take(
         if not _hold(conn, wanted, network_id, now):
             raise _in_use(wanted)
         return wanted
-    choice = segment_ranges.choice(conn, options, wanted.network_type, wanted.physical_network or "", project_id)
+    spans: Sequence[Span] = [segment_ranges.configured(options, wanted.network_type)]
+    choice = [spans]
+    tried = evolve(wanted, segmentation_id=_any_of(spans))
+    is_taken, has_ranges = _seen(conn, tried)
+    if has_ranges:
+        physical = wanted.physical_network or ""
+        choice = segment_ranges.choice(conn, options, wanted.network_type, physical, project_id)
+    elif not is_taken and _put(conn, tried, network_id, now):
+        return tried
     for spans in choice:
         for _ in range(TRIES):
             tried = evolve(wanted, segmentation_id=_any_of(spans))
@@ -128,10 +141,21 @@ def release(conn: Connection, network_id: str) -> None:
 
 def _hold(conn: Connection, segment: Segment, network_id: str, now: datetime) -> bool:
     """False if another network is on it."""
+    is_taken, _ = _seen(conn, segment)
+    return not is_taken and _put(conn, segment, network_id, now)
+
+
+def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
+    """Whether a network is on it, and whether there are ranges of its type beside the configuration's."""
     network_type, physical, number = segment.key
     on = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
-    if conn.execute(_on, on).first() is not None:
-        return False
+    is_taken, has_ranges = conn.execute(_look, on).one()
+    return bool(is_taken), bool(has_ranges)
+
+
+def _put(conn: Connection, segment: Segment, network_id: str, now: datetime) -> bool:
+    """False if another transaction has put a network on it meanwhile."""
+    network_type, physical, number = segment.key
     made = SegmentRecord(
         **standard.new("", now),
         name=None,

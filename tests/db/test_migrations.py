@@ -41,7 +41,7 @@ from cloudctl.db import Connection, Database, columns, revisions, schema
 from cloudctl.errors import ConfigError
 from cloudctl.identity.tables import Endpoint, Service
 from cloudctl.network import rule_templates, rules
-from cloudctl.network.tables import RuleTemplate
+from cloudctl.network.tables import RuleTemplate, Segment
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2027, 1, 1)
@@ -310,3 +310,25 @@ def test_a_cloud_that_is_there_gets_what_a_new_one_begins_with(empty: Database) 
     assert set(db.transact(True, lambda conn: conn.execute(offered).all())) == {
         (type, "public", "Here") for type in ("image", "object-store", "placement")
     }
+
+
+def test_networks_stay_on_their_segments(empty: Database) -> None:
+    """What were rows of networks are records with ids of their own."""
+    db = empty
+
+    def up_to(conn: Connection, revision: str) -> None:
+        command.upgrade(schema.alembic_config(conn.alchemy, columns.metadata, schema.MIGRATIONS), revision)
+
+    def fill(conn: Connection) -> None:
+        values = "'vxlan', '', 77, 'a'), ('flat', 'public', 0, 'b'"
+        columns = "network_type, physical_network, segmentation_id, network_id"
+        conn.execute(text(f"INSERT INTO network_segments ({columns}) VALUES ({values})"))
+
+    with schema.references_unchecked(db):
+        db.transact(False, up_to, "0011")
+        db.transact(False, fill)
+        db.transact(False, up_to, "head")
+    rows = db.transact(True, lambda conn: conn.execute(select(Segment).order_by(Segment.network_id)).all())
+    found = [(row.network_id, row.network_type, row.physical_network, row.segmentation_id) for row in rows]
+    assert found == [("a", "vxlan", "", 77), ("b", "flat", "public", 0)]
+    assert len({row.id for row in rows}) == 2 and {row.revision for row in rows} == {0}

@@ -160,3 +160,23 @@ class TestTags:
         from cloudctl.network.tables import NetworkTag
 
         assert neutron.transact(lambda conn: conn.execute(NetworkTag.table.select()).all()) == []
+
+
+def test_where_floating_ips_can_be_had(neutron: Neutron) -> None:
+    external, inside = neutron.external(), neutron.network()
+    neutron.create("subnet", "admin", network_id=external["id"], ip_version=6, cidr="2001:db8::/64")
+    (pool,) = neutron.get("/floatingip_pools")["floatingip_pools"]
+    assert pool == {
+        "subnet_id": external["subnets"][0], "subnet_name": "", "network_id": external["id"],
+        "cidr": "203.0.113.0/24", "project_id": "admin", "tenant_id": "admin",
+    }  # fmt: skip
+    assert neutron.get(f"/floatingip_pools?network_id={inside['id']}") == {"floatingip_pools": []}
+    assert neutron.get("/floatingip_pools?fields=cidr") == {"floatingip_pools": [{"cidr": "203.0.113.0/24"}]}
+    neutron.expect(400, "GET", "/floatingip_pools?x=1")
+
+
+def test_types_of_rules_that_the_driver_obeys_or_all(neutron: Neutron) -> None:
+    every = {"bandwidth_limit", "dscp_marking", "minimum_bandwidth", "packet_rate_limit", "minimum_packet_rate"}
+    for query in ("", "?all_supported=true", "?all_rules=true"):
+        assert {each["type"] for each in neutron.get(f"/qos/rule-types{query}")["rule_types"]} == every
+    neutron.refused(400, "InvalidInput", "GET", "/qos/rule-types?all_rules=true&all_supported=true")

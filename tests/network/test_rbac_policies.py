@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
+from attrs import frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
 
-from tests.network.conftest import Neutron
+from cloudctl.db import Database
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
+from cloudctl.network.options import NetworkOptions
+from cloudctl.testing.cloud import empty_database
+from tests.network.conftest import START, Neutron, make_neutron
 
 
 def share(neutron: Neutron, type: str, id: str, target: str, user: str = "demo", **fields: Any) -> Any:
@@ -171,14 +180,88 @@ KINDS = {
 NEEDED: dict[str, dict[str, Any]] = {
     "security_group": {"name": "g"},
     "address_scope": {"ip_version": 4},
-    "subnetpool": {"name": "p", "prefixes": ["10.0.0.0/8"]},
+    "subnetpool": {"name": "p", "prefixes": ["10.0.0.0/8"], "default_prefixlen": 24},
+}
+# What names an object of another record: (collection, body). "NET" and "GROUP" are the user's own.
+USES: dict[str, tuple[str, dict[str, Any]]] = {
+    "network": ("ports", {"network_id": "IT"}),
+    "qos_policy": ("ports", {"network_id": "NET", "qos_policy_id": "IT"}),
+    "security_group": ("ports", {"network_id": "NET", "security_groups": ["IT"]}),
+    "address_group": (
+        "security-group-rules",
+        {"security_group_id": "GROUP", "direction": "ingress", "remote_address_group_id": "IT"},
+    ),
+    "address_scope": ("subnetpools", {"name": "q", "prefixes": ["10.7.0.0/16"], "address_scope_id": "IT"}),
+    "subnetpool": ("subnets", {"network_id": "NET", "ip_version": 4, "subnetpool_id": "IT"}),
 }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@frozen
+class Shared:
+    """One cloud for all examples: they only meet what each has made. `own`: user → what they have themselves."""
+
+    neutron: Neutron
+    own: dict[str, dict[str, str]]
+
+
+@contextmanager
+def shared(db: Database, clock: Clock) -> Iterator[Shared]:
+    made = make_neutron(db, clock, NetworkOptions())
+    limits = dict.fromkeys(("network", "subnet", "port", "security_group", "rbac_policy"), -1)
+    for project in PROJECTS:
+        made.expect(200, "PUT", f"/quotas/{project}", {"quota": limits}, "admin")
+    own = {
+        user: {
+            "NET": str(made.network(None, user)["id"]),
+            "GROUP": str(made.create("security_group", user, name="own")["id"]),
+        }
+        for user in ("demo", "other")
+    }
+    yield Shared(made, own)
+    made.engine.stopService()
+
+
+def started() -> Clock:
+    clock = Clock()
+    clock.rightNow = START
+    return clock
+
+
+@pytest.fixture
+def on_sqlite() -> Iterator[Shared]:
+    clock = started()
+    with shared(empty_database(clock), clock) as found:
+        yield found
+
+
+@pytest.fixture
+def on_postgresql(postgresql_with_tables: str) -> Iterator[Shared]:
+    clock, inline = started(), cast(Any, Inline())
+    db = Database(create(postgresql_with_tables), inline, inline, clock)
+    with shared(db, clock) as found:
+        yield found
+    db.close()
+
+
+SHARED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@SHARED
 @given(data=st.data())
-def test_nobody_sees_more_than_the_shares_say(neutron: Neutron, data: st.DataObject) -> None:
-    """Whatever is shared and withdrawn: each project sees what is its own or shared with it, by id and in lists."""
+def test_nobody_sees_more_than_the_shares_say(on_sqlite: Shared, data: st.DataObject) -> None:
+    check(on_sqlite.neutron, on_sqlite.own, data)
+
+
+@SHARED
+@given(data=st.data())
+def test_nobody_does_on_postgresql(on_postgresql: Shared, data: st.DataObject) -> None:
+    check(on_postgresql.neutron, on_postgresql.own, data)
+
+
+def check(neutron: Neutron, own: dict[str, dict[str, str]], data: st.DataObject) -> None:
+    """Whatever is shared and withdrawn: a project sees, by id and in lists, and uses what is its own or shared with it,
+    and changes what is its own. Readers use nothing; services see everything.
+    """
     type = data.draw(st.sampled_from(sorted(KINDS)))
     owner = data.draw(st.sampled_from(PROJECTS))
     object = _object(neutron, type, owner)
@@ -190,17 +273,46 @@ def test_nobody_sees_more_than_the_shares_say(neutron: Neutron, data: st.DataObj
             neutron.expect(204, "DELETE", f"/rbac-policies/{shares.pop(target)}", user="admin")
         else:
             shares[target] = share(neutron, type, object, target, "admin")["id"]
-        for user in ("demo", "other", "reader"):
+        for user in ("demo", "other", "reader", "service"):
             project = "demo" if user == "reader" else user
-            sees = project == owner or bool({project, "*"} & shares.keys())
+            reached = bool({project, "*"} & shares.keys())
+            sees = project == owner or reached or user == "service"
             assert neutron.ask("GET", f"{path}/{object}", user=user).status == (200 if sees else 404)
             if type != "qos_policy":
                 listed = neutron.get(f"{path}?id={object}", user)[KINDS[type].replace("-", "_")]
-                assert [each["shared"] for each in listed] == ([bool({project, "*"} & shares.keys())] if sees else [])
-            changed = neutron.ask("DELETE", f"{path}/{object}", user=user).status if project != owner else 403
-            assert changed in ((403,) if sees else (403, 404))
+                assert [each["shared"] for each in listed] == ([reached] if sees else [])
+            if user in own:
+                assert _uses(neutron, type, object, user, own[user]) is (project == owner or reached), (user, shares)
+            elif user == "reader":
+                collection, body = _use(type, object, own["demo"])
+                neutron.expect(403, "POST", f"/{collection}", body, user)
+            if project != owner:
+                changed = neutron.ask("DELETE", f"{path}/{object}", user=user).status
+                assert changed in ((403,) if sees else (403, 404))
     neutron.expect(204, "DELETE", f"{path}/{object}", user="admin")
     assert not neutron.get(f"/rbac-policies?object_id={object}", "admin")["rbac_policies"]
+
+
+def _use(type: str, object: str, mine: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    collection, fields = USES[type]
+    names = {**mine, "IT": object}
+    said = {
+        name: [names.get(each, each) for each in value] if isinstance(value, list) else names.get(str(value), value)
+        for name, value in fields.items()
+    }
+    return collection, {collection[:-1].replace("-", "_"): said}
+
+
+def _uses(neutron: Neutron, type: str, object: str, user: str, mine: dict[str, str]) -> bool:
+    """Whether the user can name it in a record of their own, which goes again."""
+    collection, body = _use(type, object, mine)
+    answer = neutron.ask("POST", f"/{collection}", body, user)
+    if answer.status == 201:
+        (made,) = answer.json().values()
+        neutron.expect(204, "DELETE", f"/{collection}/{made['id']}", user=user)
+        return True
+    assert answer.status in (400, 403, 404), answer
+    return False
 
 
 def _object(neutron: Neutron, type: str, owner: str) -> str:

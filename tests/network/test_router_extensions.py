@@ -32,6 +32,7 @@ class TestFlavors:
         assert neutron.expect(201, "POST", path, body, "admin") == body
         neutron.refused(409, "FlavorServiceProfileBindingExists", "POST", path, body, "admin")
         assert neutron.get(f"/flavors/{flavor['id']}")["flavor"] == {**flavor, "service_profiles": [id]}
+        assert neutron.get(path) == {"service_profiles": [{"id": id}]}
         router = neutron.create("router", flavor_id=flavor["id"])
         assert router["flavor_id"] == flavor["id"]
         assert held(neutron, router).distributed is True
@@ -168,6 +169,9 @@ class TestNdpProxies:
         on = {"router": {"enable_ndp_proxy": True}}
         neutron.refused(409, "RouterGatewayNotValid", "PUT", f"/routers/{bare['id']}", on)
         neutron.refused(409, "RouterGatewayNotValid", "POST", "/routers", on)
+        # Nor without the gateway that the same request takes away, though it answers now.
+        off = {"router": {"enable_ndp_proxy": True, "external_gateway_info": {}}}
+        neutron.refused(409, "RouterGatewayNotValid", "PUT", f"/routers/{router['id']}", off)
 
 
 class TestGateways:

@@ -1,19 +1,26 @@
-"""Bandwidth limits as rules of `table bridge`, which sees a port's frames one by one: what is too much is dropped.
+"""Limits of bandwidth and of packets as rules of nftables: what is too much is dropped. `table bridge` sees a port's
+frames one by one.
 
 nftables always lets through at once what the rate allows in a second; a burst is what may come on top of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.specs import BandwidthLimit
+from cloudctl.drivers.specs import BandwidthLimit, PacketLimit, PortSpec
 
 BYTES = 125  # of 1000 bits
 # nftables counts no further. 147 Gbit/s is more than goes through a tap, so a limit above it is none.
 RATE_MOST = 2**64 // 10**9  # bytes a second, together with the burst
 BURST_MOST = 2**32 - 1
+
+
+def of_port(port: PortSpec) -> dict[str, list[str]]:
+    """As `rules`, of everything that the port is held to."""
+    bits, packets = rules(port.limits), packet_rules(port.packet_limits)
+    return {direction: [*bits[direction], *packets[direction]] for direction in bits}
 
 
 def rules(limits: Iterable[BandwidthLimit]) -> dict[str, list[str]]:
@@ -28,4 +35,15 @@ def rules(limits: Iterable[BandwidthLimit]) -> dict[str, list[str]]:
         more = min(limit.max_burst_kbit * BYTES - rate, BURST_MOST, RATE_MOST - rate)
         burst = f" burst {more} bytes" if more > 0 else ""
         found[limit.direction].append(f"limit rate over {rate} bytes/second{burst} drop")
+    return found
+
+
+def packet_rules(limits: Sequence[PacketLimit]) -> dict[str, list[str]]:
+    """As `rules`. A burst is of packets: so many as come in a second at its rate."""
+    found: dict[str, list[str]] = {"egress": [], "ingress": []}
+    for limit in limits:
+        if limit.direction not in found or limit.max_kpps <= 0 or limit.max_burst_kpps < 0:
+            raise Unfit(f"no packet limit: {limit}")
+        burst = min(1000 * (limit.max_burst_kpps or limit.max_kpps), BURST_MOST)
+        found[limit.direction].append(f"limit rate over {1000 * limit.max_kpps}/second burst {burst} packets drop")
     return found

@@ -13,7 +13,16 @@ from twisted.web.resource import IResource
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import DriverError, InUse, UnknownHost, UnknownNetwork, UnknownPort, Unusable
-from cloudctl.drivers.interfaces import IGuestMetadata, INetworkBackend, IRouters, ISecurityGroups
+from cloudctl.drivers.interfaces import (
+    IGatewayLimits,
+    IGuestMetadata,
+    IMarking,
+    INetworkBackend,
+    IPacketLimits,
+    IPortForwarding,
+    IRouters,
+    ISecurityGroups,
+)
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.netns import flows, links, rules, spoofing, underlay
 from cloudctl.drivers.netns.config import Config
@@ -71,6 +80,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
+@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits)
 @define(eq=False)
 class NetnsBackend:
     """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""

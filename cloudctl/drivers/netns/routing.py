@@ -11,12 +11,15 @@ from typing import Any
 
 from attrs import frozen
 
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.netns import bandwidth
 from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network, plain
 from cloudctl.drivers.netns.links import Found, in_bridge
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, Names
 from cloudctl.drivers.netns.rules import chain, replaced
-from cloudctl.drivers.specs import NetworkSpec, RouterInterface, RouterSpec
+from cloudctl.drivers.specs import NetworkSpec, PortForwarding, RouterInterface, RouterSpec
 
+FORWARDED = ("tcp", "udp")
 SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
 
@@ -87,12 +90,13 @@ def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: R
 
 
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
-    """NAT of the router, in place of what it was. Floating addresses win over the gateway's own."""
+    """NAT of the router and its limits, in place of what they were. Floating addresses win over the gateway's own."""
     gateway = next((leg for leg in legs if leg.gateway), None)
     arriving: list[str] = []
     leaving: list[str] = []
     if gateway is not None:
         outside = names.router_inner(gateway.spec.port_id)
+        arriving += _forwardings(router.port_forwardings)
         pairs = sorted((address(each.floating_address), address(each.fixed_address)) for each in router.floating_ips)
         if pairs:
             arriving.append(
@@ -108,7 +112,46 @@ def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) ->
             leaving.append(f'iifname != "{outside}" oifname != "{outside}" ct status dnat snat to {own}')
     lines = chain("arriving", arriving, "type nat hook prerouting priority -100")
     lines += chain("leaving", leaving, "type nat hook postrouting priority 100")
+    if gateway is not None:
+        held = _held(router, gateway, names.router_inner(gateway.spec.port_id))
+        lines += chain("held", held, "type filter hook forward priority 0")
     return "\n".join(replaced("ip", name, lines)) + "\n"
+
+
+def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:
+    """Rules for what arrives at a port that leads elsewhere. Raises Unfit."""
+    lines = []
+    for each in sorted(wanted, key=lambda one: (one.floating_address, one.protocol, one.external)):
+        if each.protocol not in FORWARDED:
+            raise Unfit(f"ports of {each.protocol!r} are not forwarded")
+        inside, last = address(each.fixed_address), each.external + each.count - 1
+        ports = f"{each.external}-{last}" if each.count > 1 else f"{each.external}"
+        what = f"ip daddr {address(each.floating_address)} {each.protocol} dport {ports}"
+        if each.external == each.internal:
+            lines.append(f"{what} dnat to {inside}")
+        else:
+            # Port by port: the kernel spreads over a range, and does not keep the order.
+            pairs = (f"{each.external + n} : {inside} . {each.internal + n}" for n in range(each.count))
+            lines.append(f"{what} dnat ip to {each.protocol} dport map {{ {', '.join(pairs)} }}")
+    return lines
+
+
+def _held(router: RouterSpec, gateway: Leg, outside: str) -> list[str]:
+    """What is too much through a floating address, or through the gateway's own, is dropped.
+
+    Here packets carry the addresses that are inside: they are not yet, or not any more, translated.
+    """
+    lines = []
+    for each in router.floating_ips:
+        private, limits = address(each.fixed_address), bandwidth.rules(each.limits)
+        lines += [f'oifname "{outside}" ip saddr {private} {limit}' for limit in limits["egress"]]
+        lines += [f'iifname "{outside}" ip daddr {private} {limit}' for limit in limits["ingress"]]
+    limits = bandwidth.rules(gateway.spec.limits)
+    of_others = sorted({address(each.fixed_address) for each in router.floating_ips})
+    but = f"!= {{ {', '.join(of_others)} }} " if of_others else ""
+    lines += [f'oifname "{outside}" {f"ip saddr {but}" if but else ""}{limit}' for limit in limits["egress"]]
+    lines += [f'iifname "{outside}" {f"ip daddr {but}" if but else ""}{limit}' for limit in limits["ingress"]]
+    return lines
 
 
 def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tuple[str, str, str]]:
@@ -124,7 +167,9 @@ def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tup
 def _of_leg(router: RouterSpec, leg: Leg) -> list[str]:
     own = [interface(each) for each in leg.spec.addresses]
     if leg.gateway:
-        own += [f"{address(each.floating_address)}/32" for each in router.floating_ips]
+        floating = [each.floating_address for each in router.floating_ips]
+        floating += [each.floating_address for each in router.port_forwardings]
+        own += [f"{address(each)}/32" for each in dict.fromkeys(floating)]
     return own
 
 

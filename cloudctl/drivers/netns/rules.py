@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns import bandwidth, filters, spoofing
 from cloudctl.drivers.netns.checked import networks_of
 from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
@@ -56,9 +57,19 @@ def ruleset(name: str, host: HostRules) -> str:
 
 
 def check_port(port: PortSpec) -> None:
-    """Raises Unfit for an address, or a limit, that cannot be."""
+    """Raises Unfit for an address, a limit or a mark that cannot be."""
     spoofing.rules(port, 1)
-    bandwidth.rules(port.limits)
+    bandwidth.of_port(port)
+    marking(port)
+
+
+def marking(port: PortSpec) -> list[str]:
+    """What the guest sends carries this mark, whatever it carried. Raises Unfit."""
+    if port.dscp_mark is None:
+        return []
+    if not 0 <= port.dscp_mark < 64:
+        raise Unfit(f"no DSCP mark: {port.dscp_mark}")
+    return [f"{family} dscp set {port.dscp_mark}" for family in ("ip", "ip6")]
 
 
 def check_group(group: SecurityGroupSpec) -> None:
@@ -100,8 +111,9 @@ def _frames(host: HostRules) -> list[str]:
     # Before br_netfilter's own hook, which shows the packet to `table inet`.
     lines += chain("frames_out", choice("oifname", goes), "type filter hook forward priority -10")
     for port in host.ports:
-        limits = bandwidth.rules(port.spec.limits)
-        lines += chain(f"from{port.index}", [*limits["egress"], *spoofing.rules(port.spec, port.index)])
+        limits = bandwidth.of_port(port.spec)
+        sent = [*limits["egress"], *marking(port.spec), *spoofing.rules(port.spec, port.index)]
+        lines += chain(f"from{port.index}", sent)
         mark = [f"meta mark set meta mark & 0xffff | {port.index << 16:#x}"] if port.spec.port_security else []
         lines += chain(f"to{port.index}", [*limits["ingress"], *mark])
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from zope.interface import Interface
 
 from cloudctl.db import Database
@@ -30,6 +31,7 @@ from cloudctl.network.api.conntrack_helpers import CONNTRACK_HELPERS
 from cloudctl.network.api.extensions import Extensions, offered
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.flavors import FLAVORS_OF_ROUTERS, SERVICE_PROFILES, ProfilesOfFlavor
+from cloudctl.network.api.floating_ip_pools import FloatingIpPools
 from cloudctl.network.api.floating_ips import FLOATING_IPS
 from cloudctl.network.api.local_ips import LOCAL_IP_ASSOCIATIONS, LOCAL_IPS
 from cloudctl.network.api.logs import LOGS, LoggableResources
@@ -50,7 +52,7 @@ from cloudctl.network.api.routers import RouterGateways, RouterRoutes
 from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
-from cloudctl.network.api.segments import SEGMENTS, ranges
+from cloudctl.network.api.segments import PATHS_OF_RANGES, SEGMENTS, ranges
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
@@ -101,7 +103,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
         Resource(db, SEGMENTS),
-        Resource(db, ranges(options)),
+        *(Resource(db, evolve(ranges(options), path=path)) for path in PATHS_OF_RANGES),
         Resource(db, FLAVORS_OF_ROUTERS),
         ProfilesOfFlavor(db),
         Resource(db, SERVICE_PROFILES),
@@ -131,6 +133,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
                 RouterRoutes(db, of_routers),
                 RouterInterfaces(db),
                 Resource(db, FLOATING_IPS.of(driver)),
+                FloatingIpPools(db),
             )
             if has_routers
             else ()

@@ -9,6 +9,7 @@ from cloudctl.db import Connection
 from cloudctl.network import conntrack_helpers, routers
 from cloudctl.network.api.attributes import Json
 from cloudctl.network.api.children import Children
+from cloudctl.network.conntrack_helpers import NewHelper
 from cloudctl.network.extension_tables import ConntrackHelper
 from cloudctl.network.tables import Router
 from cloudctl.rest.body import Length, Loose, Range
@@ -30,7 +31,7 @@ def within(conn: Connection, call: Call, records: Sequence[Router]) -> list[list
 
 
 def create(conn: Connection, call: Call, router: Router, values: dict[str, Any]) -> ConntrackHelper:
-    return conntrack_helpers.create(conn, router, values, call.now, call.caller)
+    return conntrack_helpers.create(conn, router, NewHelper(**values), call.now, call.caller)
 
 
 def change(

@@ -13,7 +13,7 @@ from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Id, Json, Text
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import ServiceProfile
-from cloudctl.network.flavors import FLAVORS, PROFILES
+from cloudctl.network.flavors import FLAVORS, PROFILES, NewFlavor, NewProfile
 from cloudctl.network.tables import Flavor
 from cloudctl.rest.body import Body, Items, Length
 from cloudctl.rest.call import Call
@@ -30,6 +30,7 @@ NULLS = {"description": "", "enabled": True}
 
 
 def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A body in the words of the domain."""
     return {name: NULLS[name] if value is None else value for name, value in values.items()}
 
 
@@ -42,8 +43,7 @@ def profiles(conn: Connection, call: Call, records: Sequence[Flavor]) -> list[li
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Flavor:
-    wanted = values.pop("service_profiles")
-    return flavors.create(conn, _said(values), wanted, call.now)
+    return flavors.create(conn, NewFlavor(**_said(values)), call.now)
 
 
 def change(conn: Connection, call: Call, flavor: Flavor, changes: dict[str, Any]) -> Flavor:
@@ -94,6 +94,15 @@ class ProfilesOfFlavor:
 
     db: Database
 
+    @routes.get("/flavors/<flavor_id>/service_profiles", policy="network:flavors:show", pure=True)
+    async def list(self, call: Call, flavor_id: str) -> Json:
+        """List the service profiles of a flavor."""
+        return {"service_profiles": await self.db.scan(self._list, flavor_id)}
+
+    def _list(self, conn: Connection, flavor_id: str) -> Sequence[Json]:
+        flavor = FLAVORS.get(conn, flavor_id)
+        return [{"id": id} for id in flavors.profiles_of(conn, [flavor.id]).get(flavor.id, ())]
+
     @routes.post(
         "/flavors/<flavor_id>/service_profiles",
         policy="network:flavors:update",
@@ -121,7 +130,7 @@ class ProfilesOfFlavor:
 
 
 def create_profile(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> ServiceProfile:
-    return flavors.create_profile(conn, _said(values), call.now)
+    return flavors.create_profile(conn, NewProfile(**_said(values)), call.now)
 
 
 def change_profile(conn: Connection, call: Call, row: ServiceProfile, changes: dict[str, Any]) -> ServiceProfile:

@@ -28,8 +28,6 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     new = NewLocalIp(**said, address=values.get("local_ip_address"))
     if port_id is not None:
         port = ports.visible(conn, call.caller, port_id, lock=True)
-        if network_id not in (None, port.network_id):
-            raise Invalid(f"Port {port.id} is not on network {network_id}.", type="InvalidInput")
         return local_ips.create(conn, project, new, port, call.now)
     if network_id is None:
         message = "Invalid input for operation: a local IP needs a network_id or a local_port_id."

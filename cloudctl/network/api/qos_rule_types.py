@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import frozen
 
-from cloudctl.errors import NotFound
+from cloudctl.errors import Invalid, NotFound
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json
-from cloudctl.network.api.qos_rules import MARKS, DeclaredRule
+from cloudctl.network.api.qos_rules import MARKS, RULES, DeclaredRule
 from cloudctl.rest.body import INTEGER_MOST
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -33,6 +33,10 @@ def parameters(declared: DeclaredRule) -> list[Json]:
     return [of.get(each.name) or _range(each.name) for each in declared.says]
 
 
+# Types that the driver obeys (which are those that are listed anyway), or all that there are.
+WHICH = ("all_supported", "all_rules")
+
+
 @frozen
 class QosRuleTypes:
     routes = Routes("QoS rules")
@@ -43,11 +47,13 @@ class QosRuleTypes:
     @routes.get("/qos/rule-types", policy="network:qos_rule_types:list")
     async def list(self, call: Call) -> Json:
         """List the types of rules that policies may have."""
-        unknown = [name[:64] for name in call.query if name not in {"type"} | lists.RESERVED]
+        unknown = [name[:64] for name in call.query if name not in {"type", *WHICH} | lists.RESERVED]
         if unknown:
             raise lists.bad(f"{unknown} is invalid attribute for filtering")
         wanted = call.query.all("type")
-        names = [each.type.name for each in self.types]
+        if all(call.query.flag(name) for name in WHICH):
+            raise Invalid("Only one attribute can be specified: 'all_supported' or 'all_rules'.", type="InvalidInput")
+        names = [*RULES] if call.query.flag("all_rules") else [each.type.name for each in self.types]
         return {"rule_types": [{"type": name} for name in names if not wanted or name in wanted]}
 
     @routes.get("/qos/rule-types/<rule_type>", policy="network:qos_rule_types:show")

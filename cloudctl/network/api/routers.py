@@ -150,9 +150,9 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
         if "routes" in changes:
             extra_routes.set(conn, router, _parsed(changes["routes"]), *by)
         answers = changes.get("enable_ndp_proxy")
+        if answers:
+            ndp_proxies.check_possible(conn, router)
         if answers is not None and answers != router.enable_ndp_proxy:
-            if answers:
-                ndp_proxies.check_possible(conn, router)
             routers.change(conn, routers.get(conn, router.id), {"enable_ndp_proxy": answers}, *by)
         return routers.get(conn, router.id)
 
@@ -309,7 +309,7 @@ class RouterGateways:
     )
     async def update(self, call: Call, router_id: str, body: SomeGateways) -> Json:
         """Change some of a router's gateways."""
-        return {"router": await self.db.run(self._do, call, router_id, router_gateways.change, body)}
+        return {"router": await self.db.run(self._do, call, router_id, router_gateways.alter, body)}
 
     @routes.put(
         "/routers/<router_id>/remove_external_gateways",

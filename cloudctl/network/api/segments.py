@@ -25,6 +25,8 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute, of_each
 
+# Clients call them by either.
+PATHS_OF_RANGES = ("/network_segment_ranges", "/network-segment-ranges")
 Number = Annotated[int, Loose(), Range(0)]
 Physical = Annotated[str, Length(0, 64)]
 

@@ -11,7 +11,16 @@ from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns import routing
 from cloudctl.drivers.netns.names import Names
 from cloudctl.drivers.netns.routing import Leg
-from cloudctl.drivers.specs import FloatingIp, NetworkSpec, Route, RouterInterface, RouterSpec, SubnetSpec
+from cloudctl.drivers.specs import (
+    BandwidthLimit,
+    FloatingIp,
+    NetworkSpec,
+    PortForwarding,
+    Route,
+    RouterInterface,
+    RouterSpec,
+    SubnetSpec,
+)
 
 NAMES = Names("cc")
 PUBLIC = NetworkSpec("pub", subnets=(SubnetSpec("s0", "203.0.113.0/24", "203.0.113.1"),))
@@ -136,3 +145,30 @@ def test_what_is_no_address_is_refused(router: Any) -> None:
     with pytest.raises(Unfit):
         nat(router)
         routing.route_lines(NAMES, router, LEGS, [], [])
+
+
+def test_ports_of_a_floating_address_lead_on() -> None:
+    one = PortForwarding("a", "tcp", "203.0.113.60", 2222, "10.0.0.9", 22)
+    several = PortForwarding("b", "udp", "203.0.113.60", 80, "10.0.0.8", 80, 3)
+    shifted = PortForwarding("c", "tcp", "203.0.113.60", 90, "10.0.0.8", 80, 2)
+    router = evolve(ROUTER, floating_ips=(), port_forwardings=(one, several, shifted))
+    lines = nat(router).splitlines()
+    assert [line.strip() for line in lines if "dport" in line] == [
+        "ip daddr 203.0.113.60 tcp dport 90-91 dnat ip to tcp dport map { 90 : 10.0.0.8 . 80, 91 : 10.0.0.8 . 81 }",
+        "ip daddr 203.0.113.60 tcp dport 2222 dnat ip to tcp dport map { 2222 : 10.0.0.9 . 22 }",
+        "ip daddr 203.0.113.60 udp dport 80-82 dnat to 10.0.0.8",
+    ]
+    assert routing.inner_lines(NAMES, router, LEGS, []).count(f"address add 203.0.113.60/32 dev {GW}") == 1
+    with pytest.raises(Unfit):
+        nat(evolve(router, port_forwardings=(evolve(one, protocol="sctp"),)))
+
+
+def test_floating_addresses_and_the_gateway_are_held_to_their_limits() -> None:
+    floating = FloatingIp("f1", "203.0.113.50", "10.0.0.9", (BandwidthLimit("ingress", 80),))
+    gateway = evolve(GATEWAY, limits=(BandwidthLimit("egress", 8),))
+    router = evolve(ROUTER, gateway=gateway, floating_ips=(floating,))
+    legs = [LEGS[0], evolve(LEGS[1], spec=gateway)]
+    assert [line.strip() for line in nat(router, legs).splitlines() if "limit" in line] == [
+        f'iifname "{GW}" ip daddr 10.0.0.9 limit rate over 10000 bytes/second drop',
+        f'oifname "{GW}" ip saddr != {{ 10.0.0.9 }} limit rate over 1000 bytes/second drop',
+    ]

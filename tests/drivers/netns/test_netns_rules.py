@@ -15,6 +15,7 @@ from cloudctl.drivers.specs import (
     BandwidthLimit,
     FixedIp,
     NetworkSpec,
+    PacketLimit,
     PortSpec,
     SecurityGroupRule,
     SecurityGroupSpec,
@@ -168,6 +169,23 @@ def test_limits_stay_within_what_nftables_counts() -> None:
     assert slow == f"limit rate over 125 bytes/second burst {2**32 - 1} bytes drop"
     (fast,) = bandwidth.rules((BandwidthLimit("egress", 147_000_000, 2**31 - 1),))["egress"]
     assert fast == f"limit rate over 18375000000 bytes/second burst {2**64 // 10**9 - 18_375_000_000} bytes drop"
+
+
+def test_packets_are_limited_and_a_burst_is_a_second_of_them() -> None:
+    limits = (PacketLimit("egress", 2), PacketLimit("ingress", 1, 5))
+    assert bandwidth.packet_rules(limits) == {
+        "egress": ["limit rate over 2000/second burst 2000 packets drop"],
+        "ingress": ["limit rate over 1000/second burst 5000 packets drop"],
+    }
+    with pytest.raises(Unfit):
+        bandwidth.packet_rules((PacketLimit("any", 1),))
+
+
+def test_a_mark_replaces_the_guests_own() -> None:
+    spec = PortSpec("p", "n", "fa:16:3e:00:00:01", dscp_mark=26)
+    assert rules.marking(spec) == ["ip dscp set 26", "ip6 dscp set 26"]
+    with pytest.raises(Unfit):
+        rules.check_port(evolve(spec, dscp_mark=64))
 
 
 @pytest.mark.parametrize("limit", [BandwidthLimit("sideways", 1), BandwidthLimit("egress", 0)])

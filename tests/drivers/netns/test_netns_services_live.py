@@ -1,0 +1,86 @@
+"""Port forwarding, marks, and limits of packets and of floating addresses on real networks."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.netns import inside
+from cloudctl.drivers.specs import BandwidthLimit, FloatingIp, PacketLimit, PortForwarding, SecurityGroupRule
+from tests.drivers.netns.lab import Lab
+from tests.drivers.netns.wishes import NETWORK, OPEN, PUBLIC, QUIET, SILENCE, ensure, guest, port, router
+
+HOLE = evolve(QUIET, rules=(*QUIET.rules, SecurityGroupRule("ingress", "IPv4", "tcp", 22, 22)))
+
+
+async def test_a_port_of_a_floating_address_leads_to_ssh(lab: Lab) -> None:
+    forwarding = PortForwarding("f", "tcp", "203.0.113.60", 2222, "10.7.0.9", 22)
+    await ensure(lab, NETWORK, PUBLIC, HOLE, OPEN, router(port_forwardings=(forwarding,)))
+    made, other = await guest(lab, port(9, groups=(HOLE,))), await guest(lab, port(10))
+    with closing(made.listen(22)), closing(other.listen(22)):
+        assert lab.outside_connects("203.0.113.60", 2222)
+        assert not lab.outside_connects("203.0.113.60", 22, SILENCE)
+        # From inside, too; and a range of ports leads on in its order.
+        assert other.connects("203.0.113.60", 2222)
+        several = PortForwarding("f", "tcp", "203.0.113.60", 2220, "10.7.0.10", 21, 3)
+        await ensure(lab, router(port_forwardings=(several,)))
+        assert lab.outside_connects("203.0.113.60", 2221)
+        assert not lab.outside_connects("203.0.113.60", 2222, SILENCE)
+        await ensure(lab, router())
+        assert not lab.outside_connects("203.0.113.60", 2221, SILENCE)
+
+
+async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
+    await ensure(lab, NETWORK, OPEN)
+    marked, other = await guest(lab, port(9, dscp_mark=26)), await guest(lab, port(10))
+    assert other.ping("10.7.0.9")
+
+    def seen(sender: Any, receiver: Any, address: str) -> int:
+        """The DSCP of a datagram as it arrives."""
+        with closing(_udp(receiver)) as mine, closing(_udp(sender)) as theirs:
+            mine.bind((address, 9001))
+            mine.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+            mine.settimeout(2.0)
+            theirs.sendto(b"x", (address, 9001))
+            _, ((_, _, tos),), _, _ = mine.recvmsg(10, 100)
+            return int(tos[0]) >> 2
+
+    assert seen(marked, other, "10.7.0.10") == 26
+    assert seen(other, marked, "10.7.0.9") == 0
+    await lab.driver.ensure_port(port(9), "host-1")
+    assert seen(marked, other, "10.7.0.10") == 0
+
+
+def _udp(of: Any) -> socket.socket:
+    return inside.within(of.namespace, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+
+@pytest.mark.parametrize("direction", ["egress", "ingress"])
+async def test_a_port_gets_no_more_packets_than_its_limit(lab: Lab, direction: str) -> None:
+    await ensure(lab, NETWORK, OPEN)
+    limits = (PacketLimit(direction, max_kpps=1),)
+    limited, free = await guest(lab, port(9, packet_limits=limits)), await guest(lab, port(10))
+    sender, receiver, address = (limited, free, "10.7.0.10") if direction == "egress" else (free, limited, "10.7.0.9")
+    assert sender.ping(address)
+    began = time.monotonic()
+    arrived = receiver.receives(sender, address, packets=4000)
+    # A second's worth and as many more at once, and then what the rate allows while this process is held up.
+    assert 900 <= arrived <= min(2100 + 1000 * (time.monotonic() - began), 3999)
+    await lab.driver.ensure_port(port(9), "host-1")
+    assert receiver.receives(sender, address, packets=4000) == 4000
+
+
+async def test_a_floating_address_gets_no_more_than_its_limit(lab: Lab) -> None:
+    slow = FloatingIp("f", "203.0.113.50", "10.7.0.9", (BandwidthLimit("egress", max_kbps=800),))
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router(floating_ips=(slow,)))
+    made, other = await guest(lab, port(9)), await guest(lab, port(10))
+    outside = evolve(made, namespace=lab.outside)
+    began = time.monotonic()
+    # Packets are of 1028 bytes: a second's worth is a hundred.
+    assert 80 <= outside.receives(made, "203.0.113.1", packets=400) <= min(110 + 100 * (time.monotonic() - began), 399)
+    assert outside.receives(other, "203.0.113.1", packets=400) == 400
