@@ -108,6 +108,7 @@ def attach(
 ) -> None:
     """The volume is in use by a server or a host. Raises NotFound, Conflict, Invalid."""
     volumes.visible(conn, caller, volume_id)
+    attachments.check_server(conn, caller, server_id)
     volume = volumes.get(conn, volume_id, lock=True)
     taken = volume.status == states.IN_USE and not volume.multiattach
     if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
