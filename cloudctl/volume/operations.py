@@ -156,9 +156,10 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
 
 
 def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Merge `wanted` into it; all of it. Raises NotFound, Conflict."""
+    """Merge `wanted` into it; all of it. Raises NotFound, Conflict, TooLarge."""
     volume = _with_image_metadata(conn, caller, volume_id)
     merged = {**volume.image_metadata, **wanted}
+    volumes.check_size(merged)
     volumes.change(conn, volume, {"image_metadata": merged}, caller.now)
     return merged
 
