@@ -24,7 +24,7 @@ INSTALLED := $(VENV)/.installed
 # The long tests come first (tests/conftest.py), and are not all given to one process.
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
-.PHONY: help run test lint format bench docs lock clean
+.PHONY: help run test lint format bench docs lock sbom clean
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make bench   measure this machine"
 	@echo "make docs    write docs/api.md and etc/policy.toml from the code"
 	@echo "make lock    choose new versions for requirements.lock"
+	@echo "make sbom    write sbom.cdx.json, the packages of requirements.lock, as CycloneDX"
 	@echo "make clean   remove all that was made here, except ./$(STATE)"
 
 run: $(INSTALLED)
@@ -61,15 +62,23 @@ docs: $(INSTALLED)
 	$(BIN)/cloudctl docs api > docs/api.md.new && mv docs/api.md.new docs/api.md
 	$(BIN)/cloudctl docs policy > etc/policy.toml.new && mv etc/policy.toml.new etc/policy.toml
 
-# Installs the newest versions that setup.cfg allows in a venv of its own and writes down what came of it.
+# The newest versions that setup.cfg allows, with the hashes of all their files: nothing else is installed.
 lock:
 	$(PYTHON) -m venv --clear $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet '.[postgresql,test]'
-	$(VENV)-lock/bin/pip freeze --all --exclude pip --exclude cloudctl > requirements.lock
-	rm -rf $(VENV)-lock build *.egg-info
+	$(VENV)-lock/bin/pip install --quiet uv
+	$(VENV)-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --extra postgresql --extra test --output-file requirements.lock setup.cfg
+	rm -rf $(VENV)-lock
+
+# What there is in an installation, for those who look for holes in it: CycloneDX.
+sbom:
+	$(PYTHON) -m venv --clear $(VENV)-sbom
+	$(VENV)-sbom/bin/pip install --quiet cyclonedx-bom
+	$(VENV)-sbom/bin/cyclonedx-py requirements --output-format JSON --output-file sbom.cdx.json requirements.lock
+	rm -rf $(VENV)-sbom
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis _trial_temp*
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-sbom sbom.cdx.json build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis _trial_temp*
 	rm -f twisted/plugins/dropin.cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -77,7 +86,7 @@ $(LOCKED): requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(0 if sys.version_info >= (3, 11) else 1)' \
 		|| { echo "cloudctl needs Python 3.11 or newer with its venv module; say which one: make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@touch $@
 
 # Without build isolation nothing is fetched but what the lock names.

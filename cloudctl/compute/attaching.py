@@ -145,9 +145,12 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: New
 
 
 def _findable(conn: Connection, caller: Caller, wish: NewInterface) -> list[NewInterface]:
-    """Here a port that is not there is a 404."""
-    if wish.port_id and ports.find(conn, wish.port_id) is None:
-        raise NotFound(f"Port id {wish.port_id} could not be found.")
+    """Here a port that is not there, for the caller, is a 404."""
+    if wish.port_id:
+        try:
+            ports.visible(conn, caller, wish.port_id)
+        except NotFound:
+            raise NotFound(f"Port id {wish.port_id} could not be found.") from None
     return [wish]
 
 

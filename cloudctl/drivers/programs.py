@@ -36,6 +36,7 @@ PROGRAMS: Mapping[str, str] = {
     "sysctl": "procps",
     "prlimit": "util-linux",
     "setsid": "util-linux",
+    "setpriv": "util-linux",
     "dnsmasq": "dnsmasq-base",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -54,6 +55,15 @@ CONFINED: Mapping[str, int] = {"qemu-img": 1536 * MIB}
 """Program that parses users' files → bytes of addresses that it may have (RLIMIT_AS). It may use as many seconds of a
 processor as it has time, and leaves no core file."""
 CONFINED_ENVIRONMENT = {**ENVIRONMENT, "MALLOC_ARENA_MAX": "4"}
+# Files are those of the process that runs it, wherever they are; whose the folders above them are is the operator's.
+FILES = "+dac_read_search"
+CAPABILITIES: Mapping[str, str] = {
+    "qemu-img": FILES,
+    "qemu-storage-daemon": FILES,
+    # It opens the interface that it is plugged into by its name.
+    "qemu-system-x86_64": f"{FILES},+net_admin",
+}
+"""Program that runs guests or reads what users made → what it keeps of the capabilities of root, for good."""
 MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
 
 _log = Logger()
@@ -242,8 +252,16 @@ class _Running(ProcessProtocol):
 def _command(name: str, arguments: Sequence[str], namespace: str | None) -> list[str]:
     if name not in PROGRAMS:
         raise ValueError(f"drivers are not allowed to run {name!r}")
-    command = [name, *arguments]
+    command = [*_rights(name), name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
+
+
+def _rights(name: str) -> list[str]:
+    """It keeps no right that it does not need, and gets none by what it runs."""
+    if name not in CAPABILITIES or os.geteuid() != 0:
+        return []
+    kept = f"--bounding-set=-all,{CAPABILITIES[name]}"
+    return ["setpriv", "--no-new-privs", "--clear-groups", "--inh-caps=-all", kept]
 
 
 def _limits(addresses: int, seconds: float, file_bytes: int | None) -> list[str]:

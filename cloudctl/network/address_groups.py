@@ -17,6 +17,8 @@ from cloudctl.network.owned import Owned
 from cloudctl.network.tables import AddressGroup, RuleTemplate, SecurityGroupRule
 from cloudctl.tasks import Origin
 
+# Of one group: each stands in all rules that name it.
+MOST = 5000
 UNKNOWN = "Address group {} could not be found"
 RECORDS = Owned(AddressGroup, UNKNOWN, "AddressGroupNotFound", shared=shares.ADDRESS_GROUP)
 find, get, visible, visible_to, not_found = (
@@ -55,7 +57,10 @@ def change(conn: Connection, group: AddressGroup, changes: Mapping[str, Any], no
 def add(conn: Connection, group: AddressGroup, more: Sequence[str], now: datetime, by: Origin) -> AddressGroup:
     """Add addresses to a locked group. Raises Invalid if it has one already."""
     wanted = parsed(more)
-    present = [each for each in wanted if each in group.addresses]
+    known = set(group.addresses)
+    if len(known) + len(wanted) > MOST:
+        raise Invalid(f"Invalid input for addresses. Reason: a group has at most {MOST}.", type="HTTPBadRequest")
+    present = [each for each in wanted if each in known]
     if present:
         message = f"Addresses {present} already exist in the address group {group.id}."
         raise Invalid(message, type="AddressesAlreadyExist")
@@ -65,10 +70,12 @@ def add(conn: Connection, group: AddressGroup, more: Sequence[str], now: datetim
 def take_out(conn: Connection, group: AddressGroup, fewer: Sequence[str], now: datetime, by: Origin) -> AddressGroup:
     """Take addresses out of a locked group. Raises NotFound if it does not have one."""
     unwanted = parsed(fewer)
-    absent = [each for each in unwanted if each not in group.addresses]
+    gone = set(unwanted)
+    known = set(group.addresses)
+    absent = [each for each in unwanted if each not in known]
     if absent:
         raise NotFound(f"Addresses {absent} not found in the address group {group.id}.", type="AddressesNotFound")
-    return _set(conn, group, [each for each in group.addresses if each not in unwanted], now, by)
+    return _set(conn, group, [each for each in group.addresses if each not in gone], now, by)
 
 
 def remove(conn: Connection, group: AddressGroup) -> None:

@@ -11,6 +11,8 @@ from cloudctl.network.addresses import Cidr, Range, parse_cidr, written
 
 LEAST = {4: 8, 6: 64}  # prefix length of what a pool gives, where nothing is said
 BITS = {4: 32, 6: 128}
+# Of one pool. They are compared with each other while nobody else may write.
+MOST = 200
 QUOTA_LENGTH = {4: 32, 6: 64}  # prefix length of the unit that a pool's quota counts in
 
 
@@ -22,6 +24,8 @@ def joined(cidrs: Iterable[Cidr]) -> list[Cidr]:
 
 def parsed(texts: Sequence[str]) -> list[Cidr]:
     """What a pool is given. Raises Invalid: none, no CIDR, or of both families."""
+    if len(texts) > MOST:
+        raise Invalid(f"Invalid input for operation: a subnet pool has at most {MOST} prefixes.", type="InvalidInput")
     if not texts:
         raise Invalid("Empty subnet pool prefix list.", type="EmptySubnetPoolPrefixList")
     cidrs = [parse_cidr(text, "prefixes") for text in texts]

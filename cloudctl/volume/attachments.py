@@ -17,6 +17,7 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
+from cloudctl.placement import allocations
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Transient
 from cloudctl.volume import kinds, states, volumes
@@ -145,6 +146,16 @@ def reserve(
     )
     follow(conn, volume_id, now)
     return made
+
+
+def check_server(conn: Connection, caller: Caller, server_id: str | None) -> None:
+    """Whether a user of this API may say that a volume is for this server. Raises NotFound for one of another project.
+
+    What no server of this cloud has may be a machine elsewhere; it is a word, and nothing is found by it.
+    """
+    server = None if server_id is None else allocations.find_consumer(conn, server_id)
+    if server is not None and server.project_id != caller.project_id and not caller.may("volume:all_projects"):
+        raise NotFound(f"Instance {server_id} could not be found.")
 
 
 def _insert(

@@ -108,6 +108,7 @@ def attach(
 ) -> None:
     """The volume is in use by a server or a host. Raises NotFound, Conflict, Invalid."""
     volumes.visible(conn, caller, volume_id)
+    attachments.check_server(conn, caller, server_id)
     volume = volumes.get(conn, volume_id, lock=True)
     taken = volume.status == states.IN_USE and not volume.multiattach
     if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
@@ -155,9 +156,10 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
 
 
 def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Merge `wanted` into it; all of it. Raises NotFound, Conflict."""
+    """Merge `wanted` into it; all of it. Raises NotFound, Conflict, TooLarge."""
     volume = _with_image_metadata(conn, caller, volume_id)
     merged = {**volume.image_metadata, **wanted}
+    volumes.check_size(merged)
     volumes.change(conn, volume, {"image_metadata": merged}, caller.now)
     return merged
 

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, select, update
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import Conflict, NotFound, TooLarge
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import states
 from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume, VolumeType
@@ -24,6 +24,8 @@ _spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id 
 
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
+# Characters of keys and values: as much as one request may bring (`rest.pipeline.JSON_LIMIT`).
+MOST_METADATA = 114_688
 
 
 not_found = states.no_volume
@@ -135,6 +137,12 @@ def change_metadata(
     wanted = dict(edit(dict(volume.metadata)))
     conn.execute(update(Volume).where(Volume.id == volume_id).values(metadata=wanted, updated_at=caller.now))
     return wanted
+
+
+def check_size(metadata: Mapping[str, str]) -> None:
+    """Raises TooLarge for more than one request could bring: all of it is in every list."""
+    if sum(len(key) + len(value) for key, value in metadata.items()) > MOST_METADATA:
+        raise TooLarge(f"Metadata has at most {MOST_METADATA} characters.")
 
 
 def check_metadata(volume: Volume) -> None:

@@ -116,5 +116,16 @@ async def test_what_writes_a_larger_file_than_it_may_is_ended(confined: Any, tmp
     assert (tmp_path / "large").stat().st_size == 4096
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="has no rights of root to lose")
+async def test_what_reads_users_files_has_few_of_roots_rights(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "setpriv": "util-linux"})
+    monkeypatch.setattr(programs, "CAPABILITIES", {"sh": programs.FILES})
+    told = await shell.read("sh", "-c", "cat /proc/self/status")
+    found = {name: value.strip() for name, _, value in (line.partition(":") for line in told.decode().splitlines())}
+    assert {found[name] for name in ("CapPrm", "CapEff", "CapBnd")} == {f"{1 << 2:016x}"}  # CAP_DAC_READ_SEARCH
+    assert (found["CapInh"], found["NoNewPrivs"], found["Groups"]) == ("0" * 16, "1", "")
+
+
 def test_qemu_img_is_confined() -> None:
+    assert {"qemu-img", "qemu-storage-daemon", "qemu-system-x86_64"} == set(programs.CAPABILITIES)
     assert programs.CONFINED["qemu-img"] < 2 << 30

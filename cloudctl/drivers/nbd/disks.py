@@ -66,7 +66,7 @@ class ServedDisks:
     multiattach = True
 
     async def check(self) -> None:
-        require("qemu-img", "prlimit", "qemu-storage-daemon")
+        require("qemu-img", "prlimit", "setpriv", "qemu-storage-daemon")
         if not self.dry_run:
             self.daemon.sockets.open()
             # Guests may be waiting for a daemon that died while this process did not run.

@@ -58,7 +58,7 @@ class LocalDisks:
     multiattach: bool = False
 
     async def check(self) -> None:
-        require("qemu-img", "prlimit")
+        require("qemu-img", "prlimit", "setpriv")
 
     async def close(self) -> None:
         """Nothing is open."""

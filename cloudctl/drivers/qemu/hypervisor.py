@@ -88,6 +88,7 @@ class Qemu:
             command.PROGRAM,
             "qemu-img",
             "prlimit",
+            "setpriv",
             "genisoimage",
             *(["ip"] if any(self.config.namespaces.values()) else []),
         )

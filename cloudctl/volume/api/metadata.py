@@ -40,13 +40,18 @@ def tag(values: Values) -> str:
 
 
 def matching(call: Call, edit: Edit) -> Edit:
-    """The same edit, unless the request names another state of the metadata: then PreconditionFailed."""
+    """The same edit, unless the request names another state of the metadata: then PreconditionFailed.
+
+    It raises TooLarge, too.
+    """
     wanted = call.header("if-match") if call.version in gates.TAGGED else None
 
     def checked(before: Values) -> Values:
         if wanted is not None and wanted.strip() not in ("*", tag(before)):
             raise PreconditionFailed("The metadata has been changed by another request.")
-        return edit(before)
+        after = edit(before)
+        volumes.check_size(after)
+        return after
 
     return checked
 

@@ -106,6 +106,8 @@ async def test_a_guests_process_is_confined_and_depends_on_nobody(tmp_path: Path
     assert number is not None
     status = Path(f"/proc/{number}/status").read_text()
     assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+    # To search folders and to open its interface; nothing else of what root may.
+    assert f"CapBnd:\t{1 << 2 | 1 << 12:016x}" in status and f"CapEff:\t{1 << 2 | 1 << 12:016x}" in status
     assert os.getsid(number) == number
     # What it says after its start is read by nobody, so it cannot fill anything.
     assert [os.readlink(f"/proc/{number}/fd/{each}") for each in (0, 1)] == [os.devnull] * 2
