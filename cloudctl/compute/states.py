@@ -97,6 +97,7 @@ ASKED: Mapping[str, Move] = {
     "confirmResize": _asked(sources(RESIZED)),
     "attach_volume": _asked(ATTACHABLE),
     "detach_volume": _asked(ATTACHABLE),
+    "swap_volume": _asked(sources(ACTIVE, PAUSED, RESIZED)),
     "attach_interface": _asked(PLUGGABLE),
     "detach_interface": _asked(PLUGGABLE),
     "update metadata": _asked(WRITABLE, idle=LIVELY),
