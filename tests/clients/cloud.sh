@@ -1,10 +1,10 @@
 # Sourced by the runs beside it: a cloud of its own on fake drivers, for as long as the run lasts.
 #
-#   ROOT  the checkout; PYTHON  with cloudctl's dependencies; WORK  a directory that goes with the run; URL  of the cloud
+#   ROOT  the checkout; CLOUDCTL_PYTHON  one with what cloudctl needs; WORK  a directory that goes with the run; URL  of the cloud
 
 set -eu
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-PYTHON=${PYTHON:-$ROOT/.venv/bin/python}
+PYTHON=${CLOUDCTL_PYTHON:-$ROOT/.venv/bin/python}
 PORT=${PORT:-8791}
 URL=http://127.0.0.1:$PORT
 WORK=$(mktemp -d)
