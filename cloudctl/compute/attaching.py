@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from attrs import evolve, frozen
 
@@ -20,6 +20,8 @@ from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, volumes
+
+SWAP = "compute:attachments:swap"
 
 # -- volumes
 
@@ -114,6 +116,21 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
     if server.host is not None:
         attachments.begin_detach(conn, device.attachment_id or "", caller.now)
     tasks.submit(conn, kinds.DETACH_VOLUME, server.id, caller, args={"device_id": device.id})
+
+
+def swap_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str, other_id: str) -> NoReturn:
+    """Block storage asks for it, in the midst of moving a volume. It moves none that is attached, so all are refused.
+
+    Raises NotFound, Forbidden, Invalid, Conflict.
+    """
+    _, device = attached(conn, caller, server_id, volume_id)
+    caller.require(SWAP)
+    servers.allowed(conn, caller, server_id, "swap_volume")
+    try:
+        volumes.visible(conn, caller, other_id)
+    except NotFound as error:
+        raise Invalid(error.message) from None
+    raise Conflict(f"Volume {device.volume_id} is not being moved by the volume service: only then it can be swapped.")
 
 
 def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:

@@ -6,8 +6,10 @@ import re
 from typing import Any
 
 from attrs import field, frozen
+from attrs.validators import matches_re
 
 HIGHEST = 96
+PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
 
 
 def not_negative(_instance: object, _attribute: Any, value: float) -> None:
@@ -76,6 +78,29 @@ class ComputeOptions:
     max_local_block_devices: int = field(default=3, validator=not_negative)
     # Volumes of a server, at most.
     max_volumes: int = field(default=26, validator=positive)
+    # The endpoint at which consoles of servers are opened by WebSockets; empty: none can be.
+    console_listen: str = ""
+    # Where clients find it, as «ws://host:port» or «wss://host:port»; empty: at the host of the API, on its own port.
+    console_url: str = field(default="", validator=matches_re(r"(wss?://[^/?#]+(/[^?#]*)?)?"))
+    # noVNC's page, wherever it is served: a VNC console is a link to it; empty: the link is the WebSocket's own.
+    console_vnc_page: str = field(default="", validator=matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"))
+    # Pages of other hosts that may open consoles, as browsers name them: «https://host:port».
+    console_origins: list[str] = field(factory=list)
+    # Seconds within which a console must be opened once it was asked for.
+    console_token_lifetime: float = field(default=600.0, validator=positive)
+    # Consoles that are open at once, at most.
+    console_connections: int = field(default=100, validator=positive)
+
+    def __attrs_post_init__(self) -> None:
+        if self.console_listen and not self.console_url and not PORT.match(self.console_listen):
+            raise ValueError(f"console_url must say where clients find {self.console_listen}")
+
+    def console_base(self, host: str) -> str:
+        """Where consoles are opened, for a client that has reached the API at this host; without a slash at its end."""
+        found = PORT.match(self.console_listen)
+        if self.console_url or found is None:
+            return self.console_url.rstrip("/")
+        return f"{'wss' if found[1] == 'ssl' else 'ws'}://{host}:{found[2]}"
 
     @property
     def maximum(self) -> tuple[int, int]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from twisted.application import strports
 from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.compute import audit, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
+from cloudctl.compute.console_server import ConsoleServer
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
@@ -26,6 +28,7 @@ def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
     of_volumes, of_networks = volume_options(cloud.config), cloud.config.section(NetworkOptions)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
+    consoles = ConsoleServer(cloud.clock, cloud.db, cloud.hypervisor, options)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now)
@@ -40,8 +43,13 @@ def compose(cloud: Surroundings) -> Part:
         lifecycle.workflows(options),
         checks={"hypervisor": audit.check(cloud.db, cloud.hypervisor)},
         bootstrap=first_rows,
-        watches=(host_watch, Overdue(cloud.clock, cloud.db, options), *_for_guests(cloud)),
-        shown=(host_watch,),
+        watches=(
+            host_watch,
+            Overdue(cloud.clock, cloud.db, options),
+            *_for_guests(cloud),
+            *_listening(cloud, options, consoles),
+        ),
+        shown=(host_watch, consoles),
     )
 
 
@@ -53,6 +61,11 @@ def _for_guests(cloud: Surroundings) -> Iterator[IService]:
         yield guest_metadata.MetadataService(cloud.network, site_of)
     if IGuestEvents.providedBy(cloud.hypervisor):
         yield GuestWatch(cloud.clock, cloud.db, cloud.hypervisor)
+
+
+def _listening(cloud: Surroundings, options: ComputeOptions, consoles: ConsoleServer) -> Iterator[IService]:
+    if options.console_listen and not cloud.in_memory:
+        yield strports.service(options.console_listen, consoles, reactor=cloud.reactor)
 
 
 SERVICE = Service(

@@ -46,7 +46,7 @@ PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
 REBOOTABLE = sources(None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING)
 
 # What a refusal calls an action, where that is not its name here.
-TOLD = {"reboot_hard": "reboot"}
+TOLD = {"reboot_hard": "reboot", "open console": "get_vnc_console"}
 REFUSAL = "Cannot '{move}' instance {id} while it is in {column} {value}"
 
 
@@ -92,10 +92,12 @@ ASKED: Mapping[str, Move] = {
     "addFixedIp": Move({"task_state": LIVELY}, None),
     "removeFixedIp": Move({"task_state": LIVELY}, None),
     "injectNetworkInfo": Move(None, None),
+    "open console": Move({"task_state": all_but(DELETING, MIGRATING)}, None),
     # What these do is told by other records, or is done at once.
     "confirmResize": _asked(sources(RESIZED)),
     "attach_volume": _asked(ATTACHABLE),
     "detach_volume": _asked(ATTACHABLE),
+    "swap_volume": _asked(sources(ACTIVE, PAUSED, RESIZED)),
     "attach_interface": _asked(PLUGGABLE),
     "detach_interface": _asked(PLUGGABLE),
     "update metadata": _asked(WRITABLE, idle=LIVELY),
@@ -106,7 +108,7 @@ ASKED: Mapping[str, Move] = {
     "delete tags": _asked(WRITABLE, idle=LIVELY),
 }
 TAGGING = frozenset({"update tag", "update tags", "delete tag", "delete tags"})
-DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup", "evacuate"}
+DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup", "evacuate", "open console"}
 BEFORE_THE_LAUNCH = TAGGING | {"delete", "forceDelete", "update metadata", "delete metadata", "injectNetworkInfo"}
 
 # -- what the work makes of it

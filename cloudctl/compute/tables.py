@@ -168,6 +168,19 @@ Index("ix_migrations_created", Migration.created_at, Migration.id)
 Index("ix_migrations_project", Migration.project_id, Migration.created_at, Migration.id)
 
 
+class ConsoleToken(Record, table="console_tokens"):
+    """Whoever brings the token may open one console, once."""
+
+    digest: Field[str] = column(String(64), primary_key=True)  # SHA-256 of the token
+    server_id: Field[str] = identifier(nullable=False)
+    host: Field[str] = text()  # where the server was: elsewhere it is another console
+    type: Field[str] = text(16)  # serial, novnc
+    expires_at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_console_tokens_expires", ConsoleToken.expires_at)
+
+
 class Flavor(Record, table="flavors"):
     id: Field[str] = column(String(255), primary_key=True)
     name: Field[str] = column(String(255), nullable=False, unique=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Literal
 
+from twisted.internet.interfaces import IProtocol
 from twisted.web.resource import IResource
 from zope.interface import Attribute, Interface
 
@@ -232,6 +233,24 @@ class ICrashDump(Interface):
 
         Raises UnknownGuest, HostDown, InvalidPower unless it runs or is paused.
         """
+
+
+class ISerialConsole(Interface):
+    """Guests have a serial console that can be typed into."""
+
+    async def open_serial(id: str, client: IProtocol) -> None:
+        """`client` is connected to the console: it receives what the guest writes, and what it writes is typed.
+
+        Either of them may hang up; the guest goes on. The caller has one connection to a console at a time. Raises
+        UnknownGuest, HostDown, InvalidPower if the guest is off.
+        """
+
+
+class IVncConsole(Interface):
+    """Guests have a screen, a keyboard and a mouse, by the protocol RFB."""
+
+    async def open_vnc(id: str, client: IProtocol) -> None:
+        """As `open_serial`; there may be several connections. Raises Unfit for a guest that was made without."""
 
 
 class IResizeAttached(Interface):
@@ -510,6 +529,8 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IPassword,
         IDiagnostics,
         ICrashDump,
+        ISerialConsole,
+        IVncConsole,
         IResizeAttached,
         IGuestEvents,
     ),

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
 
 from cloudctl.drivers.errors import InvalidPower, UnknownGuest, UnknownHost, UnknownVolume
 from cloudctl.drivers.interfaces import (
@@ -24,6 +27,7 @@ from cloudctl.drivers.interfaces import (
     IPause,
     IRescue,
     IResizeAttached,
+    ISerialConsole,
     ISnapshot,
     ISuspend,
 )
@@ -357,6 +361,23 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 await driver.ensure_interrupted(ID, "token")
                 await refused(InvalidPower, driver.ensure_interrupted, ID, "other token")
 
+        async def test_the_serial_console_of_a_guest_that_is_on_can_be_opened(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, ISerialConsole)
+                await refused(UnknownGuest, driver.open_serial, ID, Reader())
+                await self.running(driver, tmp_path)
+                for _ in range(2):
+                    reader = Reader()
+                    await driver.open_serial(ID, reader)
+                    reader.transport.write(b"\r")
+                    reader.transport.loseConnection()
+                    await reader.gone
+                last = Reader()
+                await driver.open_serial(ID, last)
+                await driver.ensure_stopped(ID, 0.0)
+                await last.gone
+                await refused(InvalidPower, driver.open_serial, ID, Reader())
+
         async def test_a_running_guest_can_get_a_password(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 need(driver, IPassword)
@@ -377,6 +398,18 @@ def hypervisor_suite(make: Make) -> type[Any]:
                     await driver.ensure_volume_size(ID, VOLUME, 2)
 
     return HypervisorSuite
+
+
+class Reader(Protocol):
+    """Who has opened a console; `gone` fires once it is closed."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.gone: Deferred[None] = Deferred()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.gone.callback(None)
 
 
 def state(spec: GuestSpec, power: Power) -> GuestState:

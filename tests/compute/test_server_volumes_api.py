@@ -140,13 +140,31 @@ def test_whether_a_volume_ends_with_its_server_can_be_changed(demo: Asking) -> N
     demo.cloud.settle()
     path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
     body = {"volumeAttachment": {"volumeId": volume_id, "delete_on_termination": True}}
-    assert demo.put(path, body, "2.84").status == 404
+    assert demo.put(path, body, "2.84").status == 400
     assert demo.put(path, body, "2.85").status == 202
     other = {"volumeAttachment": {"volumeId": volume_id, "device": "/dev/vdz", "delete_on_termination": True}}
     assert demo.put(path, other, "2.85").status == 400
     demo.delete(f"/servers/{server_id}")
     demo.cloud.settle()
     assert demo.volume_status(volume_id) == "gone"
+
+
+def test_a_volume_is_swapped_for_nobody_but_block_storage(demo: Asking, admin: Asking) -> None:
+    server_id, volume_id, other = demo.boot(), demo.volume(), demo.volume()
+    attach(demo, server_id, volume_id)
+    demo.cloud.settle()
+    path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+
+    def swap(asking: Asking, wanted: str, version: str, on: str = path) -> tuple[int, str, str]:
+        return refusal(asking.put(on, {"volumeAttachment": {"volumeId": wanted}}, version))
+
+    for version in ("2.1", "2.84", LATEST):
+        assert swap(demo, other, version)[0] == 403
+        assert swap(admin, NOWHERE, version)[0] == 400
+        status, _, message = swap(admin, other, version)
+        assert (status, "is not being moved by the volume service" in message) == (409, True)
+        assert swap(admin, volume_id, version, on=path.replace(volume_id, other))[0] == 404
+    assert (demo.volume_status(volume_id), demo.volume_status(other)) == ("in-use", "available")
 
 
 def test_a_volume_is_kept_when_its_server_goes(demo: Asking) -> None:

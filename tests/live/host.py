@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
 from tests.live.process import LiveCloud
+from tests.live.websocket import WebSocket, open_console
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
@@ -35,6 +36,10 @@ CONFIG = """
 hypervisor = "qemu"
 volume = "nbd"
 network = "netns"
+
+[compute]
+console_listen = "unix:{runtime}/consoles"
+console_url = "ws://consoles"
 
 [driver.hypervisor.qemu]
 hosts = {{ {hosts} }}
@@ -208,6 +213,15 @@ class Host:
     def console(self, id: str, user: str = "demo") -> str:
         found = self.ask("POST", f"/compute/v2.1/servers/{id}/action", {"os-getConsoleOutput": {}}, user)
         return str(found["output"])
+
+    @contextmanager
+    def opened(self, id: str, protocol: str, type: str) -> Iterator[WebSocket]:
+        """A console of the server, opened as its user does."""
+        wanted = {"remote_console": {"protocol": protocol, "type": type}}
+        newest = {"OpenStack-API-Version": "compute 2.6"}
+        found = self.ask("POST", f"/compute/v2.1/servers/{id}/remote-consoles", wanted, **newest)
+        with open_console(self.runtime / "consoles", found["remote_console"]["url"]) as console:
+            yield console
 
     # -- the outside
 

@@ -6,6 +6,7 @@ lies outside are network namespaces, so nothing of the machine's own is touched.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +44,10 @@ def test_a_tenant_works_on_a_real_host_while_the_cloud_is_killed_in_every_phase(
     neighbours(host, addresses, one, two, image)
     volumes(host, addresses, one, two)
     power(host, addresses[one], one)
+    consoles(host, one)
     copies(host, one, network)
+    shelved_and_rescued(host, addresses[one], one)
+    of_volumes(host, image, network)
     guests_outlived_the_cloud(host, addresses[two])
     everything_goes(host, addresses, network, public)
     end = time.monotonic() + 120.0
@@ -197,11 +201,84 @@ def power(host: Host, address: str, id: str) -> None:
     host.ssh(address, "echo kept >/root/kept; sync")
 
 
+def consoles(host: Host, id: str) -> None:
+    """Its line can be typed into, its screen seen; what it uses is told, and it heeds an interrupt."""
+    with host.opened(id, "serial", "serial") as console:
+        console.type(b"\r")
+        console.until(b"login: ")
+        console.type(b"nobody\r")
+        console.until(b"Password: ")
+    with host.opened(id, "vnc", "novnc") as screen:
+        screen.until(b"RFB 003.008\n")
+    newest = {"OpenStack-API-Version": "compute 2.96"}
+    told = host.ask("GET", f"/compute/v2.1/servers/{id}/diagnostics", user="admin", **newest)
+    assert (told["state"], told["num_cpus"], told["memory_details"]["maximum"]) == ("running", 1, 96)
+    assert told["cpu_details"][0]["time"] > 0 and told["disk_details"][0]["read_bytes"] > 0
+    host.begin("POST", f"/compute/v2.1/servers/{id}/action", {"trigger_crash_dump": None}, **newest)
+    until("the guest has had the interrupt", lambda: "NMI received" in host.console(id))
+
+
+def shelved_and_rescued(host: Host, address: str, id: str) -> None:
+    """What is on its disk outlives its leaving the host, is seen from a rescue image, and goes with a rebuild."""
+    act = f"/compute/v2.1/servers/{id}/action"
+    for action, status in (("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")):
+        host.begin("POST", act, {action: None})
+        host.is_now(id, status)
+    assert host.ssh(address, "cat /root/kept") == "kept"
+    host.begin("POST", act, {"rescue": {}})
+    host.is_now(id, "RESCUE")
+    mount = "(mount -o ro /dev/vdb1 /mnt 2>/dev/null || mount -o ro /dev/vdb /mnt)"
+    assert host.ssh(address, f"{mount} && cat /mnt/root/kept && umount /mnt") == "kept"
+    host.begin("POST", act, {"unrescue": None})
+    host.is_now(id, "ACTIVE")
+    assert host.ssh(address, "cat /root/kept") == "kept"
+    image = host.server(id)["image"]["id"]
+    host.begin("POST", act, {"rebuild": {"imageRef": image}})
+    host.is_now(id, "ACTIVE")
+    assert not host.succeeds(address, "test -e /root/kept")
+
+
+def script(text: str) -> str:
+    return base64.b64encode(f"#!/bin/sh\n{text}\n".encode()).decode()
+
+
+def of_volumes(host: Host, image: str, network: str) -> None:
+    """An image of a server whose root disk is a volume is a snapshot of that; servers boot from it."""
+    root = {"source_type": "image", "uuid": image, "destination_type": "volume", "boot_index": 0, "volume_size": 1}
+    root["delete_on_termination"] = True
+    first = host.boot(
+        "first",
+        network,
+        "",
+        block_device_mapping_v2=[root],
+        user_data=script("echo kept >/root/note; sync; echo wrote"),
+    )
+    until("it has written", lambda: "wrote" in host.console(first) if host.is_now(first, "ACTIVE") else None)
+    newest = {"OpenStack-API-Version": "compute 2.45"}
+    wanted = {"createImage": {"name": "of a volume"}}
+    made = host.begin("POST", f"/compute/v2.1/servers/{first}/action", wanted, **newest)["image_id"]
+    host.has_status(f"/image/v2/images/{made}", "image", "active")
+    host.is_now(first, "ACTIVE")
+    second = host.boot("second", network, made, user_data=script('echo "found: $(cat /root/note)"'))
+    host.is_now(second, "ACTIVE")
+    until("it has what was on the volume", lambda: "found: kept" in host.console(second))
+    for id in (second, first):
+        host.begin("DELETE", f"/compute/v2.1/servers/{id}")
+        host.is_gone(f"/compute/v2.1/servers/{id}")
+    host.ask("DELETE", f"/image/v2/images/{made}")
+    # What an image was made of stays, until somebody deletes it: a snapshot, and the volume that has it.
+    for kind in ("snapshots", "volumes"):
+        for each in host.ask("GET", f"/volume/v3/{kind}")[kind]:
+            host.ask("DELETE", f"/volume/v3/{kind}/{each['id']}")
+            host.is_gone(f"/volume/v3/{kind}/{each['id']}")
+
+
 def copies(host: Host, one: str, network: str) -> None:
-    """A server boots from the snapshot of another one, with what that had on its disk."""
+    """A server boots from the backup of another one, with what that had on its disk."""
     act = f"/compute/v2.1/servers/{one}/action"
     newest = {"OpenStack-API-Version": "compute 2.45"}
-    image = host.begin("POST", act, {"createImage": {"name": "copy"}}, **newest)["image_id"]
+    wanted = {"createBackup": {"name": "copy", "backup_type": "daily", "rotation": 1}}
+    image = host.begin("POST", act, wanted, **newest)["image_id"]
     host.has_status(f"/image/v2/images/{image}", "image", "active")
     script = "IyEvYmluL3NoCmVjaG8gImZvdW5kOiAkKGNhdCAvcm9vdC9rZXB0KSIK"  # echo "found: $(cat /root/kept)"
     copy = host.boot("copy", network, image, user_data=script)

@@ -84,7 +84,7 @@ def build(
         ServerShelving(db, hypervisor, chosen),
         ServerMoves(db, hypervisor),
         Diagnostics(db, hypervisor),
-        Consoles(db),
+        Consoles(db, hypervisor, chosen),
         AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),

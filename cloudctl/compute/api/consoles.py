@@ -1,18 +1,24 @@
 """Consoles of servers that a client can open. Reference: compute.md, section 8.8.
 
-There is none yet: each of them is as one that the operator has not enabled.
+What an operator has not enabled is unavailable, and so is what the hypervisor does not have.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
+from urllib.parse import urlencode, urlsplit
 
 from attrs import frozen
 
-from cloudctl.compute import servers
+from cloudctl.compute import consoles
+from cloudctl.compute.api import gates
 from cloudctl.compute.api.server_actions import PATH
+from cloudctl.compute.console_server import NEEDS
+from cloudctl.compute.consoles import NOVNC
+from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.errors import Invalid, NotFound, Unauthorized
 from cloudctl.rest.body import Body, BodyError, Problem
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
@@ -61,30 +67,32 @@ class Consoles:
     routes = Routes("Server consoles")
 
     db: Database
+    hypervisor: IHypervisor
+    options: ComputeOptions
 
     @routes.action(PATH, "os-getVNCConsole", policy="compute:servers:consoles", body=Body(Vnc), status=200, until=LAST)
     async def vnc(self, call: Call, server_id: str, body: Vnc) -> dict[str, Any]:
         """Open a VNC console."""
-        return await self._open(call, server_id, body.type)
+        return _answer(body.type, await self._open(call, server_id, body.type))
 
     @routes.action(
         PATH, "os-getSPICEConsole", policy="compute:servers:consoles", body=Body(Spice), status=200, until=LAST
     )
     async def spice(self, call: Call, server_id: str, body: Spice) -> dict[str, Any]:
         """Open a SPICE console."""
-        return await self._open(call, server_id, body.type)
+        return _answer(body.type, await self._open(call, server_id, body.type))
 
     @routes.action(PATH, "os-getRDPConsole", policy="compute:servers:consoles", body=Body(Rdp), status=200, until=LAST)
     async def rdp(self, call: Call, server_id: str, body: Rdp) -> dict[str, Any]:
         """Open an RDP console."""
-        return await self._open(call, server_id, body.type)
+        return _answer(body.type, await self._open(call, server_id, body.type))
 
     @routes.action(
         PATH, "os-getSerialConsole", policy="compute:servers:consoles", body=Body(Serial), status=200, until=LAST
     )
     async def serial(self, call: Call, server_id: str, body: Serial) -> dict[str, Any]:
         """Open a serial console."""
-        return await self._open(call, server_id, body.type)
+        return _answer(body.type, await self._open(call, server_id, body.type))
 
     @routes.post(
         "/servers/<server_id>/remote-consoles",
@@ -97,19 +105,48 @@ class Consoles:
         span = TYPES[body.protocol].get(body.type)
         if span is None or call.version not in span:
             raise BodyError([Problem("$.remote_console.type", f"{body.type!r} is no type of {body.protocol}")])
-        return await self._open(call, server_id, body.type)
+        url = await self._open(call, server_id, body.type)
+        return {"remote_console": {"protocol": body.protocol, "type": body.type, "url": url}}
 
-    async def _open(self, call: Call, server_id: str, type: str) -> dict[str, Any]:
-        await self.db.read(_on_a_host, call, server_id)
-        raise Invalid(f"Unavailable console type {type}.")
+    async def _open(self, call: Call, server_id: str, type: str) -> str:
+        """The URL of a console that may be opened now."""
+        return await self.db.run(self._url, call, server_id, type)
+
+    def _url(self, conn: Connection, call: Call, server_id: str, type: str) -> str:
+        token = consoles.create(conn, call.caller, server_id, type, self.options.console_token_lifetime)
+        # Only now: all other refusals come first, and take the token back.
+        if not self.options.console_listen or type not in NEEDS or not NEEDS[type].providedBy(self.hypervisor):
+            raise Invalid(f"Unavailable console type {type}.")
+        base = self.options.console_base(urlsplit(call.host_url).hostname or "localhost")
+        page = self.options.console_vnc_page
+        return vnc_link(page, base, token) if type == NOVNC and page else f"{base}/?token={token}"
 
     @routes.get("/os-console-auth-tokens/<token>", policy="compute:consoles:tokens")
     async def token(self, call: Call, token: str) -> dict[str, Any]:
         """Show where the console of a token is."""
-        raise NotFound("Token not found")
+        found = await self.db.read(consoles.find, token, call.now)
+        if found is None:
+            raise NotFound("Token not found")
+        if call.version not in gates.EVERY_TOKEN:
+            raise Unauthorized("The requested console type details are not accessible")
+        where = urlsplit(self.options.console_base(found.host))
+        shown = {"instance_uuid": found.server_id, "host": found.host, "port": where.port}
+        return {"console": {**shown, "internal_access_path": None}}
 
 
-def _on_a_host(conn: Connection, call: Call, server_id: str) -> None:
-    row = servers.visible(conn, call.caller, server_id)
-    if row.host is None or row.launched_at is None:
-        raise Conflict(f"Instance {row.id} is not ready")
+def vnc_link(page: str, base: str, token: str) -> str:
+    """To noVNC's page, which is told where the WebSocket is."""
+    where = urlsplit(base)
+    secure = where.scheme == "wss"
+    told = {
+        "autoconnect": "true",
+        "host": where.hostname or "",
+        "port": str(where.port or (443 if secure else 80)),
+        "encrypt": "1" if secure else "0",
+        "path": f"{where.path.lstrip('/')}?token={token}",
+    }
+    return f"{page}?{urlencode(told)}"
+
+
+def _answer(type: str, url: str) -> dict[str, Any]:
+    return {"console": {"type": type, "url": url}}

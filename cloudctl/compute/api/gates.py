@@ -23,6 +23,7 @@ STATUS_FILTER = since(2, 38, "servers are listed by no status that there is not"
 USAGE_PAGES = since(2, 40, "usage is listed in pages")
 AUTOMATIC_BLOCKS = since(2, 25, "whether disks go along with a live migration may be `auto`")
 EVACUATED_UNTOLD = since(2, 14, "`evacuate` answers with no password, and is not told whether disks are shared")
+EVERY_TOKEN = since(2, 31, "tokens of consoles of every type are looked up")
 LATE_CHECKS = since(2, 34, "that a live migration finds no host is told by the server's actions, not by a refusal")
 DIAGNOSTICS = since(2, 48, "diagnostics are the same whatever the driver")
 EARLY_ABORTS = since(2, 65, "a live migration may be aborted before it runs")

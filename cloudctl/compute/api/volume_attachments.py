@@ -22,6 +22,7 @@ from cloudctl.rest.views import Fields
 
 PATH = "/servers/<server_id>/os-volume_attachments"
 
+DETAILED = since(2, 85)
 Device = Annotated[str, Length(1, 255), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a device such as /dev/vdb")]
 
 
@@ -35,14 +36,14 @@ class Attach:
 
 @frozen
 class Change:
-    """Everything but `delete_on_termination` must be as it is."""
+    """Everything but `delete_on_termination` must be as it is; another `volumeId` is a swap."""
 
     volumeId: Uuid
-    device: Annotated[str, Length(0, 255)] | Missing | None = MISSING
-    tag: Annotated[str, Length(0, 60)] | Missing | None = MISSING
-    delete_on_termination: LooseBool | Missing = MISSING
-    serverId: Uuid | Missing = MISSING
-    id: Uuid | Missing = MISSING
+    device: Annotated[str, Length(0, 255)] | Missing | None = gated(DETAILED)
+    tag: Annotated[str, Length(0, 60)] | Missing | None = gated(DETAILED)
+    delete_on_termination: LooseBool | Missing = gated(DETAILED)
+    serverId: Uuid | Missing = gated(DETAILED)
+    id: Uuid | Missing = gated(DETAILED)
 
 
 LATER = Fields[[BlockDevice]](
@@ -115,11 +116,10 @@ class VolumeAttachments:
         f"{PATH}/<volume_id>",
         policy="compute:attachments:update",
         body=Body(Change, key="volumeAttachment"),
-        since=(2, 85),
         status=202,
     )
     async def update(self, call: Call, server_id: str, volume_id: str, body: Change) -> None:
-        """Change whether a volume is deleted with its server."""
+        """Change whether a volume is deleted with its server, or swap it for another one."""
         await self.db.run(_change, call, server_id, volume_id, body)
 
     @routes.delete(f"{PATH}/<volume_id>", policy="compute:attachments:delete", status=202)
@@ -148,8 +148,9 @@ def _rows(conn: Connection, call: Call, server_id: str) -> Sequence[BlockDevice]
 
 def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: Change) -> None:
     server, row = attaching.attached(conn, call.caller, server_id, volume_id)
+    if body.volumeId != row.volume_id or call.version not in DETAILED:
+        attaching.swap_volume(conn, call.caller, server_id, volume_id, body.volumeId)
     kept = {
-        "volumeId": row.volume_id,
         "device": row.device_name,
         "tag": row.tag,
         "serverId": server.id,
@@ -158,6 +159,6 @@ def _change(conn: Connection, call: Call, server_id: str, volume_id: str, body: 
     for name, value in kept.items():
         given = getattr(body, name)
         if given is not MISSING and given != value:
-            raise Invalid(f"The field {name} cannot be changed; swapping volumes is not supported.")
+            raise Invalid(f"The field {name} cannot be changed.")
     if body.delete_on_termination is not MISSING:
         attaching.keep_or_drop(conn, call.caller, server_id, volume_id, bool(body.delete_on_termination))

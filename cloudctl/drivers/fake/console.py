@@ -1,6 +1,15 @@
-"""What a fake guest writes to its serial console."""
+"""What a fake guest writes to its serial console, and the cable that leads to who reads it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import define
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IConsumer, IProtocol, IPushProducer, ITransport
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from cloudctl.drivers.specs import GuestSpec
 
@@ -42,3 +51,74 @@ def tail(log: str, lines: int | None) -> str:
     if lines is None:
         return log
     return "".join(log.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
+
+
+def news(before: str, after: str) -> str:
+    """What the log has now, and had not before; of one whose beginning was dropped, that is what follows its end."""
+    if after.startswith(before):
+        return after[len(before) :]
+    end = before[-256:]
+    return after[after.rfind(end) + len(end) :] if end in after else after
+
+
+def echo(typed: bytes) -> str:
+    """As a terminal shows it: the guest has a prompt, and nobody who would read what comes."""
+    return typed.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+
+
+@implementer(ITransport, IConsumer, IPushProducer)
+@define(eq=False)
+class Cable:
+    """The transport of who has opened a console. `typed`: called with what he writes; `pulled`: once he has hung up."""
+
+    client: IProtocol
+    typed: Callable[[bytes], None]
+    pulled: Callable[[], None]
+    _kept: bytes = b""  # while he has said that he takes no more
+    _paused: bool = False
+    _is_out: bool = False
+
+    def show(self, text: str) -> None:
+        """The guest has written this."""
+        self._kept = (self._kept + text.replace("\n", "\r\n").encode("latin-1", "replace"))[-KEPT:]
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._kept and not self._paused and not self._is_out:
+            data, self._kept = self._kept, b""
+            self.client.dataReceived(data)
+
+    def write(self, data: bytes) -> None:
+        if not self._is_out:
+            self.typed(data)
+
+    def writeSequence(self, data: Iterable[bytes]) -> None:
+        self.write(b"".join(data))
+
+    def loseConnection(self) -> None:
+        if not self._is_out:
+            self._is_out = True
+            self.pulled()
+            self.client.connectionLost(Failure(ConnectionDone()))
+
+    def getPeer(self) -> Any:
+        """Nobody, as there is no address."""
+
+    def getHost(self) -> Any:
+        """As `getPeer`."""
+
+    def pauseProducing(self) -> None:
+        self._paused = True
+
+    def resumeProducing(self) -> None:
+        self._paused = False
+        self._flush()
+
+    def stopProducing(self) -> None:
+        self.loseConnection()
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        """What is typed is never too much."""
+
+    def unregisterProducer(self) -> None:
+        """As `registerProducer`."""

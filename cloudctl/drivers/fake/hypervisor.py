@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 from attrs.validators import ge
+from twisted.internet.interfaces import IProtocol
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import Aborted, HostDown, InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume
 from cloudctl.drivers.fake import console
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of, sleep
+from cloudctl.drivers.fake.console import Cable
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
 from cloudctl.drivers.interfaces import (
     ICrashDump,
@@ -23,6 +26,7 @@ from cloudctl.drivers.interfaces import (
     IPause,
     IRescue,
     IResizeAttached,
+    ISerialConsole,
     ISnapshot,
     ISuspend,
 )
@@ -51,10 +55,12 @@ INTERFACES = (
     IPassword,
     IDiagnostics,
     ICrashDump,
+    ISerialConsole,
     IResizeAttached,
     IGuestEvents,
 )
 OFF = (Power.STOPPED, Power.CRASHED)
+ON = (Power.RUNNING, Power.PAUSED)
 SLICE = 0.5  # seconds between two looks at a guest that moves
 KERNEL_MIB = 64  # what a guest uses that does nothing
 
@@ -132,12 +138,14 @@ class FakeHypervisor:
     root: Path | None
     guests: Store[Guest]
     changed: Callable[[str], None] | None = None
+    cables: dict[str, Cable] = field(factory=dict)  # of the consoles that are open, by the ids of their guests
 
     async def check(self) -> None:
         check_writable(self.root)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        for cable in list(self.cables.values()):
+            cable.loseConnection()
 
     # -- what tests do to it
 
@@ -222,6 +230,7 @@ class FakeHypervisor:
         async with self.behaviour.around("ensure_absent", id):
             if self._find(id) is not None:
                 self.guests.delete(id)
+                self._unplug(id)
 
     async def console_output(self, id: str, lines: int | None = None) -> str:
         async with self.behaviour.around("console_output", id):
@@ -380,6 +389,28 @@ class FakeHypervisor:
             if told not in guest.log:
                 self._put(evolve(guest, log=console.add(guest.log, told)))
 
+    async def open_serial(self, id: str, client: IProtocol) -> None:
+        async with self.behaviour.around("open_serial", id):
+            guest = self._guest(id)
+            demand(guest, *ON)
+            self._unplug(id)
+            cable = self.cables[id] = Cable(client, partial(self._typed, id), lambda: self._pulled(id, cable))
+            client.makeConnection(cable)
+            cable.show(guest.log)
+
+    def _typed(self, id: str, data: bytes) -> None:
+        guest = self.guests.get(id)
+        if guest is not None and guest.power is Power.RUNNING:
+            self._put(evolve(guest, log=(guest.log + console.echo(data))[-console.KEPT :]))
+
+    def _pulled(self, id: str, cable: Cable) -> None:
+        if self.cables.get(id) is cable:
+            del self.cables[id]
+
+    def _unplug(self, id: str) -> None:
+        if (cable := self.cables.get(id)) is not None:
+            cable.loseConnection()
+
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
         async with self.behaviour.around("watch_guests"):
             self.changed = changed
@@ -408,7 +439,13 @@ class FakeHypervisor:
         return guest
 
     def _put(self, guest: Guest) -> None:
+        cable = self.cables.get(guest.spec.id)
+        before = self.guests.get(guest.spec.id) if cable is not None else None
         self.guests.put(guest.spec.id, guest)
+        if cable is not None and before is not None:
+            cable.show(console.news(before.log, guest.log))
+            if guest.power in OFF:
+                cable.loseConnection()
 
 
 def shape(spec: GuestSpec) -> tuple[object, ...]:

@@ -59,6 +59,9 @@ def arguments(config: Config, record: Record, files: Files, kernel: Kernel | Non
         words += ["-blockdev", _json(disk.block), "-device", _json(device)]
     for nic in nics(record):
         words += ["-netdev", _json(nic.backend), "-device", _json(nic.device)]
+    if config.vnc:
+        # Last: what a suspended guest of the release before has keeps its place.
+        words += ["-vnc", f"unix:{_escaped(files.vnc)}", "-device", "VGA"]
     if kernel is not None:
         words += ["-kernel", kernel.kernel, "-append", kernel.arguments]
         words += ["-initrd", kernel.ramdisk] if kernel.ramdisk is not None else []

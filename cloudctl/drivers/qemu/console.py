@@ -1,9 +1,26 @@
-"""The log of a serial console: QEMU appends to it, here it is read and kept short."""
+"""Consoles: the log of a serial one, to which QEMU appends, is read and kept short; those that are open are sockets."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+from twisted.internet.endpoints import UNIXClientEndpoint, connectProtocol
+from twisted.internet.error import ConnectError
+from twisted.internet.interfaces import IProtocol
+
+from cloudctl.drivers.errors import Unreachable
+
+CONNECT_SECONDS = 5.0
+
+
+async def connect(reactor: Any, path: Path, client: IProtocol) -> None:
+    """`client` is connected to a socket of a guest. Raises Unreachable."""
+    try:
+        await connectProtocol(UNIXClientEndpoint(reactor, str(path), timeout=CONNECT_SECONDS), client)
+    except ConnectError as error:
+        raise Unreachable(f"the console at {path} does not answer: {error}") from error
 
 
 def tail(path: Path, lines: int | None, kept: int) -> str:

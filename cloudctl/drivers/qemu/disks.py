@@ -154,7 +154,7 @@ class Disks:
             _log.info("would remove {directory}", directory=files.directory)
             return
         await self.in_thread(shutil.rmtree, files.directory, True)
-        for path in (files.pid, files.qmp, files.serial):
+        for path in (files.pid, files.qmp, files.serial, files.vnc):
             path.unlink(missing_ok=True)
 
     @contextmanager

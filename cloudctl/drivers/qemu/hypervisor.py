@@ -8,23 +8,28 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume, Unreachable, Unusable
 from cloudctl.drivers.interfaces import (
+    ICrashDump,
+    IDiagnostics,
     IGuestEvents,
     IHypervisor,
     IPause,
     IRescue,
     IResizeAttached,
+    ISerialConsole,
     ISnapshot,
     ISuspend,
+    IVncConsole,
 )
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
-from cloudctl.drivers.qemu import capture, command, console, devices, host, plugging, processes, slots
+from cloudctl.drivers.qemu import capture, command, console, devices, diagnostics, host, plugging, processes, slots
 from cloudctl.drivers.qemu.disks import GIB, Disks
 from cloudctl.drivers.qemu.machines import OFF, Machines
 from cloudctl.drivers.qemu.monitors import Monitors
@@ -33,6 +38,7 @@ from cloudctl.drivers.qemu.qmp import Refused
 from cloudctl.drivers.qemu.records import Files, Record, Records
 from cloudctl.drivers.specs import (
     DriverResources,
+    GuestDiagnostics,
     GuestSpec,
     GuestState,
     HostInventory,
@@ -42,7 +48,10 @@ from cloudctl.drivers.specs import (
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents)
+INTERFACES = (
+    IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
+    ISerialConsole, IVncConsole,
+)  # fmt: skip
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
 
@@ -322,6 +331,36 @@ class Qemu:
             if is_due:
                 await self._start(record, files)
                 files.rescue.unlink(missing_ok=True)
+
+    # -- seen and typed into
+
+    async def open_serial(self, id: str, client: IProtocol) -> None:
+        await self._open(id, client, lambda files: files.serial)
+
+    async def open_vnc(self, id: str, client: IProtocol) -> None:
+        if not self.config.vnc:
+            raise Unfit(f"guest {id} has no screen")
+        await self._open(id, client, lambda files: files.vnc)
+
+    async def _open(self, id: str, client: IProtocol, socket: Callable[[Files], Path]) -> None:
+        _, files = self._guest(id)
+        if processes.find(files.pid) is None:
+            raise InvalidPower(f"guest {id} is off")
+        await console.connect(self.resources.reactor, socket(files), client)
+
+    async def diagnostics(self, id: str) -> GuestDiagnostics:
+        record, files = self._guest(id)
+        power, pid = await self.machines.power(record, files), processes.find(files.pid)
+        if pid is None:
+            return diagnostics.off(record, files, power)
+        return await diagnostics.on(record, files, power, await self.monitors.get(id, files), pid)
+
+    async def ensure_interrupted(self, id: str, token: str) -> None:
+        async with self._locks.hold(id):
+            record, files = self._guest(id)
+            if record.interrupt_token != token:
+                await self.machines.interrupt(record, files)
+                self.records.put(evolve(record, interrupt_token=token))
 
     # -- disks
 

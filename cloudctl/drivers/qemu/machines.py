@@ -237,6 +237,11 @@ class Machines:
         _demand(record, power, Power.RUNNING)
         await (await self.monitors.get(record.spec.id, files)).execute("stop")
 
+    async def interrupt(self, record: Record, files: Files) -> None:
+        """Raises InvalidPower unless it runs or is paused."""
+        _demand(record, await self.power(record, files), Power.RUNNING, Power.PAUSED)
+        await (await self.monitors.get(record.spec.id, files)).execute("inject-nmi")
+
     async def suspend(self, record: Record, files: Files) -> Record:
         """Raises InvalidPower if it is off, NoCapacity if its memory has no room on disk."""
         power = await self.power(record, files)

@@ -44,6 +44,8 @@ class Config:
     slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
     # What a kernel is told that is booted directly, unless its image has the property os_command_line.
     kernel_arguments: str = "root=/dev/vda console=ttyS0 no_timer_check"
+    # Guests have a screen, by VNC on a socket of this machine. It takes 16 MiB of each.
+    vnc: bool = True
     # KiB of a serial console that are kept, at least; twice as many at most.
     console_kib: int = field(default=512, validator=gt(0))
     # Seconds that a guest has for a soft reboot before its power is cut.

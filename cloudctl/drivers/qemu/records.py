@@ -5,7 +5,7 @@
                           memory       while it is suspended
                           console.log  what it wrote to its serial console
                           serial       a link to the socket of that console
-    RUNTIME_DIR/<hash>.pid, .qmp, .serial
+    RUNTIME_DIR/<hash>.pid, .qmp, .serial, .vnc
 
 Whether a guest runs is never taken from the record: see `processes` and `power`.
 """
@@ -45,6 +45,7 @@ class Record:
     reboot_done: bool = False  # that reboot has stopped the guest
     rescued: bool = False
     rescue_image: ImageSource | None = None  # None while rescued: the guest's own
+    interrupt_token: str | None = None  # of the latest non-maskable interrupt
 
 
 @frozen
@@ -98,6 +99,11 @@ class Files:
     def serial(self) -> Path:
         """The socket of the serial console: what is written there is typed, what the guest writes comes back."""
         return self.runtime.with_suffix(".serial")
+
+    @property
+    def vnc(self) -> Path:
+        """The socket of its screen."""
+        return self.runtime.with_suffix(".vnc")
 
     @property
     def serial_link(self) -> Path:

@@ -1,0 +1,290 @@
+"""Consoles in browsers and terminals: a WebSocket on the one side, the console of a guest on the other.
+
+    ws://host:port/?token=…
+
+What the client sends is typed. Subprotocols: `binary` (also where none is named), and `base64` for clients that know
+text alone. The token is in no log, and is worth nothing once it was brought. Source: RFC 6455.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from twisted.internet.defer import ensureDeferred
+from twisted.internet.interfaces import IDelayedCall, IProtocol, IReactorTime, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    RejectConnection,
+    Request,
+    TextMessage,
+)
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from zope.interface import Interface
+
+from cloudctl.compute import consoles
+from cloudctl.compute.consoles import NOVNC, SERIAL
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.db import Database
+from cloudctl.db.columns import utc
+from cloudctl.drivers.boundary import call as driver_call
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.interfaces import IHypervisor, ISerialConsole, IVncConsole
+
+log = Logger()
+
+PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
+LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
+BINARY, BASE64 = "binary", "base64"
+# What a driver must be able to do for a console of each type.
+NEEDS: dict[str, type[Interface]] = {SERIAL: ISerialConsole, NOVNC: IVncConsole}
+
+
+class ConsoleServer(Factory):
+    """Of one cloud. `hypervisor` gives what of NEEDS it provides."""
+
+    noisy = False
+
+    def __init__(self, clock: IReactorTime, db: Database, hypervisor: IHypervisor, options: ComputeOptions) -> None:
+        self.clock = clock
+        self.db = db
+        self.hypervisor: Any = hypervisor
+        self.options = options
+        self.open: set[WebConsole] = set()
+        self._serial: dict[str, WebConsole] = {}
+
+    def buildProtocol(self, addr: Any) -> Protocol | None:
+        """None, and the connection is closed, where there are too many already."""
+        return WebConsole(self) if len(self.open) < self.options.console_connections else None
+
+    def doStop(self) -> None:
+        super().doStop()
+        for each in list(self.open):
+            each.close(CloseReason.GOING_AWAY)
+
+    async def take(self, request: Request) -> Callable[[IProtocol, WebConsole], Any] | None:
+        """How to open the console that a request asks for; None: it may not."""
+        (token,) = parse_qs(urlsplit(request.target).query).get("token", [""])[-1:]
+        if not token or not self._trusts(request):
+            return None
+        found = await self.db.run(consoles.take, token, utc(self.clock.seconds()))
+        if found is None or not NEEDS[found.type].providedBy(self.hypervisor):
+            return None
+        log.info("the {kind} console of server {id} is opened", kind=found.type, id=found.server_id)
+
+        async def open(guest: IProtocol, client: WebConsole) -> None:
+            if found.type == NOVNC:
+                await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
+                return
+            # It is one line: whoever had it has left, or is about to.
+            if (before := self._serial.get(found.server_id)) is not None:
+                before.close(CloseReason.GOING_AWAY)
+            self._serial[found.server_id] = client
+            await driver_call(self.hypervisor.open_serial, found.server_id, guest)
+
+        return open
+
+    def forget(self, client: WebConsole) -> None:
+        self.open.discard(client)
+        for server_id in [id for id, each in self._serial.items() if each is client]:
+            del self._serial[server_id]
+
+    def _trusts(self, request: Request) -> bool:
+        """Whether the page that asks, if it is one, is ours. Others than browsers say nothing of it."""
+        headers = {name.lower(): value.decode("latin-1") for name, value in request.extra_headers}
+        if (origin := headers.get(b"origin")) is None or origin in self.options.console_origins:
+            return True
+        pages = (f"//{request.host}", self.options.console_url, self.options.console_vnc_page)
+        return _host(origin) in {_host(page) for page in pages if page}
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return None
+
+
+class WebConsole(Protocol):
+    """A client's side."""
+
+    transport: Any
+
+    def __init__(self, server: ConsoleServer) -> None:
+        self.server = server
+        self._socket = WSConnection(ConnectionType.SERVER)
+        self._subprotocol: str | None = None
+        self._guest: Any = None  # the transport of the other side
+        self._text = ""  # of a message that is not complete
+        self._limit: IDelayedCall | None = None
+        self._is_over = False
+
+    def connectionMade(self) -> None:
+        self.server.open.add(self)
+        self._limit = self.server.clock.callLater(PATIENCE, self._too_late)
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpKeepAlive(True)
+            self.transport.setTcpNoDelay(True)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._is_over = True
+        self._in_time()
+        self.server.forget(self)
+        self._part()
+
+    # -- from the client
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        try:
+            self._socket.receive_data(data)
+        except RemoteProtocolError as error:
+            self._hang_up(error.event_hint or RejectConnection(status_code=400))
+            return
+        self._look()
+
+    def _look(self) -> None:
+        for event in self._socket.events():
+            if not self._is_over:
+                self._heed(event)
+
+    def _heed(self, event: Event) -> None:
+        if isinstance(event, Request):
+            # Nothing may come before the console is there.
+            self.transport.pauseProducing()
+            ensureDeferred(self._begin(event)).addErrback(self._failed)
+        elif isinstance(event, BytesMessage):
+            self._type(bytes(event.data))
+        elif isinstance(event, TextMessage):
+            self._read(event)
+        elif isinstance(event, Ping):
+            self._send(event.response())
+        elif isinstance(event, CloseConnection):
+            self._hang_up(event.response())
+
+    async def _begin(self, request: Request) -> None:
+        opens = await self.server.take(request)
+        if opens is None:
+            self._reject(403)
+            return
+        known = [each for each in request.subprotocols if each in (BINARY, BASE64)]
+        self._subprotocol = known[0] if known else None
+        try:
+            await opens(Guest(self), self)
+        except DriverError as error:
+            log.info("a console was not opened: {error}", error=error)
+            self._reject(503)
+
+    def _read(self, event: TextMessage) -> None:
+        if self._subprotocol != BASE64:
+            self._type(event.data.encode())
+            return
+        self._text += event.data
+        if len(self._text) > LONGEST:
+            self.close(CloseReason.MESSAGE_TOO_BIG)
+        elif event.message_finished:
+            text, self._text = self._text, ""
+            try:
+                self._type(base64.b64decode(text, validate=True))
+            except (binascii.Error, ValueError):
+                self.close(CloseReason.INVALID_FRAME_PAYLOAD_DATA)
+
+    def _type(self, data: bytes) -> None:
+        if self._guest is not None:
+            self._guest.write(data)
+
+    # -- from the guest
+
+    def accept(self, guest: Any) -> None:
+        """The guest is there: `guest` is the transport that leads to it."""
+        if self._is_over:
+            guest.loseConnection()
+            return
+        self._in_time()
+        self._guest = guest
+        self._send(AcceptConnection(subprotocol=self._subprotocol))
+        # Whichever side is slower makes the other one wait.
+        self.transport.registerProducer(guest, True)
+        guest.registerProducer(self.transport, True)
+        self.transport.resumeProducing()
+        # What has come too early.
+        self._look()
+
+    def show(self, data: bytes) -> None:
+        if self._subprotocol == BASE64:
+            self._send(TextMessage(base64.b64encode(data).decode()))
+        else:
+            self._send(BytesMessage(data))
+
+    def close(self, reason: CloseReason) -> None:
+        """Say why, and hang up."""
+        self._hang_up(CloseConnection(reason))
+
+    # -- ends
+
+    def _send(self, event: Event) -> None:
+        try:
+            data = self._socket.send(event)
+        except LocalProtocolError:
+            return  # one of us has said already that it is over
+        self.transport.write(data)
+
+    def _reject(self, status: int) -> None:
+        self._hang_up(RejectConnection(status_code=status))
+
+    def _hang_up(self, last_words: Event) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._send(last_words)
+            self._part()
+            self.transport.loseConnection()
+
+    def _part(self) -> None:
+        """The two sides have nothing to do with each other any more."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            self.transport.unregisterProducer()
+            guest.unregisterProducer()
+            guest.loseConnection()
+
+    def _failed(self, failure: Failure) -> None:
+        log.failure("a console could not be opened", failure)
+        self._reject(500)
+
+    def _too_late(self) -> None:
+        self._limit = None
+        self.transport.abortConnection()
+
+    def _in_time(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+
+class Guest(Protocol):
+    """The guest's side."""
+
+    def __init__(self, client: WebConsole) -> None:
+        self.client = client
+
+    def connectionMade(self) -> None:
+        self.client.accept(self.transport)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.client.show(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.client.close(CloseReason.NORMAL_CLOSURE)

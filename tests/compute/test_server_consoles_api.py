@@ -1,0 +1,274 @@
+"""Consoles that are opened: tokens, WebSockets and the guest behind them. Reference: compute.md, section 8.8."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from attrs import define, field
+from twisted.internet.testing import StringTransport
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, Request, TextMessage
+
+from cloudctl.compute.api.consoles import vnc_link
+from cloudctl.compute.console_server import LONGEST, PATIENCE, ConsoleServer
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import LATEST, Asking, refusal
+
+SERIAL = {"remote_console": {"protocol": "serial", "type": "serial"}}
+BASE = "ws://cloud.example.com:6083"
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud({"compute": {"console_listen": "tcp:6083:interface=127.0.0.1", "console_connections": 3}})
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def server_id(cloud: MemoryCloud) -> str:
+    return Asking(cloud.client("demo")).boot()
+
+
+def opened(asking: Asking, server_id: str) -> str:
+    answer = asking.post(f"/servers/{server_id}/remote-consoles", SERIAL, "2.6")
+    assert answer.status == 200, answer
+    shown = answer.json()["remote_console"]
+    assert (shown["protocol"], shown["type"]) == ("serial", "serial")
+    return str(shown["url"])
+
+
+@define(eq=False)
+class Browser:
+    """A client of one WebSocket, with a transport in place of a network."""
+
+    server: ConsoleServer
+    transport: StringTransport = field(factory=StringTransport)
+    socket: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
+    protocol: Any = None
+
+    def connect(self) -> Browser:
+        self.protocol = self.server.buildProtocol(None)
+        if self.protocol is not None:
+            self.protocol.makeConnection(self.transport)
+        return self
+
+    def ask(self, url: str, **more: Any) -> list[Any]:
+        self.connect()
+        parts = urlsplit(url)
+        return self.send(Request(host=parts.netloc, target=f"{parts.path}?{parts.query}", **more))
+
+    def send(self, *events: Any) -> list[Any]:
+        self.protocol.dataReceived(b"".join(self.socket.send(each) for each in events))
+        return self.events()
+
+    def events(self) -> list[Any]:
+        data = self.transport.value()
+        self.transport.clear()
+        if data:
+            self.socket.receive_data(data)
+        return list(self.socket.events())
+
+    def leave(self) -> None:
+        from twisted.internet.error import ConnectionDone
+        from twisted.python.failure import Failure
+
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+    @property
+    def is_hung_up_on(self) -> bool:
+        return self.transport.disconnecting
+
+
+@pytest.fixture
+def browsers(cloud: MemoryCloud) -> Iterator[Any]:
+    made: list[Browser] = []
+
+    def another() -> Browser:
+        made.append(Browser(cloud.cloud.made(ConsoleServer)))
+        return made[-1]
+
+    yield another
+    for each in made:
+        if each.protocol is not None:
+            each.leave()
+
+
+def data(events: list[Any]) -> bytes:
+    return b"".join(bytes(each.data) for each in events if isinstance(each, BytesMessage))
+
+
+def test_a_console_shows_the_boot_and_what_is_typed(demo: Asking, server_id: str, browsers: Any) -> None:
+    url = opened(demo, server_id)
+    assert url.startswith(f"{BASE}/?token=")
+    browser = browsers()
+    accepted, *rest = browser.ask(url, subprotocols=["chat", "binary", "base64"])
+    assert isinstance(accepted, AcceptConnection) and accepted.subprotocol == "binary"
+    assert b"Linux version" in data(rest) and data(rest).endswith(b"login: ")
+    assert data(browser.send(BytesMessage(b"root\r"))) == b"root\r\n"
+    assert demo.act(server_id, {"os-getConsoleOutput": {}}).json()["output"].endswith("login: root\n")
+    # What happens to the guest is seen, too.
+    demo.act(server_id, {"reboot": {"type": "HARD"}})
+    demo.cloud.settle()
+    assert b"-- reset --" in data(browser.events())
+    (closed,) = browser.send(CloseConnection(1000))
+    assert isinstance(closed, CloseConnection) and browser.is_hung_up_on
+
+
+def test_clients_that_know_text_alone_speak_base64(demo: Asking, server_id: str, browsers: Any) -> None:
+    browser = browsers()
+    accepted, shown = browser.ask(opened(demo, server_id), subprotocols=["base64"])
+    assert accepted.subprotocol == "base64" and b"login: " in base64.b64decode(shown.data)
+    text = base64.b64encode(b"hello\r").decode()
+    assert browser.send(TextMessage(text[:3], message_finished=False)) == []
+    (echo,) = browser.send(TextMessage(text[3:]))
+    assert base64.b64decode(echo.data) == b"hello\r\n"
+    (closed,) = browser.send(TextMessage("no base64!"))
+    assert closed.code == 1007 and browser.is_hung_up_on
+
+
+def test_a_message_is_not_kept_without_end(demo: Asking, server_id: str, browsers: Any) -> None:
+    browser = browsers()
+    browser.ask(opened(demo, server_id), subprotocols=["base64"])
+    (closed,) = browser.send(TextMessage("A" * (LONGEST + 1), message_finished=False))
+    assert closed.code == 1009 and browser.is_hung_up_on
+
+
+def test_a_token_opens_once_in_its_time_and_for_its_server(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor, browsers: Any
+) -> None:
+    server_id = demo.boot()
+    once, late, gone = (opened(demo, server_id) for _ in range(3))
+    assert isinstance(browsers().ask(once)[0], AcceptConnection)
+
+    def is_refused(url: str) -> bool:
+        browser = browsers()
+        (answer,) = [each for each in browser.ask(url) if isinstance(each, RejectConnection)]
+        browser.leave()
+        return bool(answer.status_code == 403 and browser.is_hung_up_on)
+
+    assert is_refused(once) and is_refused(f"{BASE}/?token=bad") and is_refused(f"{BASE}/")
+    path = f"/os-console-auth-tokens/{parse_qs(urlsplit(late).query)['token'][0]}"
+    assert admin.get(path, "2.30").status == 401 and demo.get(path, "2.31").status == 403
+    shown = admin.get(path, "2.31").json()["console"]
+    where = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    assert shown == {"instance_uuid": server_id, "host": where, "port": 6083, "internal_access_path": None}
+    demo.cloud.advance(601)
+    assert admin.get(path, "2.31").status == 404 and is_refused(late)
+    gone = opened(demo, server_id)
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert is_refused(gone)
+
+
+def test_a_serial_line_has_one_reader(demo: Asking, server_id: str, browsers: Any) -> None:
+    first, second = browsers(), browsers()
+    first.ask(opened(demo, server_id))
+    assert isinstance(second.ask(opened(demo, server_id))[0], AcceptConnection)
+    (closed,) = first.events()
+    assert closed.code == 1001 and first.is_hung_up_on
+    assert data(second.send(BytesMessage(b"x"))) == b"x"
+
+
+def test_a_guest_that_goes_off_hangs_up(demo: Asking, server_id: str, browsers: Any) -> None:
+    browser = browsers()
+    browser.ask(opened(demo, server_id))
+    demo.act(server_id, {"os-stop": None})
+    demo.cloud.settle()
+    assert isinstance(browser.events()[-1], CloseConnection) and browser.is_hung_up_on
+    # Of a guest that is off there is none.
+    late = browsers()
+    (answer,) = [each for each in late.ask(opened(demo, server_id)) if isinstance(each, RejectConnection)]
+    assert answer.status_code == 503
+    demo.act(server_id, {"os-start": None})
+    demo.cloud.settle()
+
+
+@pytest.mark.parametrize(
+    ("origin", "lets_in"),
+    [
+        (None, True),
+        ("http://cloud.example.com", True),
+        ("https://dashboard.example.com:8443", True),
+        ("https://dashboard.example.com", False),
+        ("http://elsewhere.example.com", False),
+        ("null", False),
+        ("http://[", False),
+    ],
+)
+def test_pages_of_strangers_open_nothing(origin: str | None, lets_in: bool) -> None:
+    options = {"console_listen": "tcp:6083", "console_origins": ["https://dashboard.example.com:8443"]}
+    cloud = MemoryCloud({"compute": options})
+    demo, browser = Asking(cloud.client("demo")), Browser(cloud.cloud.made(ConsoleServer))
+    headers = [] if origin is None else [(b"Origin", origin.encode())]
+    answer = browser.ask(opened(demo, demo.boot()), extra_headers=headers)[0]
+    assert isinstance(answer, AcceptConnection) is lets_in
+    browser.leave()
+    cloud.close()
+
+
+def test_there_are_so_many_connections_and_so_much_patience(cloud: MemoryCloud, browsers: Any) -> None:
+    some = [browsers().connect() for _ in range(3)]
+    assert browsers().connect().protocol is None
+    cloud.advance(PATIENCE)
+    assert all(each.transport.disconnected or each.transport.disconnecting for each in some)
+
+
+def test_who_speaks_no_websocket_is_told_so(browsers: Any) -> None:
+    for said in (b"GET /?token=x HTTP/1.1\r\nHost: here\r\n\r\n", b"\x16\x03\x01 nothing of this kind\r\n\r\n"):
+        browser = browsers().connect()
+        browser.protocol.dataReceived(said)
+        assert browser.transport.value().startswith(b"HTTP/1.1 4") and browser.is_hung_up_on
+        browser.leave()
+
+
+def test_what_the_driver_cannot_do_now_is_told(
+    demo: Asking, server_id: str, browsers: Any, hypervisor: FakeHypervisor
+) -> None:
+    hypervisor.behaviour.fail("open_serial", error=DriverError("no line"))
+    (answer,) = [each for each in browsers().ask(opened(demo, server_id)) if isinstance(each, RejectConnection)]
+    assert answer.status_code == 503
+
+
+def test_who_may_open_consoles_and_of_what(demo: Asking, server_id: str) -> None:
+    old = demo.act(server_id, {"os-getSerialConsole": {"type": "serial"}}, "2.5").json()["console"]
+    assert old["type"] == "serial" and old["url"].startswith(f"{BASE}/?token=")
+    assert demo.act(server_id, {"os-getSerialConsole": {"type": "serial"}}, "2.6").status == 404
+    vnc = {"remote_console": {"protocol": "vnc", "type": "novnc"}}
+    told = refusal(demo.post(f"/servers/{server_id}/remote-consoles", vnc, LATEST))
+    assert told == (400, "badRequest", "Unavailable console type novnc.")
+    assert demo.act(server_id, {"lock": {}}, LATEST).status == 202
+    opened(demo, server_id)
+    demo.act(server_id, {"unlock": None})
+    waiting = demo.create().json()["server"]["id"]
+    assert demo.post(f"/servers/{waiting}/remote-consoles", SERIAL, LATEST).status == 409
+    demo.cloud.settle()
+
+
+def test_no_console_is_there_that_the_operator_has_not_enabled() -> None:
+    cloud = MemoryCloud()
+    demo = Asking(cloud.client("demo"))
+    answer = demo.post(f"/servers/{demo.boot()}/remote-consoles", SERIAL, LATEST)
+    assert refusal(answer) == (400, "badRequest", "Unavailable console type serial.")
+    cloud.close()
+
+
+def test_where_clients_find_consoles() -> None:
+    assert ComputeOptions(console_listen="tcp:6083").console_base("here") == "ws://here:6083"
+    assert ComputeOptions(console_listen="ssl:port=443:privateKey=k").console_base("here") == "wss://here:443"
+    behind = ComputeOptions(console_listen="unix:/run/c", console_url="wss://cloud/console/")
+    assert behind.console_base("here") == "wss://cloud/console"
+    with pytest.raises(ValueError, match="console_url must say where"):
+        ComputeOptions(console_listen="unix:/run/c")
+    with pytest.raises(ValueError, match="console_url"):
+        ComputeOptions(console_url="http://here")
+    assert vnc_link("https://pages/vnc.html", "wss://cloud/console", "T") == (
+        "https://pages/vnc.html?autoconnect=true&host=cloud&port=443&encrypt=1&path=console%3Ftoken%3DT"
+    )
