@@ -5,11 +5,18 @@ from __future__ import annotations
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
 from cloudctl.instance_ha import api, lifecycle
 from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.watch import HaWatch
 
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(InstanceHaOptions)
-    return Part(lambda http: api.build(http, cloud.db, options), lifecycle.workflows(options))
+    watch = HaWatch(cloud.clock, cloud.db, cloud.network, options)
+    return Part(
+        lambda http: api.build(http, cloud.db, options),
+        lifecycle.workflows(options),
+        watches=(watch,),
+        shown=(watch,),
+    )
 
 
 SERVICE = Service(

@@ -13,6 +13,7 @@ from cloudctl.drivers.fake.store import Store, check_writable, directory, open_s
 from cloudctl.drivers.interfaces import (
     IDhcpOptions,
     IGuaranteedRates,
+    IHostsHeard,
     IMarking,
     INetworkBackend,
     IPacketLimits,
@@ -44,6 +45,7 @@ INTERFACES = (
     IGuaranteedRates,
     IPortForwarding,
     IServiceHosts,
+    IHostsHeard,
 )
 
 
@@ -90,6 +92,7 @@ class FakeNetworkBackend:
     ports: Store[Port]
     routers: Store[RouterSpec]
     groups: Store[SecurityGroupSpec]
+    silent: set[str] = field(factory=set)  # hosts that tests have made so
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -145,6 +148,10 @@ class FakeNetworkBackend:
                 self.ports.delete(id)
 
     # -- capabilities
+
+    async def silent_hosts(self) -> frozenset[str]:
+        async with self.behaviour.around("silent_hosts"):
+            return frozenset(self.silent)
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):
