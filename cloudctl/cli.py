@@ -22,6 +22,7 @@ from cloudctl.drivers import loader
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.identity import keys
 from cloudctl.identity.options import IdentityOptions
+from cloudctl.instance_ha import fencing, notifications
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN
 from cloudctl.volume import moving_backups
@@ -205,6 +206,41 @@ def move(made: config.Config) -> None:
     """Have the cloud move those that are in a directory into the object store."""
     count = database(made).transact(False, moving_backups.move_all, utc(time.time()))
     click.echo(f"{count} backups will be moved")
+
+
+@main.group("hosts")
+def hosts_group() -> None:
+    """Hosts that are said to be dead, and what their recovery waits for."""
+
+
+@hosts_group.command()
+@click.pass_obj
+def waiting(made: config.Config) -> None:
+    """List the notifications that wait, the oldest first, and for what."""
+    for row in database(made).transact(True, notifications.held):
+        told = f"{row.id}  {row.kind:<10}{row.hostname:<20}{row.message or ''}"
+        click.echo(f"{row.created_at.isoformat(' ', 'seconds')}  {told}")
+
+
+@hosts_group.command()
+@click.argument("name")
+@click.option("--reason", required=True, help="How it is known: «I pulled its plugs».")
+@click.pass_obj
+def fenced(made: config.Config, name: str, reason: str) -> None:
+    """Say that a host is off. Its servers are started elsewhere: if it is on, two guests write one disk."""
+    db = database(made)
+    found = db.transact(False, fencing.vouch, name, reason, utc(db.clock.seconds()))
+    click.echo(f"notification {found.id} goes on")
+
+
+@hosts_group.command()
+@click.argument("name")
+@click.pass_obj
+def approve(made: config.Config, name: str) -> None:
+    """Say that a host may be fenced, although many are dead at once or it may be alive. It is still fenced first."""
+    db = database(made)
+    found = db.transact(False, fencing.let_go_on, name, utc(db.clock.seconds()))
+    click.echo(f"notification {found.id} goes on")
 
 
 @main.group()

@@ -194,13 +194,16 @@ class DriversOptions:
     # of a backend are in [driver.volume.NAME]. Types choose by `volume_backend_name`.
     volume: str | dict[str, str] = field(default="fake", validator=filled)
     network: str = "fake"
-    # What proves that a host is off, before its servers run elsewhere; the first that can does. Empty: "fake" where the
-    # hypervisor is; else nothing but an operator's word.
-    fencer: list[str] = field(factory=list)
+    # What proves that a host is off, before its servers run elsewhere: one driver, or several, of which the first that
+    # can does. Empty: "fake" where the hypervisor is; else nothing but an operator's word.
+    fencer: str | list[str] = ""
 
     @property
     def fencers(self) -> list[str]:
-        return self.fencer or (["fake"] if self.hypervisor == "fake" else [])
+        """The names of all of them, in the order in which they are asked."""
+        if not self.fencer:
+            return ["fake"] if self.hypervisor == "fake" else []
+        return [self.fencer] if isinstance(self.fencer, str) else self.fencer
 
 
 @frozen

@@ -55,8 +55,9 @@ def _value(value: Any, kind: Any, path: str) -> Any:
         return kind(value)
     if origin in (Union, UnionType):
         kinds = [each for each in arguments if each is not type(None)]
-        tables = [each for each in kinds if isinstance(value, Mapping) and get_origin(each) is dict]
-        return None if value is None else _value(value, (tables or kinds)[0], path)
+        shape = dict if isinstance(value, Mapping) else list if isinstance(value, list) else None
+        shaped = [each for each in kinds if get_origin(each) is shape]
+        return None if value is None else _value(value, (shaped or kinds)[0], path)
     if origin is Literal:
         if value not in arguments:
             raise Wrong(f"{path}: {value!r} is not one of {', '.join(map(repr, arguments))}")

@@ -130,9 +130,12 @@ def evacuate(
 
 
 def leave_dead_host(
-    conn: Connection, caller: Caller, server: Server, wanted: Destination, password: str, *, stopped: bool
+    conn: Connection, caller: Caller, server: Server, wanted: Destination, password: str | None, *, stopped: bool
 ) -> dict[str, Any]:
-    """What the task of an evacuation is told, which the caller submits. `server` as it was before it was asked for."""
+    """What the task of an evacuation is told, which the caller submits. `server` as it was before it was asked for.
+
+    `password` None: the new guest gets none.
+    """
     servers.change(conn, server, {"admin_password": password}, caller.now)
     new = NewMigration(server, EVACUATION, server.flavor_id, server.flavor, wanted.host)
     migration = migrations.create(conn, caller, new)

@@ -489,6 +489,13 @@ class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 
 
+class IHostsHeard(Interface):
+    """The network hears of its hosts by itself, on another way than the hypervisor does."""
+
+    async def silent_hosts() -> frozenset[str]:
+        """The hosts that have not been heard of for longer than they should, by name."""
+
+
 class IGuestMetadata(Interface):
     """Guests can ask for their metadata at 169.254.169.254."""
 
@@ -546,6 +553,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuaranteedRates,
         IPortForwarding,
         IServiceHosts,
+        IHostsHeard,
         IGuestMetadata,
     ),
     "fencer": (IFencer,),

@@ -42,6 +42,7 @@ PROGRAMS: Mapping[str, str] = {
     "qemu-img": "qemu-utils",
     "qemu-storage-daemon": "qemu-system-common",
     "genisoimage": "genisoimage",
+    "ipmitool": "ipmitool",
 }
 """Every program that a driver may run, and the Debian package that has it."""
 

@@ -13,7 +13,6 @@ from attrs import field, frozen
 from sqlalchemy import select
 
 from cloudctl.compute import kinds, migrations, moving, servers
-from cloudctl.compute.creation import password
 from cloudctl.compute.moving import Destination
 from cloudctl.compute.states import (
     ACTIVE,
@@ -234,5 +233,6 @@ def _evacuate(conn: Connection, task: Task, vmove: VMove, server: Server, host: 
             migrations.close_all(conn, server.id, now)
         servers.move(conn, server.id, "reset", now, vm_state=STOPPED if vmove.stopped else ACTIVE)
     row = servers.begin(conn, caller, server.id, "evacuate")
-    args = moving.leave_dead_host(conn, caller, row, Destination(host), password(), stopped=vmove.stopped)
+    # Nobody could be told a new password.
+    args = moving.leave_dead_host(conn, caller, row, Destination(host), None, stopped=vmove.stopped)
     children.submit(conn, task, _key(vmove), kinds.EVACUATE, server.id, args)

@@ -68,15 +68,28 @@ def note_dead(conn: Connection, notification: Notification) -> bool:
 
 def vouch(conn: Connection, hostname: str, evidence: str, now: datetime) -> Notification:
     """An operator has seen that this host is off. Raises Conflict: nothing waits for that."""
-    waiting = notifications.open_of(conn, hostname)
-    if waiting is None:
-        raise Conflict(f"No notification waits for a proof that host {hostname} is fenced.")
+    waiting = _waiting(conn, hostname)
     create(conn, waiting, NewProof(OPERATOR, evidence), now)
-    approve(conn, waiting, now)
+    _approve(conn, waiting, now)
     return waiting
 
 
-def approve(conn: Connection, notification: Notification, now: datetime) -> None:
-    """It goes on, whatever else it waits for but a proof."""
+def let_go_on(conn: Connection, hostname: str, now: datetime) -> Notification:
+    """An operator has seen that this host is dead, or does not mind if it is not. Raises Conflict."""
+    waiting = _waiting(conn, hostname)
+    _approve(conn, waiting, now)
+    return waiting
+
+
+def _waiting(conn: Connection, hostname: str) -> Notification:
+    """Raises Conflict."""
+    found = notifications.open_of(conn, hostname)
+    if found is None:
+        raise Conflict(f"No notification that host {hostname} is dead is open.")
+    return found
+
+
+def _approve(conn: Connection, notification: Notification, now: datetime) -> None:
+    """It goes on, whatever it waits for but a proof."""
     conn.execute(update(Notification).where(Notification.id == notification.id).values(approved=True, updated_at=now))
     queue.wake(conn, NOTIFICATION, notification.id)

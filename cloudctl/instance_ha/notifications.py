@@ -20,7 +20,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.instance_ha import members
-from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
+from cloudctl.instance_ha.kinds import NOTIFICATION, OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.tables import ERROR, FAILED, FINISHED, IGNORED, NEW, OPEN, RUNNING, Notification
 from cloudctl.tasks import Origin
@@ -40,7 +40,7 @@ COMPUTE = "nova-compute"
 
 MOVES = {
     "run": Move(sources(NEW, RUNNING, ERROR), RUNNING),
-    "hold": Move(sources(*OPEN), {"held": True}),
+    "hold": Move(sources(*OPEN), {"status": RUNNING, "held": True}),
     "finish": Move(sources(*OPEN), {"status": FINISHED, "held": False}),
     "ignore": Move(sources(*OPEN), {"status": IGNORED, "held": False}),
     "try later": Move(sources(*OPEN), {"status": ERROR}),
@@ -167,10 +167,17 @@ def open_of(conn: Connection, hostname: str) -> Notification | None:
     return conn.execute(select(Notification).where(*mine)).first()
 
 
+def held(conn: Connection) -> Sequence[Notification]:
+    """Those that wait for what does not come by itself."""
+    waiting = select(Notification).where(Notification.held, Notification.status.in_(OPEN))
+    return conn.execute(waiting.order_by(Notification.number)).all()
+
+
 def unclaimed(conn: Connection, before: datetime) -> Sequence[Notification]:
-    """Those that were new already then."""
+    """Those that were new already then, and of which nobody has a task."""
     old = Notification.status == NEW, Notification.created_at <= before
-    return conn.execute(select(Notification).where(*old).order_by(Notification.number)).all()
+    found = conn.execute(select(Notification).where(*old).order_by(Notification.number)).all()
+    return [each for each in found if not tasks.has_open(conn, NOTIFICATION, each.id)]
 
 
 def tell(conn: Connection, notification_id: str, details: Sequence[Mapping[str, Any]], now: datetime) -> None:

@@ -57,6 +57,14 @@ class InstanceHaOptions:
     unknown_interval: float = field(default=30.0, validator=positive)
     # Seconds of silence after which a host of unknown status is taken for dead, and fenced.
     unknown_silence: float = field(default=60.0, validator=not_negative)
+    # Whether hosts are watched, beside external monitors.
+    watch_hosts: bool = True
+    # Of how many hosts, and of how many of a segment, it is believed that they are dead: as parts of 1, but at least 2.
+    # More within `cliff_window` seconds, and more fences an hour, wait for an operator.
+    cliff_share: float = field(default=0.3, validator=not_negative)
+    cliff_window: float = field(default=60.0, validator=positive)
+    segment_share: float = field(default=0.5, validator=not_negative)
+    fences_per_hour: int = field(default=20, validator=positive)
     # Seconds until a server must have stopped, and be active.
     wait_period_after_power_off: float = field(default=180.0, validator=positive)
     wait_period_after_power_on: float = field(default=60.0, validator=positive)

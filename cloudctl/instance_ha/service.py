@@ -5,19 +5,21 @@ from __future__ import annotations
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
 from cloudctl.instance_ha import lifecycle
 from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.watch import HaWatch
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
 
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(InstanceHaOptions)
+    watch = HaWatch(cloud.clock, cloud.db, cloud.network, options)
 
     def build(http: Http) -> ApiApp:
         from cloudctl.instance_ha import api
 
         return api.build(http, cloud.db, options)
 
-    return Part(build, lifecycle.workflows(options))
+    return Part(build, lifecycle.workflows(options), watches=(watch,), shown=(watch,))
 
 
 SERVICE = Service(

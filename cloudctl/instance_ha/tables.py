@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index, Integer, Text, UniqueConstraint, and_
+from sqlalchemy import Index, Integer, String, Text, UniqueConstraint, and_
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
@@ -126,3 +126,17 @@ class VMove(Record, table="ha_vmoves"):
 
 
 UniqueConstraint(VMove.notification_id, VMove.server_id)
+
+
+class Event(Record, table="ha_events"):
+    """What came from a bus, and what has become of it. Kept for a while: it may be delivered again."""
+
+    message_id: Field[str] = column(String(64), primary_key=True)
+    type: Field[str] = text(64)
+    host: Field[str] = text()
+    outcome: Field[str] = column(Text, nullable=False)  # the id of the notification that it is, or why it is none
+    at: Field[datetime] = time(nullable=False)
+
+
+Index("ix_ha_events_host", Event.host, Event.at)
+Index("ix_ha_events_at", Event.at)

@@ -11,6 +11,7 @@ from sqlalchemy import DateTime
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db.columns import metadata
 from cloudctl.identity.tokens import Tokens
+from cloudctl.instance_ha.watch import HaWatch
 from cloudctl.placement import hosts
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
@@ -80,6 +81,7 @@ class Stage:
         self.drivers = Fakes(drivers.hypervisor, first, second, drivers.network, drivers.fencers["fake"])
         # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
         self.service.made(HostWatch).stopService()
+        self.service.made(HaWatch).stopService()
         self.service.audit.stopService()
         self.service.engine.kill()
         self.first = self.moment()

@@ -106,7 +106,7 @@ def test_all_wrong_options_are_told_at_once() -> None:
 
 def test_available_lists_by_kind_and_name() -> None:
     have = [(each.kind, each.name) for each in available() if each.name == "fake"]
-    assert have == [("hypervisor", "fake"), ("network", "fake"), ("volume", "fake")]
+    assert have == [("fencer", "fake"), ("hypervisor", "fake"), ("network", "fake"), ("volume", "fake")]
     assert {each.kind for each in available("volume")} == {"volume"}
     assert all(each.description for each in available())
 

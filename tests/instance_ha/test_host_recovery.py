@@ -87,7 +87,9 @@ def test_its_guests_run_elsewhere_once_it_is_fenced(
     assert ha.report(event="STOPPED", host_status="NORMAL").status == 409
 
 
-def test_without_a_proof_nothing_moves_until_an_operator_says_so(ha: Ha, host: str, fencer: FakeFencer) -> None:
+def test_without_a_proof_nothing_moves_until_an_operator_says_so(
+    ha: Ha, host: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
     server = on(ha, "fake-1")
     fencer.behaviour.fail("ensure_fenced", times=None, error=Unreachable("the controller does not answer"))
     uuid = ha.reported()
@@ -100,7 +102,7 @@ def test_without_a_proof_nothing_moves_until_an_operator_says_so(ha: Ha, host: s
     )
     assert place(ha, server) == ("fake-1", "ACTIVE") and ha.vmoves(uuid) == []
     assert service(ha, "fake-1")["forced_down"] is False
-    there(ha.cloud.cloud.drivers.hypervisor).fail_host("fake-1")
+    hypervisor.fail_host("fake-1")
     vouched = ha.ask("POST", f"/notifications/{uuid}/fenced", {"fenced": {"reason": "I pulled the plug"}})
     assert vouched.status == 202
     ha.cloud.settle()
@@ -270,7 +272,9 @@ def test_what_is_expired_fails_and_says_what_it_waited_for() -> None:
     cloud = MemoryCloud({"instance_ha": {"notifications_expired_interval": 600.0}})
     ha = Ha(cloud.client("admin"))
     ha.host(ha.segment(), "fake-1")
-    cloud.cloud.drivers.fencers["fake"].behaviour.fail("ensure_fenced", times=None)
+    fencer = cloud.cloud.drivers.fencers["fake"]
+    assert isinstance(fencer, FakeFencer)
+    fencer.behaviour.fail("ensure_fenced", times=None)
     uuid = ha.reported()
     cloud.settle()
     found = ha.notification(uuid)

@@ -13,7 +13,7 @@ from cloudctl.drivers.specs import Power
 from tests.instance_ha.asking import Ha
 from tests.there import there
 
-IMPORTANT = {"metadata": {"HA_Enabled": "True"}}
+IMPORTANT: dict[str, Any] = {"metadata": {"HA_Enabled": "True"}}
 FAILED = {"event": "LIFECYCLE", "vir_domain_event": "STOPPED_FAILED"}
 
 

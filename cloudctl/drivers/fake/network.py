@@ -15,6 +15,7 @@ from cloudctl.drivers.interfaces import (
     IDhcpOptions,
     IGatewayLimits,
     IGuaranteedRates,
+    IHostsHeard,
     ILocalIps,
     IManyGateways,
     IMarking,
@@ -60,6 +61,7 @@ INTERFACES = (
     IGatewayLimits,
     IManyGateways,
     IServiceHosts,
+    IHostsHeard,
 )
 
 
@@ -106,6 +108,7 @@ class FakeNetworkBackend:
     ports: Store[Port]
     routers: Store[RouterSpec]
     groups: Store[SecurityGroupSpec]
+    silent: set[str] = field(factory=set)  # hosts that tests have made so
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -161,6 +164,10 @@ class FakeNetworkBackend:
                 self.ports.delete(id)
 
     # -- capabilities
+
+    async def silent_hosts(self) -> frozenset[str]:
+        async with self.behaviour.around("silent_hosts"):
+            return frozenset(self.silent)
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cloudctl.compute import servers
 from cloudctl.db import Connection
-from cloudctl.instance_ha import members, notifications, segments
+from cloudctl.instance_ha import gates, members, notifications, segments
 from cloudctl.instance_ha.evacuation import is_ha_enabled
 from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE
 from cloudctl.instance_ha.notifications import STARTED, STOPPED
@@ -15,6 +15,8 @@ from cloudctl.instance_ha.recovery import Over, Recovery
 from cloudctl.instance_ha.tables import Notification
 from cloudctl.placement import hosts
 from cloudctl.tasks import Wait
+
+POLL = 30.0  # seconds between two looks at a gate that is closed
 
 # What instances report that is a fault: event → what the hypervisor said.
 FAULTS = {
@@ -31,6 +33,10 @@ async def begin(recovery: Recovery) -> Wait | None:
         why = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
         if why is not None:
             return await recovery.hold(why, recovery.options.unknown_interval)
+    if found.kind == OF_HOST:
+        why = await recovery.ctx.read(_too_many, found, recovery.options, recovery.ctx.now)
+        if why is not None:
+            return await recovery.hold(f"{why}; an operator may let it go on: cloudctl hosts approve", POLL)
     await recovery.ctx.write(_begin, found, recovery.ctx.now)
     return None
 
@@ -72,6 +78,15 @@ def _unsure(conn: Connection, notification: Notification, options: InstanceHaOpt
     if silent >= timedelta(seconds=options.unknown_silence):
         return None
     return f"host_status is not NORMAL, and the host was heard of {silent.total_seconds():.0f} s ago"
+
+
+def _too_many(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
+    """Why it waits. Raises Over: the host is there again."""
+    why = gates.closed(conn, notification, options, now)
+    host = hosts.find(conn, notification.hostname)
+    if why is not None and host is not None and hosts.is_alive(host):
+        raise Over(f"{why}; and the host answers", ignored=True)
+    return why
 
 
 def _begin(conn: Connection, notification: Notification, now: datetime) -> None:

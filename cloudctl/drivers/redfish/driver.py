@@ -1,0 +1,159 @@
+"""The fencer `redfish`: DMTF DSP0266, ComputerSystem.Reset, over HTTPS with basic authentication."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import orjson
+import treq
+from attrs import field, frozen
+from treq.client import HTTPClient
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError
+from twisted.internet.error import ConnectError, ConnectionLost
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, ResponseFailed
+from twisted.web.http_headers import Headers
+
+from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
+from cloudctl.drivers.power import PowerFencer
+from cloudctl.drivers.specs import DriverResources
+
+RESET = "#ComputerSystem.Reset"
+LIMIT = 1 << 20  # bytes of an answer
+
+
+def positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def is_system(_instance: object, _attribute: Any, value: str) -> None:
+    parts = urlsplit(value)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or not parts.path.strip("/"):
+        raise ValueError("must be the URL of a system: https://10.0.0.1/redfish/v1/Systems/1")
+
+
+@frozen
+class HostOptions:
+    """`[driver.fencer.redfish.hosts.NAME]`"""
+
+    url: str = field(validator=is_system)
+    user: str
+    # A file of which the first line is the password.
+    password_file: Path
+
+
+@frozen
+class Config:
+    """`[driver.fencer.redfish]`"""
+
+    hosts: dict[str, HostOptions] = field(factory=dict)  # by the names that the hypervisor gives them
+    ca_file: str = ""  # of the certificates that controllers have; empty: those that the system trusts
+    timeout: float = field(default=10.0, validator=positive)  # seconds, of one answer
+    power_timeout: float = field(default=60.0, validator=positive)  # seconds until a host is off
+
+
+def create(config: Config, resources: DriverResources) -> PowerFencer:
+    def usable() -> None:
+        for name, host in config.hosts.items():
+            password(host, name)
+        if config.ca_file and not Path(config.ca_file).is_file():
+            raise Unusable(f"ca_file {config.ca_file} is no file")
+
+    controllers = {name: System(name, host, config, resources.reactor) for name, host in config.hosts.items()}
+    return PowerFencer(controllers, resources.clock, config.power_timeout, usable)
+
+
+def password(host: HostOptions, name: str) -> str:
+    """Raises Unusable."""
+    try:
+        return host.password_file.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(f"the password of {name} cannot be read: {error}") from error
+
+
+@frozen
+class System:
+    """One host, as its management controller shows it."""
+
+    host: str
+    options: HostOptions
+    config: Config
+    reactor: Any
+
+    @property
+    def name(self) -> str:
+        return f"redfish {self.options.url}"
+
+    async def is_on(self) -> bool:
+        state = (await self._system()).get("PowerState")
+        if state not in ("On", "Off"):
+            raise Unreachable(f"{self.name} says that the power is {state!r}")
+        return bool(state == "On")
+
+    async def switch(self, on: bool) -> None:
+        action = (await self._system()).get("Actions", {}).get(RESET, {})
+        target = urljoin(self.options.url, str(action.get("target", "")))
+        if not action or urlsplit(target).netloc != urlsplit(self.options.url).netloc:
+            raise DriverError(f"{self.name} offers no reset")
+        await self._ask("POST", target, {"ResetType": "On" if on else "ForceOff"})
+
+    async def _system(self) -> dict[str, Any]:
+        found = await self._ask("GET", self.options.url)
+        if not isinstance(found, dict):
+            raise DriverError(f"{self.name} is no system")
+        return found
+
+    async def _ask(self, method: str, url: str, body: Any = None) -> Any:
+        # A new connection a call: there are few, and what was open before may lead nowhere.
+        client = HTTPClient(Agent(self.reactor, self._policy(), connectTimeout=self.config.timeout))
+        try:
+            answer = await client.request(
+                method,
+                url,
+                json=body,
+                auth=(self.options.user, password(self.options, self.host)),
+                headers=Headers({"Accept": ["application/json"]}),
+                allow_redirects=False,
+                timeout=self.config.timeout,
+                unbuffered=True,
+            )
+            text = await _content(answer).addTimeout(self.config.timeout, self.reactor)
+        except (ConnectError, ConnectionLost, ResponseFailed, TimeoutError, CancelledError) as error:
+            raise Unreachable(f"{self.name} does not answer: {error or type(error).__name__}") from error
+        if answer.code in (401, 403):
+            raise DriverError(f"{self.name} refuses user {self.options.user} ({answer.code})")
+        if answer.code >= 500 or answer.code == 429:
+            raise Unreachable(f"{self.name} cannot answer now ({answer.code})")
+        if answer.code >= 300:
+            raise DriverError(f"{self.name} refuses {method} {urlsplit(url).path} ({answer.code})")
+        return _json(text, self.name) if text else None
+
+    def _policy(self) -> BrowserLikePolicyForHTTPS:
+        if not self.config.ca_file:
+            return BrowserLikePolicyForHTTPS()
+        pem = Path(self.config.ca_file).read_bytes()
+        marker = b"-----BEGIN CERTIFICATE-----"
+        found = [Certificate.loadPEM(marker + each) for each in pem.split(marker)[1:]]
+        return BrowserLikePolicyForHTTPS(trustRootFromCertificates(found))
+
+
+def _content(answer: Any) -> Deferred[bytes]:
+    """The body, of which no more than LIMIT is kept."""
+    parts: list[bytes] = []
+
+    def keep(part: bytes) -> None:
+        if sum(map(len, parts)) < LIMIT:
+            parts.append(part)
+
+    collected: Deferred[None] = treq.collect(answer, keep)
+    return collected.addCallback(lambda _: b"".join(parts))
+
+
+def _json(text: bytes, name: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise DriverError(f"{name} does not speak JSON: {error}") from error

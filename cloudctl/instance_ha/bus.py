@@ -1,0 +1,102 @@
+"""What a compute service tells on its bus, and the notification that it becomes. Reference: instance-ha.md, section 7.
+
+Whoever listens to a bus calls `take` for each message, and acknowledges it after the commit. A message that comes
+again changes nothing. Our own watch writes what it notices in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import delete, insert, select
+from sqlalchemy.exc import IntegrityError
+from twisted.logger import Logger
+
+from cloudctl.db import Connection
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.instance_ha import notifications
+from cloudctl.instance_ha.notifications import NORMAL, STOPPED, UNKNOWN, NewNotification
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.tables import Event
+from cloudctl.tasks import Unasked
+
+log = Logger()
+
+HOST_ERROR, INSTANCE_ERROR = "compute.host.error", "compute.instance.error"
+KEPT = timedelta(days=1)
+ID_LENGTH = 64
+
+
+@frozen
+class Message:
+    """An event of these two types. `at`: when it was sent."""
+
+    id: str
+    type: str
+    publisher: str  # "nova-compute:compute-01"
+    payload: Mapping[str, Any]
+    at: datetime
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """With or without the wrapper of versioned objects."""
+        wrapped = self.payload.get("nova_object.data")
+        return wrapped if isinstance(wrapped, Mapping) else self.payload
+
+    @property
+    def host(self) -> str:
+        named = self.data.get("host")
+        return str(named) if named else self.publisher.partition(":")[2]
+
+    @property
+    def instance(self) -> str:
+        return str(self.data.get("uuid") or self.data.get("instance_uuid") or "")
+
+    def notification(self) -> NewNotification | None:
+        """None for one that says nothing of use."""
+        if not self.host:
+            return None
+        if self.type == HOST_ERROR:
+            status = NORMAL if self.data.get("forced_down") is True else UNKNOWN
+            payload = {"event": STOPPED, "cluster_status": "OFFLINE", "host_status": status}
+            return NewNotification(self.host, "COMPUTE_HOST", payload, self.at)
+        if self.type == INSTANCE_ERROR and self.instance:
+            payload = {"event": STOPPED, "instance_uuid": self.instance, "vir_domain_event": "STOPPED_FAILED"}
+            return NewNotification(self.host, "COMPUTE_INSTANCE", payload, self.at)
+        return None
+
+
+def take(conn: Connection, message: Message, options: InstanceHaOptions, now: datetime) -> str | None:
+    """The id of the notification that it becomes, if it is new and becomes one. Nobody is told of one that does not."""
+    new = message.notification()
+    row = {"message_id": message.id[:ID_LENGTH], "type": message.type[:64], "host": message.host[:255], "at": now}
+    try:
+        with conn.begin_nested():
+            conn.execute(insert(Event).values(**row, outcome=""))
+    except IntegrityError:
+        return None
+    made, outcome = None, "it says nothing of use"
+    if new is not None:
+        try:
+            with conn.begin_nested():
+                made = notifications.create(conn, Unasked(), new, options, now).id
+        except (Conflict, Invalid) as error:
+            outcome = error.message
+            log.info("{type} of host {host} is dropped: {why}", type=message.type, host=message.host, why=outcome)
+    mine = Event.message_id == row["message_id"]
+    conn.execute(Event.table.update().where(mine).values(outcome=made or outcome))
+    return made
+
+
+def told_lately(conn: Connection, host: str, since: datetime) -> bool:
+    """Whether this host's death was told after that."""
+    mine = Event.host == host, Event.type == HOST_ERROR, Event.at > since
+    return conn.execute(select(Event.message_id).where(*mine).limit(1)).first() is not None
+
+
+def forget(conn: Connection, now: datetime) -> None:
+    """What can be forgotten."""
+    conn.execute(delete(Event).where(Event.at < now - KEPT))

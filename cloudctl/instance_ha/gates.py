@@ -1,0 +1,68 @@
+"""When a host is not fenced although it is said to be dead: so many at once are our own fault, not theirs.
+
+A gate that is closed holds the notification, and says why. It opens by itself, or by an operator's word.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, func, select
+
+from cloudctl.db import Connection
+from cloudctl.instance_ha.kinds import OF_HOST
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.instance_ha.tables import IGNORED, Member, Notification, Proof
+from cloudctl.placement import hosts
+
+# So few may always go.
+FEW = 2
+HOUR = timedelta(hours=1)
+
+
+def closed(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
+    """Why the host must not be fenced now; None: it may."""
+    if notification.approved:
+        return None
+    return (
+        _cliff(conn, notification, options)
+        or _segment(conn, notification, options)
+        or _rate(conn, notification, options, now)
+    )
+
+
+def _cliff(conn: Connection, notification: Notification, options: InstanceHaOptions) -> str | None:
+    """How many vanished at once, whatever has become of them."""
+    window = timedelta(seconds=options.cliff_window)
+    at = notification.created_at
+    gone = _hosts(conn, Notification.created_at.between(at - window, at + window))
+    allowed = max(FEW, int(options.cliff_share * len(hosts.every(conn))))
+    if gone <= allowed:
+        return None
+    return f"{gone} hosts vanished at once, and {allowed} may: it looks as if the network were broken, not the hosts"
+
+
+def _segment(conn: Connection, notification: Notification, options: InstanceHaOptions) -> str | None:
+    """How much of the segment is gone already."""
+    mine = Member.segment_id == notification.segment_id
+    members = conn.execute(select(Member).where(mine)).all()
+    others = sum(each.on_maintenance and each.id != notification.host_id for each in members)
+    allowed = max(FEW, int(options.segment_share * len(members)))
+    if others < allowed:
+        return None
+    return f"{others} hosts of the segment are on maintenance, and {allowed} of {len(members)} may be"
+
+
+def _rate(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
+    recent = Proof.at > now - HOUR, Proof.notification_id != notification.id
+    count = select(func.count(func.distinct(Proof.host))).where(*recent)
+    fenced = int(conn.execute(count).scalar_one())
+    if fenced < options.fences_per_hour:
+        return None
+    return f"{fenced} hosts were fenced within an hour"
+
+
+def _hosts(conn: Connection, which: ColumnElement[bool]) -> int:
+    """Of how many hosts such notifications say that they are dead; of those that were seen alive they do not."""
+    dead = Notification.kind == OF_HOST, Notification.subject.is_not(None), Notification.status != IGNORED
+    return int(conn.execute(select(func.count(func.distinct(Notification.host_id))).where(which, *dead)).scalar_one())

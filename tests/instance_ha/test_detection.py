@@ -1,0 +1,177 @@
+"""Who is taken for dead, what is held back, and what operators say. Reference: instance-ha.md, section 7."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cloudctl import cli
+from cloudctl.db import Connection
+from cloudctl.db.database import Database
+from cloudctl.drivers.fake.fencer import FakeFencer
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.instance_ha import bus, fencing
+from cloudctl.instance_ha.bus import HOST_ERROR, INSTANCE_ERROR, Message
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.testing.cloud import MemoryCloud
+from tests.instance_ha.asking import Ha
+
+AT = datetime(2027, 1, 15, 8)
+
+
+@pytest.fixture
+def network(cloud: MemoryCloud) -> FakeNetworkBackend:
+    found = cloud.cloud.drivers.network
+    assert isinstance(found, FakeNetworkBackend)
+    return found
+
+
+@pytest.fixture
+def hosts(ha: Ha) -> list[str]:
+    segment = ha.segment()
+    return [ha.host(segment, f"fake-{number}") for number in (1, 2, 3)]
+
+
+def pass_time(ha: Ha, seconds: int) -> None:
+    for _ in range(seconds // 5):
+        ha.cloud.advance(5)
+
+
+def statuses(ha: Ha) -> list[tuple[str, str]]:
+    found = ha.get("/notifications?sort_key=id&sort_dir=asc")["notifications"]
+    return [(each["hostname"], each["status"]) for each in found]
+
+
+def test_a_host_that_both_channels_miss_is_recovered_from(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    server = ha.compute.boot(availability_zone="nova:fake-1")
+    hypervisor.fail_host("fake-1")
+    pass_time(ha, 120)
+    assert statuses(ha) == []
+    network.silent.add("fake-1")
+    pass_time(ha, 20)
+    ha.cloud.settle()
+    assert statuses(ha) == [("fake-1", "finished")] and fencer.fenced == {"fake-1"}
+    assert ha.compute.server(server)["OS-EXT-SRV-ATTR:host"] != "fake-1"
+    pass_time(ha, 300)
+    assert len(statuses(ha)) == 1
+
+
+def test_one_channel_alone_takes_nobody_for_dead(
+    ha: Ha, hosts: list[str], network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    network.silent.add("fake-1")
+    pass_time(ha, 200)
+    assert statuses(ha) == [] and not fencer.fenced
+
+
+def test_a_cliff_is_held_and_ends_when_the_hosts_answer(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    for name in ("fake-1", "fake-2", "fake-3"):
+        hypervisor.fail_host(name)
+        network.silent.add(name)
+    pass_time(ha, 120)
+    assert statuses(ha) == [("fake-1", "running"), ("fake-2", "running"), ("fake-3", "running")]
+    assert not fencer.fenced
+    for each in ha.get("/notifications")["notifications"]:
+        assert "3 hosts vanished at once, and 2 may" in each["message"]
+    for name in ("fake-1", "fake-2", "fake-3"):
+        hypervisor.recover_host(name)
+    network.silent.clear()
+    ha.cloud.settle()
+    assert {status for _, status in statuses(ha)} == {"ignored"} and not fencer.fenced
+
+
+def test_an_operator_lets_one_of_a_cliff_go_on(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    for name in ("fake-1", "fake-2", "fake-3"):
+        hypervisor.fail_host(name)
+        network.silent.add(name)
+    pass_time(ha, 120)
+    ha.cloud.transact(fencing.let_go_on, "fake-2", AT)
+    pass_time(ha, 60)
+    assert fencer.fenced == {"fake-2"}
+
+
+# -- the bus
+
+
+def message(id: str, type: str = HOST_ERROR, **data: Any) -> Message:
+    return Message(id, type, "nova-compute:fake-1", {"nova_object.name": "X", "nova_object.data": data}, AT)
+
+
+def take(ha: Ha, *messages: Message) -> list[str | None]:
+    def taken(conn: Connection) -> list[str | None]:
+        return [bus.take(conn, each, InstanceHaOptions(engine_enabled=False), AT) for each in messages]
+
+    found: list[str | None] = ha.cloud.transact(taken)
+    return found
+
+
+def test_a_message_becomes_one_notification_however_often_it_comes(ha: Ha, hosts: list[str]) -> None:
+    first, again, other = take(
+        ha, message("a", host="fake-1", forced_down=True), message("a", host="fake-1"), message("b", forced_down=True)
+    )
+    assert first is not None and (again, other) == (None, None)
+    found = ha.notification(first)
+    assert (found["type"], found["hostname"], found["status"]) == ("COMPUTE_HOST", "fake-1", "new")
+    assert found["payload"] == {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "NORMAL"}
+
+
+def test_events_of_instances_and_flat_ones_are_taken_and_useless_ones_dropped(ha: Ha, hosts: list[str]) -> None:
+    server = ha.compute.boot(availability_zone="nova:fake-1")
+    flat = Message("c", INSTANCE_ERROR, "", {"host": "fake-1", "instance_uuid": server}, AT)
+    found = take(ha, flat, message("d", host="nowhere"), Message("e", "compute.other", "", {}, AT))
+    assert [each is not None for each in found] == [True, False, False]
+    assert ha.notification(str(found[0]))["payload"]["instance_uuid"] == server
+
+
+def test_what_was_stored_while_the_engine_was_off_is_picked_up(ha: Ha, hosts: list[str]) -> None:
+    (uuid,) = take(ha, message("a", host="fake-1", forced_down=True))
+    ha.cloud.advance(61)
+    pass_time(ha, 10)
+    ha.cloud.settle()
+    assert ha.status(str(uuid)) == "finished"
+
+
+# -- the command line
+
+
+def test_operators_see_what_waits_and_vouch_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = MemoryCloud()
+    ha = Ha(cloud.client("admin"))
+    ha.host(ha.segment(), "fake-1")
+    fencer = cloud.cloud.drivers.fencers["fake"]
+    assert isinstance(fencer, FakeFencer)
+    fencer.behaviour.fail("ensure_fenced", times=None)
+    uuid = ha.reported()
+    cloud.advance(5)
+
+    def database(_made: Any) -> Database:
+        return cloud.db
+
+    monkeypatch.setattr(cli, "database", database)
+
+    def run(*words: str) -> tuple[int, str]:
+        answer = CliRunner().invoke(cli.main, ["--state-dir", str(tmp_path), "hosts", *words])
+        return answer.exit_code, answer.output
+
+    code, told = run("waiting")
+    assert code == 0 and uuid in told and "no proof that host fake-1 is fenced" in told
+    assert run("fenced", "fake-2", "--reason", "x") == (
+        1,
+        "Error: No notification that host fake-2 is dead is open.\n",
+    )
+    assert run("fenced", "fake-1", "--reason", "its plugs are in my hand") == (0, f"notification {uuid} goes on\n")
+    assert run("approve", "fake-1") == (0, f"notification {uuid} goes on\n")
+    cloud.settle()
+    assert ha.status(uuid) == "finished" and run("waiting") == (0, "")
+    cloud.close()
