@@ -34,9 +34,6 @@ T = TypeVar("T")
 TLS_PORT = 16514
 SERVED = b"\1"  # what libvirtd says once it has accepted the certificate of a client
 KEEPALIVES = 3  # without an answer
-# What an error means that is not of the guest but of the way to its host.
-LOST = (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_NO_CONNECT)
-
 EVENTS = "libvirt events"  # the name of a thread
 _starting = Lock()
 
@@ -120,7 +117,8 @@ class HostConnection:
         except (TimeoutError, CancelledError):
             raise Unreachable(f"host {self.name} did not answer within {seconds:g} s") from None
         except libvirt.libvirtError as error:
-            if error.get_error_code() in LOST and not await self._is_alive(connection):
+            # What broke the connection is told in many ways.
+            if not await self._is_alive(connection):
                 self._lose(connection, str(error))
                 raise HostDown(f"host {self.name} does not answer") from error
             raise
