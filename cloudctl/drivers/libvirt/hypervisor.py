@@ -120,6 +120,8 @@ class Libvirt:
 
     async def check(self) -> None:
         require("genisoimage")
+        if not self.config.hosts:
+            raise Unusable('hosts must name at least one: { east = "qemu+tls://east.example.com/system" }')
         if self.resources.reactor is None:
             raise Unusable("it needs a reactor, so it cannot be used in an in-memory cloud")
 

@@ -13,8 +13,6 @@ MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
 
 
 def _uris(_instance: object, attribute: Any, value: dict[str, str]) -> None:
-    if not value:
-        raise ValueError('must name at least one host: { east = "qemu+tls://east.example.com/system" }')
     for name, uri in value.items():
         if not name or any(character.isspace() or character == "/" for character in name):
             raise ValueError("must map names of hosts to URIs")
@@ -32,7 +30,7 @@ class Config:
     """`[driver.hypervisor.libvirt]`"""
 
     # Host → where its libvirtd is reached: qemu+tls://HOST/system?pkipath=DIRECTORY, qemu+unix:///system?socket=PATH.
-    hosts: dict[str, str] = field(validator=_uris)
+    hosts: dict[str, str] = field(factory=dict, validator=_uris)
     # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm on the hosts, and is many times faster.
     accelerator: Literal["tcg", "kvm"] = "kvm"
     # QEMU's name of the machine type. One with a version keeps guests movable between releases of QEMU.
@@ -41,7 +39,7 @@ class Config:
     cpu: str = ""
     # A directory on each host for disks and consoles, and the storage pool that libvirt makes of it.
     directory: str = field(default="/var/lib/libvirt/cloudctl", validator=_absolute)
-    pool: str = field(default="cloudctl")
+    pool: str = "cloudctl"
     # Volumes and ports that can be added to a guest while it runs.
     slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
     # What a kernel is told that is booted directly, unless its image has the property os_command_line.
