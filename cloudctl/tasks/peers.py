@@ -29,7 +29,7 @@ log = Logger()
 
 PERIOD = 1.0
 # Seconds for which a name must have been nobody's: connections break, and PostgreSQL is started anew, without a death.
-GRACE = 2.0
+GRACE = 1.5
 
 
 class Process(Record, table="task_processes"):

@@ -25,7 +25,12 @@ async def connect(reactor: Any, path: Path, client: IProtocol) -> None:
 
 def tail(path: Path, lines: int | None, kept: int) -> str:
     """The last `lines` lines (None: all) of the last `kept` bytes."""
-    text = _end(path, kept).decode("utf-8", "replace").replace("\r\n", "\n")
+    return last_lines(_end(path, kept), lines)
+
+
+def last_lines(data: bytes, lines: int | None) -> str:
+    """The last `lines` lines (None: all) of what a guest wrote."""
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     if lines is None:
         return text
     return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""

@@ -246,13 +246,15 @@ def ensure_swap(target: Path, size: int) -> None:
         return
     if target.exists() and target.stat().st_size == size:
         return
-    page = 4096
-    header = (1).to_bytes(4, "little") + (size // page - 1).to_bytes(4, "little") + bytes(4) + uuid4().bytes
     beside = target.with_name(f"{target.name}.new")
     with beside.open("wb") as file:
+        file.write(swap_header(size))
         file.truncate(size)
-        file.seek(1024)
-        file.write(header)
-        file.seek(page - 10)
-        file.write(b"SWAPSPACE2")
     beside.replace(target)
+
+
+def swap_header(size: int) -> bytes:
+    """The first page of a swap area of so many bytes."""
+    page = 4096
+    header = (1).to_bytes(4, "little") + (size // page - 1).to_bytes(4, "little") + bytes(4) + uuid4().bytes
+    return (bytes(1024) + header).ljust(page - 10, b"\0") + b"SWAPSPACE2"

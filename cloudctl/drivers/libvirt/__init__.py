@@ -1,0 +1,1 @@
+"""The hypervisor driver `libvirt`: guests on any number of hosts, each with its own libvirtd."""

@@ -1,0 +1,303 @@
+"""A guest in libvirt's words: a tree made from its spec, and what a tree says of a guest. Pure.
+
+Devices are known by their aliases, `ua-volume-…` and `ua-port-…`, which libvirt keeps. Source: libvirt's «Domain XML
+format».
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Mapping
+from itertools import chain, product
+from typing import Any
+from uuid import UUID
+from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
+
+from attrs import frozen
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
+
+# What we note of a guest is an element of this namespace.
+NOTES, NOTES_KEY = "urn:cloudctl:guest", "cloudctl"
+FIXED_SLOTS = 5  # root ports for what is there from the start
+SERIAL_LENGTH = 20  # of a virtio disk, at most
+VOLUME, PORT = "volume", "port"
+# What cloud-init looks for to know that there is a metadata service.
+PRODUCT = "OpenStack Compute"
+KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
+# What XML cannot hold, and lines of a title.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CPU = {"tcg": "qemu64", "kvm": ""}
+
+
+@frozen
+class Notes:
+    """What we note of a guest beside what it is: which reboot was asked for last, and whether its power was cut."""
+
+    token: str = ""
+    done: bool = False
+
+
+@frozen
+class Paths:
+    """The files of a guest on its host."""
+
+    directory: str
+    id: str
+
+    def __call__(self, name: str) -> str:
+        return f"{self.directory}/{self.volume(name)}"
+
+    def volume(self, name: str) -> str:
+        """The name of the storage volume that is this file."""
+        return f"{self.id}.{name}"
+
+
+@frozen
+class Seen:
+    """What the tree of a guest says."""
+
+    vcpus: int
+    memory_mib: int
+    volume_ids: tuple[str, ...]
+    port_ids: tuple[str, ...]
+    notes: Notes
+    targets: frozenset[str]  # vda, …
+
+
+def text(element: Element) -> str:
+    return tostring(element, encoding="unicode")
+
+
+def guest(config: Config, spec: GuestSpec, notes: Notes) -> Element:
+    """The whole domain. Raises Unfit for what cannot be plugged or booted."""
+    paths = Paths(config.directory, spec.id)
+    domain = Element("domain", type="kvm" if config.accelerator == "kvm" else "qemu")
+    _leaf(domain, "name", spec.id)
+    try:
+        _leaf(domain, "uuid", str(UUID(spec.id)))
+    except ValueError:
+        pass  # libvirt makes one
+    _leaf(domain, "title", UNPRINTABLE.sub(" ", spec.name) or spec.id)
+    SubElement(domain, "metadata").append(noted(notes))
+    _leaf(domain, "memory", str(spec.memory_mib), unit="MiB")
+    _leaf(domain, "vcpu", str(spec.vcpus))
+    system = SubElement(SubElement(domain, "sysinfo", type="smbios"), "system")
+    for name, value in (("manufacturer", "cloudctl"), ("product", PRODUCT), ("serial", spec.id)):
+        _leaf(system, "entry", value, name=name)
+    _boot(domain, config, spec, paths)
+    for feature in ("acpi", "apic"):
+        SubElement(_child(domain, "features"), feature)
+    domain.append(_cpu(config, spec.vcpus))
+    SubElement(domain, "clock", offset="utc")
+    for event, action in (("poweroff", "destroy"), ("reboot", "restart"), ("crash", "destroy")):
+        _leaf(domain, f"on_{event}", action)
+    devices = SubElement(domain, "devices")
+    SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+    for number in range(1, FIXED_SLOTS + config.slots + 1):
+        SubElement(devices, "controller", type="pci", index=str(number), model="pcie-root-port")
+    names = target_names(frozenset())
+    for disk in own_disks(spec, paths, names):
+        devices.append(disk)
+    for volume in spec.volumes:
+        devices.append(volume_disk(volume, next(names), boots=spec.image is None))
+    for port in spec.ports:
+        devices.append(interface(port))
+    _console(devices, paths)
+    SubElement(devices, "memballoon", model="none")
+    SubElement(SubElement(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+    return domain
+
+
+def noted(notes: Notes) -> Element:
+    return Element(f"{{{NOTES}}}guest", token=notes.token, done=str(int(notes.done)))
+
+
+def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str]) -> Iterator[Element]:
+    """Root disk, ephemeral, swap, config drive: in this order the guest's kernel finds them."""
+    if spec.image is not None:
+        disk = _file_disk(paths("root"), "qcow2", next(names), "root")
+        if spec.image.kernel_path is None:
+            SubElement(disk, "boot", order="1")
+        yield disk
+    if spec.ephemeral_gib:
+        yield _file_disk(paths("ephemeral"), "qcow2", next(names), "ephemeral")
+    if spec.swap_mib:
+        yield _file_disk(paths("swap"), "raw", next(names), "swap")
+    if spec.config_drive:
+        drive = _file_disk(paths("config"), "raw", next(names), "config")
+        SubElement(drive, "readonly")
+        yield drive
+
+
+def volume_disk(connection: VolumeConnection, target: str, *, boots: bool = False) -> Element:
+    """Raises Unfit for a kind of volume that libvirt is not told here how to reach."""
+    kind, data = connection.info["driver_volume_type"], connection.info["data"]
+    if kind == "qcow2":
+        disk = _disk("file", data["format"], target, connection.volume_id, volume_alias(connection.volume_id))
+        _child(disk, "source").set("file", data["path"])
+    elif kind == "nbd":
+        disk = _disk("network", "raw", target, connection.volume_id, volume_alias(connection.volume_id))
+        _nbd(_child(disk, "source"), data)
+    else:
+        raise Unfit(f"volume {connection.volume_id} has the connection type {kind!r}, which libvirt guests cannot use")
+    if boots and connection.boot_index is not None and connection.boot_index >= 0:
+        SubElement(disk, "boot", order=str(connection.boot_index + 1))
+    if connection.read_only:
+        SubElement(disk, "readonly")
+    return disk
+
+
+def _nbd(source: Element, data: Mapping[str, Any]) -> None:
+    source.set("protocol", "nbd")
+    source.set("name", data["export"])
+    server = data["server"]
+    if server["type"] == "unix":
+        SubElement(source, "host", transport="unix", socket=server["path"])
+    else:
+        SubElement(source, "host", name=server["host"], port=str(server["port"]))
+    SubElement(source, "reconnect", delay="60")
+
+
+def interface(port: PortSpec) -> Element:
+    """Raises Unfit for a port that is not plugged by a tap."""
+    binding = port.binding or {}
+    if binding.get("vif_type") != "tap":
+        raise Unfit(f"port {port.id} is plugged as {binding.get('vif_type')!r}, which libvirt guests cannot use")
+    nic = Element("interface", type="ethernet")
+    SubElement(nic, "mac", address=port.mac)
+    SubElement(nic, "target", dev=binding["vif_details"]["tap"], managed="no")
+    SubElement(nic, "model", type="virtio")
+    SubElement(nic, "mtu", size=str(port.mtu))
+    # No boot from the network: its ROM costs time at each start.
+    SubElement(nic, "rom", enabled="no")
+    SubElement(nic, "alias", name=port_alias(port.id))
+    return nic
+
+
+# -- names
+
+
+def volume_alias(id: str) -> str:
+    return _alias(VOLUME, id)
+
+
+def port_alias(id: str) -> str:
+    return _alias(PORT, id)
+
+
+def _alias(kind: str, id: str) -> str:
+    """libvirt allows letters, digits, `-` and `_`."""
+    return f"ua-{kind}-{id}" if re.fullmatch("[A-Za-z0-9_-]+", id) else f"ua-{kind}x-{id.encode().hex()}"
+
+
+def _id_of(kind: str, alias: str) -> str | None:
+    if alias.startswith(f"ua-{kind}-"):
+        return alias.removeprefix(f"ua-{kind}-")
+    if alias.startswith(f"ua-{kind}x-"):
+        return bytes.fromhex(alias.removeprefix(f"ua-{kind}x-")).decode()
+    return None
+
+
+def target_names(taken: frozenset[str]) -> Iterator[str]:
+    """vda, vdb, …: those that are free."""
+    letters = string.ascii_lowercase
+    names = (f"vd{''.join(each)}" for each in chain(product(letters), product(letters, letters)))
+    return (name for name in names if name not in taken)
+
+
+# -- reading
+
+
+def seen(xml: str) -> Seen:
+    """Of libvirt's own text."""
+    domain = fromstring(xml)
+    devices = _child(domain, "devices")
+    aliases = [each.get("name", "") for each in devices.iterfind("*/alias")]
+    notes = domain.find(f"metadata/{{{NOTES}}}guest")
+    return Seen(
+        vcpus=int(domain.findtext("vcpu", "1")),
+        memory_mib=int(domain.findtext("memory", "0")) // 1024,
+        volume_ids=tuple(sorted(id for alias in aliases if (id := _id_of(VOLUME, alias)) is not None)),
+        port_ids=tuple(sorted(id for alias in aliases if (id := _id_of(PORT, alias)) is not None)),
+        notes=Notes() if notes is None else Notes(notes.get("token", ""), notes.get("done") == "1"),
+        targets=frozenset(each.get("dev", "") for each in devices.iterfind("disk/target")),
+    )
+
+
+def device(xml: str, alias: str) -> Element | None:
+    """The device of this alias, if the guest has it."""
+    for each in _child(fromstring(xml), "devices"):
+        found = each.find("alias")
+        if found is not None and found.get("name") == alias:
+            return each
+    return None
+
+
+# -- parts
+
+
+def _boot(domain: Element, config: Config, spec: GuestSpec, paths: Paths) -> None:
+    system = SubElement(domain, "os")
+    _leaf(system, "type", "hvm", arch="x86_64", machine=config.machine)
+    if spec.image is not None and spec.image.kernel_path is not None:
+        _leaf(system, "kernel", paths("kernel"))
+        if spec.image.ramdisk_path is not None:
+            _leaf(system, "initrd", paths("ramdisk"))
+        _leaf(system, "cmdline", kernel_arguments(config, spec.image))
+    SubElement(system, "smbios", mode="sysinfo")
+
+
+def kernel_arguments(config: Config, image: ImageSource) -> str:
+    """Raises Unfit for what no program, or no tree, can be given."""
+    given = image.properties.get("os_command_line") or config.kernel_arguments
+    if UNPRINTABLE.search(given) or len(given) > KERNEL_ARGUMENTS_MOST:
+        raise Unfit(
+            f"os_command_line of image {image.id} has control characters, or more than {KERNEL_ARGUMENTS_MOST} ones"
+        )
+    return given
+
+
+def _cpu(config: Config, vcpus: int) -> Element:
+    model = config.cpu or CPU[config.accelerator]
+    if model:
+        cpu = Element("cpu", mode="custom", match="exact")
+        _leaf(cpu, "model", model, fallback="forbid")
+    else:
+        cpu = Element("cpu", mode="host-model")
+    SubElement(cpu, "topology", sockets=str(vcpus), cores="1", threads="1")
+    return cpu
+
+
+def _console(devices: Element, paths: Paths) -> None:
+    serial = SubElement(devices, "serial", type="pty")
+    SubElement(serial, "log", file=paths("console"), append="on")
+    SubElement(serial, "target", port="0")
+
+
+def _file_disk(path: str, format: str, target: str, name: str) -> Element:
+    disk = _disk("file", format, target, name, f"ua-{name}")
+    _child(disk, "source").set("file", path)
+    return disk
+
+
+def _disk(type: str, format: str, target: str, serial: str, alias: str) -> Element:
+    disk = Element("disk", type=type, device="disk")
+    SubElement(disk, "driver", name="qemu", type=format, discard="unmap")
+    SubElement(disk, "source")
+    SubElement(disk, "target", dev=target, bus="virtio")
+    _leaf(disk, "serial", serial[:SERIAL_LENGTH])
+    SubElement(disk, "alias", name=alias)
+    return disk
+
+
+def _leaf(parent: Element, tag: str, content: str, /, **attributes: str) -> None:
+    SubElement(parent, tag, attributes).text = content
+
+
+def _child(parent: Element, name: str) -> Element:
+    found = parent.find(name)
+    return SubElement(parent, name) if found is None else found

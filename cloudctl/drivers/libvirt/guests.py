@@ -1,0 +1,376 @@
+"""Guests of one host: seen, defined, started, plugged. Plain functions on libvirt's connection, which block.
+
+Each looks before it acts. Not for two calls for one guest at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, fromstring
+
+import libvirt
+
+from cloudctl.drivers.errors import Busy, InvalidPower, UnknownGuest, UnknownVolume
+from cloudctl.drivers.libvirt import domain
+from cloudctl.drivers.libvirt.domain import Notes, Paths, Seen
+from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.libvirt.storage import GIB, Storage
+from cloudctl.drivers.specs import (
+    DiskUse,
+    GuestDiagnostics,
+    GuestSpec,
+    GuestState,
+    HostInventory,
+    PortSpec,
+    Power,
+    Traffic,
+    VolumeConnection,
+)
+
+POLL_SECONDS = 0.1
+PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that still starts does not heed it
+OFF = (Power.STOPPED, Power.CRASHED)
+
+POWER: Mapping[int, Power] = {
+    libvirt.VIR_DOMAIN_RUNNING: Power.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: Power.RUNNING,
+    libvirt.VIR_DOMAIN_SHUTDOWN: Power.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: Power.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTOFF: Power.STOPPED,
+    libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
+}
+UNDEFINE = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+)
+
+
+# -- seeing
+
+
+def find(connection: Any, id: str) -> Any:
+    """libvirt's domain, or None."""
+    with Unless(libvirt.VIR_ERR_NO_DOMAIN):
+        return connection.lookupByName(id)
+    return None
+
+
+def get(connection: Any, id: str) -> Any:
+    """Raises UnknownGuest."""
+    found = find(connection, id)
+    if found is None:
+        raise UnknownGuest(id)
+    return found
+
+
+def names(connection: Any) -> frozenset[str]:
+    return frozenset(each.name() for each in connection.listAllDomains(0))
+
+
+def states(connection: Any, host: str) -> list[GuestState]:
+    found = []
+    for each in connection.listAllDomains(0):
+        with Unless(libvirt.VIR_ERR_NO_DOMAIN):  # it went meanwhile
+            found.append(_state(each, host))
+    return found
+
+
+def state(connection: Any, id: str, host: str) -> GuestState:
+    """Raises UnknownGuest."""
+    with Unless(libvirt.VIR_ERR_NO_DOMAIN):
+        return _state(get(connection, id), host)
+    raise UnknownGuest(id)
+
+
+def _state(guest: Any, host: str) -> GuestState:
+    found = domain.seen(guest.XMLDesc(0))
+    return GuestState(guest.name(), host, power(guest), found.vcpus, found.memory_mib, found.volume_ids, found.port_ids)
+
+
+def power(guest: Any) -> Power:
+    state, reason = guest.state()
+    if state == libvirt.VIR_DOMAIN_SHUTOFF:
+        if guest.hasManagedSaveImage(0):
+            return Power.SUSPENDED
+        if reason in (libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, libvirt.VIR_DOMAIN_SHUTOFF_FAILED):
+            return Power.CRASHED
+    return POWER.get(state, Power.STOPPED)
+
+
+def inventory(connection: Any, name: str, config: Config) -> HostInventory:
+    _model, memory, cpus, _mhz, *_topology = connection.getInfo()
+    return HostInventory(
+        name,
+        "QEMU",
+        cpus,
+        memory,
+        Storage(config, connection).size_gib(),
+        connection.getVersion(),
+        cpu_info=_cpu_info(fromstring(connection.getCapabilities())),
+    )
+
+
+def _cpu_info(capabilities: Element) -> dict[str, Any]:
+    cpu = capabilities.find("host/cpu")
+    if cpu is None:
+        return {}
+    topology = cpu.find("topology")
+    return {
+        "arch": cpu.findtext("arch", ""),
+        "vendor": cpu.findtext("vendor", ""),
+        "model": cpu.findtext("model", ""),
+        "topology": {} if topology is None else {name: int(value) for name, value in topology.items()},
+        "features": [each.get("name", "") for each in cpu.iterfind("feature")],
+    }
+
+
+# -- defined and gone
+
+
+def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path | None) -> None:
+    """It is as `spec` says. Raises InvalidPower, Unfit, NoCapacity, Busy."""
+    guest = find(connection, spec.id)
+    if guest is not None:
+        found = power(guest)
+        if found not in OFF:
+            _change(connection, config, guest, spec, found)
+            return
+    notes = Notes() if guest is None else domain.seen(guest.XMLDesc(0)).notes
+    tree = domain.guest(config, spec, notes)
+    # The definition comes last: a guest that is there has its disks.
+    Storage(config, connection).ensure(spec, config_drive)
+    connection.defineXML(domain.text(tree))
+
+
+def _change(connection: Any, config: Config, guest: Any, spec: GuestSpec, found: Power) -> None:
+    """Of a guest that is on: what it has not, then what it shall not have."""
+    seen = domain.seen(guest.XMLDesc(0))
+    root = Storage(config, connection).find(Paths(config.directory, spec.id).volume("root"))
+    grows = root is not None and spec.disk_gib * GIB > root.info()[1]
+    if (seen.vcpus, seen.memory_mib) != (spec.vcpus, spec.memory_mib) or grows:
+        raise InvalidPower(f"guest {spec.id} is {found.value}; its size and host can only change while it is off")
+    volumes, ports = {each.volume_id for each in spec.volumes}, {each.id for each in spec.ports}
+    if found is Power.SUSPENDED and (set(seen.volume_ids), set(seen.port_ids)) != (volumes, ports):
+        raise InvalidPower(f"guest {spec.id} is suspended; its devices can only change while it is running or off")
+    for volume in spec.volumes:
+        attach_volume(connection, spec.id, volume)
+    for port in spec.ports:
+        attach_port(connection, spec.id, port)
+    for gone in set(seen.volume_ids) - volumes:
+        detach(connection, spec.id, domain.volume_alias(gone), config.unplug_timeout)
+    for gone in set(seen.port_ids) - ports:
+        detach(connection, spec.id, domain.port_alias(gone), config.unplug_timeout)
+    guest.setMetadata(
+        libvirt.VIR_DOMAIN_METADATA_TITLE,
+        domain.UNPRINTABLE.sub(" ", spec.name) or spec.id,
+        None,
+        None,
+        libvirt.VIR_DOMAIN_AFFECT_CONFIG,
+    )
+
+
+def remove(connection: Any, config: Config, id: str) -> bool:
+    """Whether there was one."""
+    guest = find(connection, id)
+    if guest is not None:
+        _cut(guest)
+        with Unless(libvirt.VIR_ERR_NO_DOMAIN):
+            guest.undefineFlags(UNDEFINE)
+    Storage(config, connection).remove_all(id)
+    return guest is not None
+
+
+# -- power
+
+
+def start(connection: Any, id: str) -> None:
+    guest = get(connection, id)
+    found = power(guest)
+    if found is Power.PAUSED:
+        guest.resume()
+    elif found is not Power.RUNNING:
+        guest.create()
+
+
+def stop(connection: Any, id: str, timeout: float) -> None:
+    guest = get(connection, id)
+    if power(guest) is Power.SUSPENDED:
+        guest.managedSaveRemove(0)
+        return
+    if timeout > 0 and power(guest) is Power.RUNNING:
+        _ask(guest, timeout)
+    _cut(guest)
+
+
+def reboot(connection: Any, id: str, token: str, timeout: float) -> None:
+    """`timeout`: seconds that it has to shut itself down."""
+    guest = get(connection, id)
+    notes = domain.seen(guest.XMLDesc(0)).notes
+    if notes.token != token:
+        notes = Notes(token, False)
+        _note(guest, notes)
+    if not notes.done:
+        stop(connection, id, timeout)
+        _note(guest, Notes(token, True))
+    start(connection, id)
+
+
+def pause(connection: Any, id: str) -> None:
+    guest = get(connection, id)
+    found = power(guest)
+    if found is Power.RUNNING:
+        guest.suspend()
+    elif found is not Power.PAUSED:
+        raise InvalidPower(f"guest {id} is {found.value}, so it cannot be paused")
+
+
+def suspend(connection: Any, id: str) -> None:
+    guest = get(connection, id)
+    found = power(guest)
+    if found in (Power.RUNNING, Power.PAUSED):
+        # It goes on as a running guest.
+        guest.managedSave(libvirt.VIR_DOMAIN_SAVE_RUNNING)
+    elif found is not Power.SUSPENDED:
+        raise InvalidPower(f"guest {id} is {found.value}, so it cannot be suspended")
+
+
+def _ask(guest: Any, timeout: float) -> None:
+    """Press its power button until it is off, or the time is over."""
+    end, pressed = time.monotonic() + timeout, 0.0
+    while guest.isActive() and time.monotonic() < end:
+        if time.monotonic() - pressed >= PRESS_SECONDS:
+            pressed = time.monotonic()
+            with Unless(libvirt.VIR_ERR_OPERATION_INVALID):  # it is off
+                guest.shutdown()
+        time.sleep(POLL_SECONDS)
+
+
+def _cut(guest: Any) -> None:
+    if guest.isActive():
+        with Unless(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
+            guest.destroy()
+
+
+def _note(guest: Any, notes: Notes) -> None:
+    affected = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if guest.isActive() else 0)
+    content = domain.text(domain.noted(notes))
+    guest.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, content, domain.NOTES_KEY, domain.NOTES, affected)
+
+
+# -- devices
+
+
+def attach_volume(connection: Any, id: str, volume: VolumeConnection) -> None:
+    guest = get(connection, id)
+    seen = both(guest)
+    name = next(domain.target_names(frozenset().union(*(each.targets for each in seen))))
+    _attach(guest, domain.volume_disk(volume, name), domain.volume_alias(volume.volume_id))
+
+
+def attach_port(connection: Any, id: str, port: PortSpec) -> None:
+    _attach(get(connection, id), domain.interface(port), domain.port_alias(port.id))
+
+
+def _attach(guest: Any, device: Element, alias: str) -> None:
+    """Both to what it is made of and, if it is on, to what it has."""
+    if power(guest) is Power.SUSPENDED:
+        raise InvalidPower(f"guest {guest.name()} is suspended; its devices can only change while it is running or off")
+    found = domain.device(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), alias)
+    if found is None:
+        guest.attachDeviceFlags(domain.text(device), libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+    if guest.isActive() and domain.device(guest.XMLDesc(0), alias) is None:
+        try:
+            guest.attachDeviceFlags(domain.text(device), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        except libvirt.libvirtError as error:
+            if "lock" in str(error):
+                raise Busy(f"{alias} is in use elsewhere: {error}") from error
+            raise
+
+
+def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
+    """Raises Busy while the guest has not let go of it."""
+    guest = find(connection, id)
+    if guest is None:
+        return
+    if domain.device(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), alias) is not None:
+        guest.detachDeviceAlias(alias, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+    end = time.monotonic() + timeout
+    asked = False
+    while guest.isActive() and domain.device(guest.XMLDesc(0), alias) is not None:
+        if not asked:
+            # Asked a second time, QEMU says that it is at it.
+            with Unless(libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED):
+                guest.detachDeviceAlias(alias, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+            asked = True
+        if time.monotonic() > end:
+            raise Busy(f"the guest has not released {alias}")
+        time.sleep(POLL_SECONDS)
+
+
+def grow(connection: Any, id: str, volume_id: str, size_gib: int) -> None:
+    guest = get(connection, id)
+    device = domain.device(guest.XMLDesc(0), domain.volume_alias(volume_id))
+    target = None if device is None else device.find("target")
+    if target is None:
+        raise UnknownVolume(volume_id)
+    name = target.get("dev", "")
+    if guest.isActive() and guest.blockInfo(name)[0] < size_gib * GIB:
+        guest.blockResize(name, size_gib * GIB, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+
+def both(guest: Any) -> tuple[Seen, Seen]:
+    """What it has, and what it will have at its next start."""
+    return domain.seen(guest.XMLDesc(0)), domain.seen(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+
+
+# -- what it uses
+
+
+def diagnostics(connection: Any, id: str) -> GuestDiagnostics:
+    guest = get(connection, id)
+    tree = fromstring(guest.XMLDesc(0))
+    seen, found = domain.seen(guest.XMLDesc(0)), power(guest)
+    active = bool(guest.isActive())
+    disks = [each.get("dev", "") for each in tree.iterfind("devices/disk/target")]
+    return GuestDiagnostics(
+        found,
+        None,
+        tuple(cpu[2] for cpu in guest.vcpus()[0]) if active else (None,) * seen.vcpus,
+        seen.memory_mib,
+        None,
+        tuple(_disk_use(guest, name) if active else DiskUse(name) for name in disks),
+        tuple(_traffic(guest, each, active) for each in tree.iterfind("devices/interface")),
+    )
+
+
+def _disk_use(guest: Any, name: str) -> DiskUse:
+    reads, read_bytes, writes, written_bytes, errors = guest.blockStats(name)
+    return DiskUse(name, read_bytes, reads, written_bytes, writes, None if errors < 0 else errors)
+
+
+def _traffic(guest: Any, interface: Element, active: bool) -> Traffic:
+    mac, target = interface.find("mac"), interface.find("target")
+    address = "" if mac is None else mac.get("address", "")
+    if not active or target is None:
+        return Traffic(address)
+    rx, rx_packets, rx_errors, rx_drop, tx, tx_packets, tx_errors, tx_drop = guest.interfaceStats(target.get("dev"))
+    return Traffic(address, rx, rx_packets, rx_errors, rx_drop, tx, tx_packets, tx_errors, tx_drop)
+
+
+class Unless:
+    """A refusal with one of these codes says that there is nothing to do."""
+
+    def __init__(self, *harmless: int) -> None:
+        self.harmless = harmless
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        return isinstance(error, libvirt.libvirtError) and error.get_error_code() in self.harmless

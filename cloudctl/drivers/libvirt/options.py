@@ -1,0 +1,62 @@
+"""What an operator may set for the hypervisor driver `libvirt`."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from attrs.validators import ge, gt, le
+
+MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
+
+
+def _uris(_instance: object, attribute: Any, value: dict[str, str]) -> None:
+    for name, uri in value.items():
+        if not name or any(character.isspace() or character == "/" for character in name):
+            raise ValueError("must map names of hosts to URIs")
+        if urlsplit(uri).scheme.partition("+")[0] not in ("qemu", "test"):
+            raise ValueError(f"the URI of {name} must begin with qemu+tls:, qemu+unix: or qemu:")
+
+
+def _absolute(_instance: object, attribute: Any, value: str) -> None:
+    if not PurePosixPath(value).is_absolute():
+        raise ValueError("must be an absolute path")
+
+
+@frozen
+class Config:
+    """`[driver.hypervisor.libvirt]`"""
+
+    # Host → where its libvirtd is reached: qemu+tls://HOST/system?pkipath=DIRECTORY, qemu+unix:///system?socket=PATH.
+    hosts: dict[str, str] = field(factory=dict, validator=_uris)
+    # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm on the hosts, and is many times faster.
+    accelerator: Literal["tcg", "kvm"] = "kvm"
+    # QEMU's name of the machine type. One with a version keeps guests movable between releases of QEMU.
+    machine: str = "q35"
+    # The CPU model that guests see. Empty: qemu64 with tcg, what the host has with kvm.
+    cpu: str = ""
+    # A directory on each host for disks and consoles, and the storage pool that libvirt makes of it.
+    directory: str = field(default="/var/lib/libvirt/cloudctl", validator=_absolute)
+    pool: str = "cloudctl"
+    # Volumes and ports that can be added to a guest while it runs.
+    slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
+    # What a kernel is told that is booted directly, unless its image has the property os_command_line.
+    kernel_arguments: str = "root=/dev/vda console=ttyS0 no_timer_check"
+    # KiB of a serial console that are read at most.
+    console_kib: int = field(default=512, validator=gt(0))
+    # Seconds that a guest has for a soft reboot before its power is cut.
+    soft_reboot_timeout: float = field(default=120.0, validator=ge(0))
+    # Seconds that a running guest has to let go of a device.
+    unplug_timeout: float = field(default=10.0, validator=gt(0))
+    # Seconds until a connection to a host, an answer of it, and a copy of a disk are given up.
+    open_timeout: float = field(default=10.0, validator=gt(0))
+    answer_timeout: float = field(default=30.0, validator=gt(0))
+    copy_timeout: float = field(default=1800.0, validator=gt(0))
+    # Seconds between two attempts to reach a host that is down.
+    retry_seconds: float = field(default=5.0, validator=gt(0))
+    # Seconds between two questions whether a host is still there; it is down after three without an answer.
+    keepalive_seconds: int = field(default=2, validator=gt(0))
+    # Calls that may wait for one host at the same time.
+    calls: int = field(default=8, validator=gt(0))

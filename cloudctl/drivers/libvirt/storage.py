@@ -1,0 +1,203 @@
+"""The files of guests on a host, as volumes of one storage pool: all that is known of a host is asked of its libvirtd.
+
+An image is copied to a host once, and each guest's disk is a qcow2 over it. Everything here blocks, in threads of the
+host, and is not called twice at a time for one guest or one image.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement
+
+import libvirt
+from attrs import frozen
+
+from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
+from cloudctl.drivers.errors import NoCapacity, Unfit
+from cloudctl.drivers.libvirt.domain import Paths, text
+from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.qemu.disks import swap_header
+from cloudctl.drivers.specs import GuestSpec, ImageSource
+
+GIB, MIB = 1 << 30, 1 << 20
+WHOLE = ".whole"  # beside a copied file: all of it is there
+
+
+@frozen
+class Storage:
+    """Of one host, for the length of a call. `connection` is libvirt's."""
+
+    config: Config
+    connection: Any
+
+    # -- the pool
+
+    def prepare(self) -> None:
+        """The pool is there and works."""
+        try:
+            pool = self.connection.storagePoolLookupByName(self.config.pool)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_POOL:
+                raise
+            tree = Element("pool", type="dir")
+            SubElement(tree, "name").text = self.config.pool
+            SubElement(SubElement(tree, "target"), "path").text = self.config.directory
+            pool = self.connection.storagePoolDefineXML(text(tree), 0)
+            pool.setAutostart(1)
+        if not pool.isActive():
+            pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+
+    def pool(self) -> Any:
+        return self.connection.storagePoolLookupByName(self.config.pool)
+
+    def size_gib(self) -> int:
+        _state, capacity, _allocation, _available = self.pool().info()
+        return int(capacity) >> 30
+
+    # -- guests
+
+    def ensure(self, spec: GuestSpec, config_drive: Path | None) -> None:
+        """All disks of a guest that is off, as large as `spec` says. Raises Unfit, NoCapacity."""
+        paths = Paths(self.config.directory, spec.id)
+        with RoomFor(f"the disks of guest {spec.id}"):
+            if spec.image is not None:
+                self._root(spec.image, paths.volume("root"), spec.disk_gib * GIB)
+                for source, name in ((spec.image.kernel_path, "kernel"), (spec.image.ramdisk_path, "ramdisk")):
+                    if source is not None:
+                        self.copy(Path(source), paths.volume(name))
+            self._blank(paths.volume("ephemeral"), spec.ephemeral_gib * GIB)
+            self._swap(paths.volume("swap"), spec.swap_mib * MIB)
+            if config_drive is not None:
+                # It tells what is so now.
+                self.remove(paths.volume("config") + WHOLE)
+                self.copy(config_drive, paths.volume("config"))
+
+    def remove_all(self, id: str) -> None:
+        """Whatever there is of a guest."""
+        pool = self.pool()
+        pool.refresh(0)
+        for name in pool.listVolumes():
+            if name.startswith(f"{id}."):
+                self.remove(name)
+
+    def _root(self, image: ImageSource, name: str, wished: int) -> None:
+        found = self.find(name)
+        if found is not None:
+            if wished > found.info()[1]:
+                found.resize(wished, 0)
+            return
+        format = format_of(image)
+        if format not in ("raw", "qcow2"):
+            raise Unfit(f"image {image.id} is {image.disk_format}; on libvirt hosts disks are made from raw and qcow2")
+        assert image.path is not None
+        size = _virtual_size(Path(image.path), format)
+        if wished and size > wished:
+            raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")
+        base = f"image-{quote(image.id, safe='')}"
+        self.copy(Path(image.path), base)
+        self._create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
+
+    def _swap(self, name: str, size: int) -> None:
+        found = self.find(name)
+        if found is not None and found.info()[1] == size:
+            return
+        self.remove(name)
+        if size:
+            self._upload(self._create(name, "raw", size), BytesIO(swap_header(size)))
+
+    def _blank(self, name: str, size: int) -> None:
+        """An empty disk of so many bytes, at least; none of 0."""
+        found = self.find(name)
+        if not size:
+            self.remove(name)
+        elif found is None:
+            self._create(name, "qcow2", size)
+        elif size > found.info()[1]:
+            found.resize(size, 0)
+
+    # -- volumes
+
+    def find(self, name: str) -> Any:
+        """The volume of this name, or None."""
+        try:
+            return self.pool().storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+                return None
+            raise
+
+    def remove(self, name: str) -> None:
+        found = self.find(name)
+        if found is not None:
+            found.delete(0)
+
+    def copy(self, source: Path, name: str) -> None:
+        """The bytes of a file of this machine are the volume's. One that was not copied to its end is made anew."""
+        if self.find(name + WHOLE) is not None:
+            return
+        self.remove(name)
+        try:
+            with source.open("rb") as file:
+                self._upload(self._create(name, "raw", source.stat().st_size), file)
+        except FileNotFoundError as error:
+            raise Unfit(f"{source} does not exist") from error
+        self._create(name + WHOLE, "raw", 0)
+
+    def tail(self, name: str, most: int) -> bytes:
+        """The last `most` bytes of a file that others write to; none if there is no such file."""
+        self.pool().refresh(0)
+        found = self.find(name)
+        if found is None:
+            return b""
+        size = int(found.info()[1])
+        length = min(size, most)
+        if not length:
+            return b""
+        stream, got = self.connection.newStream(0), BytesIO()
+        found.download(stream, size - length, length, 0)
+        stream.recvAll(lambda _stream, data, _opaque: got.write(data), None)
+        stream.finish()
+        return got.getvalue()
+
+    def _create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
+        tree = Element("volume")
+        SubElement(tree, "name").text = name
+        SubElement(tree, "capacity").text = str(size)
+        SubElement(tree, "allocation").text = "0"
+        SubElement(SubElement(tree, "target"), "format", type=format)
+        if over is not None:
+            backing = SubElement(tree, "backingStore")
+            SubElement(backing, "path").text = over[0]
+            SubElement(backing, "format", type=over[1])
+        return self.pool().createXML(text(tree), 0)
+
+    def _upload(self, volume: Any, source: IO[bytes]) -> None:
+        stream = self.connection.newStream(0)
+        volume.upload(stream, 0, 0, 0)
+        stream.sendAll(lambda _stream, count, file: file.read(count), source)
+        stream.finish()
+
+
+class RoomFor:
+    """libvirt's word for a full file system is NoCapacity."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, libvirt.libvirtError) and "No space left" in str(error):
+            raise NoCapacity(f"no room for {self.what}") from error
+
+
+def _virtual_size(path: Path, format: str) -> int:
+    """Bytes that a guest sees. What can be a qcow2 was looked at before."""
+    if format == "raw":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        return qcow2_header(file.read(HEAD)).size_bytes

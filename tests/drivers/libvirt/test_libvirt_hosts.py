@@ -1,0 +1,129 @@
+"""Hosts that hang, die and return, with a real libvirtd: what is asked of others goes on meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from cloudctl.drivers.errors import HostDown, Unreachable
+from cloudctl.drivers.specs import DriverResources, Power
+from tests.drivers.libvirt.daemon import Libvirtd
+from tests.drivers.qemu import real
+from tests.drivers.qemu.real import ID
+
+
+@pytest.fixture
+def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
+    """Two names of one libvirtd, as two hosts, one of which can be cut off by `dead`."""
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    config = Config(
+        hosts={"here": libvirtd.uri, "there": f"qemu+unix:///system?socket={tmp_path / 'nobody'}"},
+        accelerator="tcg",
+        directory=str(tmp_path / "disks"),
+        pool=tmp_path.name,
+        slots=2,
+        open_timeout=2.0,
+        answer_timeout=30.0,
+        retry_seconds=0.2,
+        keepalive_seconds=1,
+    )
+    yield create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
+    libvirtd.empty()
+
+
+async def test_a_host_that_is_down_is_shown_as_such_and_holds_nobody_else(driver: Any, tmp_path: Path) -> None:
+    here, there = await driver.hosts()
+    assert (here.name, here.up, there.name, there.up) == ("here", True, "there", False)
+    spec = evolve(real.tiny(tmp_path), host="here")
+    await driver.ensure_defined(spec)
+    with pytest.raises(HostDown):
+        await driver.ensure_defined(evolve(spec, id="other", host="there"))
+    assert [each.id for each in await driver.inventory()] == [ID]
+    # It may be on the host that never answered.
+    with pytest.raises(HostDown):
+        await driver.observe("other")
+    with pytest.raises(HostDown):
+        await driver.ensure_absent("other")
+    await driver.ensure_absent(ID)
+    assert await driver.inventory() == ()
+    await driver.close()
+
+
+async def test_a_daemon_that_is_stopped_is_missed_and_found_again(
+    driver: Any, libvirtd: Libvirtd, tmp_path: Path
+) -> None:
+    spec = evolve(real.tiny(tmp_path), host="here")
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(ID)
+    libvirtd.freeze()
+    try:
+        # The first call ends when keepalive has missed it; others at once, or when `open` was given up.
+        for _ in range(2):
+            with pytest.raises((HostDown, Unreachable)):
+                await driver.ensure_running(ID)
+        here, _there = await driver.hosts()
+        # It is known by what it had.
+        assert not here.up
+    finally:
+        libvirtd.thaw()
+
+    async def is_back() -> bool:
+        try:
+            return bool((await driver.observe(ID)).power is Power.RUNNING)
+        except (HostDown, Unreachable):
+            return False
+
+    assert await real.soon(is_back)
+    await driver.close()
+
+
+async def test_a_guest_that_goes_off_by_itself_is_told(driver: Any, tmp_path: Path) -> None:
+    told: list[str] = []
+    await driver.watch_guests(told.append)
+    await driver.ensure_defined(evolve(real.tiny(tmp_path), host="here"))
+    await driver.ensure_running(ID)
+    await real.soon(lambda: told)
+    told.clear()
+    host = driver.hosts_by_name["here"]
+    # Behind the driver's back.
+    await host.connection.run(lambda connection: connection.lookupByName(ID).destroy())
+    assert await real.soon(lambda: told) and set(told) == {ID}
+    assert (await driver.observe(ID)).power is Power.STOPPED
+    await driver.close()
+
+
+def test_what_listens_and_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
+    pytest.importorskip("libvirt")
+    from cloudctl.drivers.libvirt.connections import shake_hands
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "control")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    certificate = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    for file in ("cacert.pem", "clientcert.pem"):
+        (tmp_path / file).write_bytes(certificate)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "clientkey.pem").write_bytes(secret)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(OSError, match="timed out"):
+            shake_hands(f"qemu+tls://127.0.0.1:{port}/system?pkipath={tmp_path}", 0.2)
+    with pytest.raises(OSError, match="refused"):
+        shake_hands(f"qemu+tls://127.0.0.1:{port}/system?pkipath={tmp_path}", 0.2)
+    # Nothing can be known of others.
+    shake_hands("qemu:///system", 0.2)

@@ -1,0 +1,90 @@
+"""The libvirt driver passes the public suite, with a real libvirtd, QEMU, and a guest that fits into one sector."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.qemu.host import up_since
+from cloudctl.drivers.specs import DriverResources, GuestSpec, PortSpec, VolumeConnection
+from cloudctl.testing.faults import with_faults
+from cloudctl.testing.hypervisor_suite import hypervisor_suite
+from tests.drivers.libvirt.daemon import Libvirtd
+from tests.drivers.qemu import real, tiny_guest
+
+daemons: list[Libvirtd] = []
+taps: list[str] = []
+HOST = "east"
+
+
+def make(directory: Path) -> Any:
+    from twisted.internet import reactor
+
+    # Not before there is a libvirtd: the module needs the library.
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    disks = directory / "disks"
+    config = Config(
+        hosts={HOST: daemons[-1].uri},
+        accelerator="tcg",
+        directory=str(disks),
+        pool=directory.name,
+        slots=4,
+        soft_reboot_timeout=0.3,
+    )
+    return with_faults(create(config, DriverResources(reactor, "libvirt", reactor, directory)), reactor)
+
+
+class TestLibvirt(hypervisor_suite(make)):
+    @pytest.fixture(autouse=True)
+    def _daemon(self, libvirtd: Libvirtd) -> Iterator[None]:
+        daemons[:] = [libvirtd]
+        yield
+        libvirtd.empty()
+        while taps:
+            subprocess.run(["ip", "link", "del", taps.pop()], check=True)
+
+    def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
+        return evolve(real.tiny(directory), id=id, host=host)
+
+    def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
+        return real.volume(directory, id)
+
+    def port(self, id: str, host: str, directory: Path) -> PortSpec:
+        """Unlike QEMU by itself, libvirt wants the tap that it is told of to be there."""
+        made = real.port(directory, id)
+        assert made.binding is not None
+        tap = made.binding["vif_details"]["tap"]
+        if tap not in taps:
+            subprocess.run(["ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr"], check=True)
+            taps.append(tap)
+        return made
+
+    async def boots(self, driver: Any, id: str) -> int:
+        """Once it has said its last line since its process began."""
+        console = Path(driver.config.directory, f"{id}.console")
+
+        async def is_up() -> bool:
+            text = await driver.console_output(id)
+            return text.rstrip("\n").endswith(tiny_guest.LAST_LINE) and console.stat().st_mtime > began(id)
+
+        await real.soon(is_up)
+        return str(await driver.console_output(id)).count("Linux version")
+
+
+def began(id: str) -> float:
+    """When the guest's process was started, in seconds since the epoch."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"guest={id}".encode() in (process / "cmdline").read_bytes():
+                ticks = int((process / "stat").read_text().rpartition(") ")[2].split()[19])
+                return up_since() + ticks / os.sysconf("SC_CLK_TCK")
+        except OSError:
+            continue  # it ended meanwhile
+    return 0.0
