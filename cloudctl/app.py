@@ -228,7 +228,8 @@ class Cloud(OrderedService):
             # It says how it is, and leads to no API.
             self.root_api = ApiApp(self.root_api.pipeline, own)
         self.apis = {each.prefix[1:]: each.api for each in self.served if not each.apart}
-        self.resource = Tree(self.apis, self.root_api)
+        hosts = {mount: other.hosts for part in self.parts for mount, other in part.beside.items()} if self.apis else {}
+        self.resource = Tree(self.apis, self.root_api, hosts)
         apart = next((each.api for each in self.served if each.apart), ApiApp(self.root_api.pipeline, []))
         self.ha_resource = apart.resource(named=False)
         self.uploads = {
@@ -246,8 +247,8 @@ class Cloud(OrderedService):
         for service, part in zip(self.offered, self.parts, strict=True):
             if service.mount:
                 yield Served(service.title, f"/{service.mount}", False, part.api(http))
-                for mount, build in part.beside.items():
-                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, build(http))
+                for mount, other in part.beside.items():
+                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, other.api(http))
             else:
                 yield Served(service.title, "", True, part.api(apart))
 

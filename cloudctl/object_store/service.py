@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
+from cloudctl.composition import Beside, CatalogEntry, Part, Service, Surroundings
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store import api
@@ -53,7 +53,7 @@ def compose(cloud: Surroundings) -> Part:
         watches=(Expiry(intake, options.expiry_period),),
         shown=(store,),
         uploads=uploads,
-        beside={"s3": lambda http: s3.build(http, intake, options, signers, region)},
+        beside={"s3": Beside(lambda http: s3.build(http, intake, options, signers, region), options.s3_hosts)},
     )
 
 

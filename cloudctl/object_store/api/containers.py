@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import acl, containers, listing, removal
+from cloudctl.object_store import acl, containers, listing, removal, version_listing
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
@@ -14,8 +16,10 @@ from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
+from cloudctl.object_store.version_listing import WantedVersions
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
@@ -75,15 +79,29 @@ class Containers:
         "/v1/<account>/<container>",
         policy="object_store:containers:show",
         anonymous=True,
-        query=(*listings.PARAMETERS, "path"),
+        query=(*listings.PARAMETERS, "path", "versions", "version_marker"),
     )
     async def list(self, call: Call, account: str, container: str) -> Reply:
         """List the objects of a container."""
         place = placed(account, container)
         found = await self._entered(call, place)
-        objects = await self.db.scan(listing.of_objects, found, listings.wanted(call), call.now)
-        entries = [listings.of_object(each, place.account) for each in objects]
+        wanted = listings.wanted(call)
+        if "versions" in call.query:
+            entries = await self._versions(call, place, found, wanted)
+        else:
+            objects = await self.db.scan(listing.of_objects, found, wanted, call.now)
+            entries = [listings.of_object(each, place.account) for each in objects]
         return listings.CONTAINER.reply(call, place.container, entries, await self._said(call, found))
+
+    async def _versions(self, call: Call, place: Place, found: Container, wanted: Wanted) -> Sequence[listings.Entry]:
+        if wanted.reverse or wanted.end_marker:
+            raise Invalid("Versions are listed forwards, to the end.")
+        after = call.query.get("version_marker")
+        numbers = WantedVersions(wanted.limit, wanted.marker, after, wanted.prefix, wanted.delimiter)
+        return [
+            listings.of_version(each, place.account)
+            for each in await self.db.scan(version_listing.of_versions, found, numbers, call.now)
+        ]
 
     async def may_extract(self, call: Call, account: str, container: str) -> Admitted:
         """Whether an archive may come."""
