@@ -271,7 +271,9 @@ class Cloud(OrderedService):
         else:
             # It says how it is, and leads to no API.
             self.root_api = ApiApp(self.root_api.pipeline, own)
-        self.resource = Tree({name: each.make for name, each in self._mounted().items()}, self.root_api)
+        made = {name: each.make for name, each in self._mounted().items()}
+        hosts = {mount: other.hosts for part in self.parts for mount, other in part.beside.items()} if made else {}
+        self.resource = Tree(made, self.root_api, hosts)
         nothing = cache(partial(ApiApp, self.root_api.pipeline, []))
         apart = next((each.make for each in self.served if each.apart), nothing)
         self.ha_resource = ApiResource(apart, named=False)
@@ -290,8 +292,8 @@ class Cloud(OrderedService):
         for service, part in zip(self.offered, self.parts, strict=True):
             if service.mount:
                 yield Served(service.title, f"/{service.mount}", False, cache(partial(part.api, http)))
-                for mount, build in part.beside.items():
-                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, cache(partial(build, http)))
+                for mount, other in part.beside.items():
+                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, cache(partial(other.api, http)))
             else:
                 yield Served(service.title, "", True, cache(partial(part.api, apart)))
 

@@ -88,6 +88,14 @@ def no_rows(conn: Connection, first: FirstStart) -> None:
 
 
 @frozen
+class Beside:
+    """Another API of a service. `hosts`: those that it has for itself, where it begins at the root."""
+
+    api: Callable[[Http], ApiApp]
+    hosts: tuple[str, ...] = ()
+
+
+@frozen
 class Part:
     """A service in one cloud.
 
@@ -116,7 +124,7 @@ class Part:
     root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
     uploads: Uploads | None = None
     # Other APIs over the same data, by the first segment of their paths.
-    beside: Mapping[str, Callable[[Http], ApiApp]] = field(factory=dict)
+    beside: Mapping[str, Beside] = field(factory=dict)
 
 
 @frozen

@@ -43,5 +43,10 @@ class Signers:
         """The user, in the project of the credential, as `subject_of`."""
         return (await self.db.read(self._subject, access, check)).identity
 
+    async def project_of(self, access: str) -> str:
+        """The id of a credential's project; empty if there is no such credential. It proves nothing."""
+        found = await self.db.read(credentials.find_ec2, access)
+        return "" if found is None else found.project_id or ""
+
     def _subject(self, conn: Connection, access: str, check: Callable[[str], None]) -> Subject:
         return subject_of(conn, access, self.keys, check, self.options, self.db.clock.seconds())

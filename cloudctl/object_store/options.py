@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import field, frozen
@@ -20,6 +21,10 @@ def _not_negative(_instance: object, _attribute: Any, value: float) -> None:
         raise ValueError("must not be negative")
 
 
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in given)
+
+
 @frozen
 class ObjectStoreOptions:
     """What an operator may choose about the object store."""
@@ -32,7 +37,7 @@ class ObjectStoreOptions:
     upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
     # Threads that write and copy data.
     threads: int = field(default=2, validator=_positive)
-    # Names of hosts below which a bucket has one of its own, for S3: `bucket.s3.example.com` for `s3.example.com`.
-    s3_hosts: tuple[str, ...] = ()
+    # Names of hosts that are S3's own: it begins at their root, and a bucket has a host below: `bucket.s3.example.com`.
+    s3_hosts: tuple[str, ...] = field(default=(), converter=_names)
     # Seconds between two looks for objects whose time has come.
     expiry_period: float = field(default=30.0, validator=_positive)

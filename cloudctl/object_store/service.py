@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
+from cloudctl.composition import Beside, CatalogEntry, Part, Service, Surroundings
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.bootstrap import bootstrap
@@ -63,7 +63,7 @@ def compose(cloud: Surroundings) -> Part:
         watches=(Expiry(intake, options.expiry_period),),
         shown=(store, intake),
         uploads=uploads,
-        beside={"s3": build_s3},
+        beside={"s3": Beside(build_s3, options.s3_hosts)},
     )
 
 

@@ -22,11 +22,6 @@ from cloudctl.rest.uploads import Admitted
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
 
 
-def no_part(host: str) -> str:
-    """No part of a path is in the name of the host."""
-    return ""
-
-
 class ApiApp:
     """The routes of one API.
 
@@ -34,7 +29,6 @@ class ApiApp:
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
     `exact`: whether nothing is at `/v2/images/`. Elsewhere, and at roots such as `/v2/`, a trailing slash is dropped.
     `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
-    `named_by_host`: the first segment of the path where the header Host says it: `bucket` of `bucket.example.com`.
     """
 
     def __init__(
@@ -45,11 +39,9 @@ class ApiApp:
         project_in_path: bool = False,
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
-        named_by_host: Callable[[str], str] = no_part,
     ) -> None:
         self.pipeline = pipeline
         self.plain = plain
-        self.named_by_host = named_by_host
         self.project_in_path = project_in_path
         self.exact = exact
         self.operations: list[tuple[str, Operation]] = []
@@ -170,21 +162,37 @@ def tree(endpoints: Endpoints) -> IResource:
 
 
 class Tree(Resource):
-    """The APIs of a cloud below one resource; what is not one of them goes to `root`."""
+    """The APIs of a cloud below one resource; what is not one of them goes to `root`.
 
-    def __init__(self, apis: Mapping[str, Callable[[], ApiApp]], root: ApiApp) -> None:
+    `hosts`: APIs that have hosts of their own, where they begin at the root: name of the API → names of its hosts.
+    """
+
+    def __init__(
+        self,
+        apis: Mapping[str, Callable[[], ApiApp]],
+        root: ApiApp,
+        hosts: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         super().__init__()
         self._apis = {name.encode(): ApiResource(api, named=True) for name, api in apis.items()}
+        self._hosts = [ApiResource(apis[name], True, tuple(own)) for name, own in (hosts or {}).items() if own]
         self._root = root.resource(named=False)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """As ApiApp's: `request` has its method and its path, and nothing of its body yet."""
-        mounted, _, below = request.path.lstrip(b"/").partition(b"/")
-        mounted, segments = unquote_to_bytes(mounted), [unquote_to_bytes(each) for each in below.split(b"/")]
-        api = self._apis.get(mounted)
-        return api.admit(request, [mounted], segments) if api is not None and api.takes_uploads else None
+        every = [unquote_to_bytes(each) for each in request.path.lstrip(b"/").split(b"/")]
+        if (hosted := self._of_host(request)) is not None:
+            return hosted.admit(request, [], every)
+        api = self._apis.get(every[0])
+        return api.admit(request, every[:1], every[1:]) if api is not None and api.takes_uploads else None
+
+    def _of_host(self, request: Any) -> ApiResource | None:
+        return next((each for each in self._hosts if each.is_host(request)), None)
 
     def getChild(self, path: bytes, request: Any) -> Resource:
+        if self._hosts and (hosted := self._of_host(request)) is not None:
+            request.postpath.insert(0, request.prepath.pop())
+            return hosted
         if path == b"" and any(request.postpath):
             # Repeated slashes collapse.
             request.prepath.pop()
@@ -193,6 +201,21 @@ class Tree(Resource):
             return self._apis[path]
         request.postpath.insert(0, request.prepath.pop())
         return self._root
+
+
+def first_of(request: Any, hosts: Sequence[str]) -> str | None:
+    """What stands before one of the hosts in the name of the request's: `bucket` of `bucket.example.com`.
+
+    Empty: it is one of them. None: it is not even below one.
+    """
+    given = request.requestHeaders.getRawHeaders(b"host", [b""])[0].decode("utf-8", "replace")
+    name = re.sub(r":\d*$", "", given).lower()
+    for host in hosts:
+        if name == host:
+            return ""
+        if name.endswith(f".{host}"):
+            return name.removesuffix(f".{host}")
+    return None
 
 
 # Stands for a path or a method that is not there: it takes every method and needs no token.
@@ -207,10 +230,12 @@ class ApiResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, api: Callable[[], ApiApp], named: bool) -> None:
+    def __init__(self, api: Callable[[], ApiApp], named: bool, hosts: Sequence[str] = ()) -> None:
         super().__init__()
         self._make = api
         self._named = named
+        self._hosts = hosts
+        self._own_host = bool(hosts)
 
     @cached_property
     def _api(self) -> ApiApp:
@@ -225,15 +250,19 @@ class ApiResource(Resource):
         self._place(request, above, below)
         return self._api.admit(request)
 
+    def is_host(self, request: Any) -> bool:
+        """Whether the request is for one of the hosts that the API has for itself."""
+        return first_of(request, self._hosts) is not None
+
     def _place(self, request: Any, above: list[bytes], below: list[bytes]) -> list[bytes]:
         """The segments that are left; `request.where` says what they come to."""
         if self._api.pipeline.verbatim:
             text = b"/".join(below).decode("utf-8", "surrogateescape")
             prefix, _, name = b"".join(b"/" + each for each in above if each).decode("utf-8").rpartition("/")
-            host = request.requestHeaders.getRawHeaders(b"host", [b""])[0].decode("utf-8", "replace")
-            if first := self._api.named_by_host(host):
-                text = f"{first}/{text}"
-            request.where = Where(prefix, name, f"/{text}" if text else "")
+            if self._own_host:
+                first = first_of(request, self._hosts)
+                text, prefix, name = f"{first}/{text}" if first else text, "", self._api.pipeline.api
+            request.where = Where(prefix, name, f"/{text}" if text else "", own_host=self._own_host)
             return below
         segments = [segment for segment in below if segment]
         try:

@@ -106,6 +106,9 @@ class Call:
     content: IO[bytes]
     rule: str | None = None  # the Operation's
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
+    method: str = ""
+    # Headers of the answer, whatever it is, an error included.
+    also: dict[str, str] = field(factory=dict, init=False)
 
     @property
     def identity(self) -> Identity:

@@ -57,6 +57,7 @@ class Where:
     path: str  # "/v2.1/servers"
     project_id: str | None = None
     plain: bool = False  # it came by a path from before microversions, so it has the first one
+    own_host: bool = False  # the API begins at the root of a host of its own
 
 
 @frozen
@@ -159,6 +160,8 @@ class Pipeline:
             request.setResponseCode(499)
             raise
         except CloudError as error:
+            if call is not None:
+                tell(request, call.also)
             return self.refuse(request, error)
         except BodyError as error:
             return self._tell(request, *self.faults.of_body(error))
@@ -196,11 +199,12 @@ class Pipeline:
             version=self.versions.minimum if self.versions else (0, 0),
             query=Query.parse(request.uri.partition(b"?")[2]),
             host_url=host_url,
-            root_url=f"{host_url}/{where.mounted}" if where.mounted else host_url,
+            root_url=f"{host_url}/{where.mounted}" if where.mounted and not where.own_host else host_url,
             path=where.path,
             headers=request.requestHeaders,
             content=request.content,
             path_project=where.project_id or "",
+            method=request.method.decode("ascii", "replace"),
         )
 
     # -- who asks, for which version of what
@@ -226,6 +230,7 @@ class Pipeline:
         if operation.pure:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
+        tell(request, call.also)
         return await self._send(request, reply, reply.status or operation.status_at(call.version))
 
     async def _reply(
@@ -449,6 +454,11 @@ class Pipeline:
             user=identity.user_id,
             project=identity.project_id,
         )
+
+
+def tell(request: Any, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        request.setHeader(name, value)
 
 
 class InLowerCase(Headers):

@@ -308,7 +308,7 @@ def test_a_cloud_that_is_there_gets_what_a_new_one_begins_with(empty: Database) 
     }
     offered = select(Service.type, Endpoint.interface, Endpoint.region_id).where(Endpoint.service_id == Service.id)
     assert set(db.transact(True, lambda conn: conn.execute(offered).all())) == {
-        (type, "public", "Here") for type in ("image", "object-store", "placement")
+        (type, "public", "Here") for type in ("image", "object-store", "placement", "s3")
     }
 
 

@@ -83,10 +83,10 @@ def new_key(cloud: MemoryCloud, client: Client) -> Key:
 
 
 class S3:
-    """S3 as a client's user sees it; paths are below /s3, and quoted here."""
+    """S3 as a client's user sees it; paths are below `root`, and quoted here."""
 
-    def __init__(self, cloud: MemoryCloud, client: Client, key: Key | None = None) -> None:
-        self.cloud, self.client = cloud, client
+    def __init__(self, cloud: MemoryCloud, client: Client, key: Key | None = None, root: str = "/s3") -> None:
+        self.cloud, self.client, self.root = cloud, client, root
         self.key = key or new_key(cloud, client)
         self.project_id = project_of(client)
 
@@ -103,7 +103,7 @@ class S3:
         **headers: str,
     ) -> Response:
         """A header's name has _ for -. `payload`: what is said of the body, if it is not its hash."""
-        target = "/s3" + (f"/{quote(path, safe='/-_.~')}" if path else "")
+        target = self.root + (f"/{quote(path, safe='/-_.~')}" if path or not self.root else "")
         told = {name.replace("_", "-"): value for name, value in headers.items()}
         told = self.key.signed(method, target, query, {"Host": host, **told}, payload or hashed(body))
         full = f"{target}?{query}" if query else target

@@ -36,6 +36,8 @@ def test_nobody_else_gets_in(s3: S3, cloud: MemoryCloud, alt: Client, reader: Cl
     wrong: list[str] = []
     asked = 0
     for path, operation in operations(cloud):
+        if operation.policy is None or operation.key == "POST /<bucket>":
+            continue  # what browsers ask of everybody, and forms, which say themselves who sends them: test_s3_pages.py
         asked += 1
         elsewhere = path.replace("/bucket", f"{s3.project_id}:bucket")
         plain = cloud.anonymous().request(operation.method, f"/s3/{elsewhere}?{operation.subresource}", body=b"")

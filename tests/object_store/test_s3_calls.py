@@ -51,13 +51,16 @@ def test_buckets(s3: S3) -> None:
     assert code(s3.get("bucket")) == (404, "NoSuchBucket")
 
 
-def test_a_bucket_has_a_host_of_its_own() -> None:
-    made = MemoryCloud({"object_store": {"s3_hosts": ["s3.example.com"]}})
-    s3 = S3(made, made.client("demo"))
-    s3.put("bucket")
-    assert s3.ask("PUT", "o", body=DATA, host="bucket.s3.example.com:8080").status == 200
-    assert s3.get("bucket/o").body == DATA
+def test_hosts_of_its_own() -> None:
+    made = MemoryCloud({"object_store": {"s3_hosts": ["S3.example.com"]}})
+    s3 = S3(made, made.client("demo"), root="")
+    assert s3.ask("PUT", "bucket", host="s3.example.com").status == 200
+    assert s3.ask("PUT", "o", body=DATA * 2000, host="bucket.s3.example.com:8080").status == 200
+    assert s3.ask("GET", "bucket/o", host="s3.example.com").body == DATA * 2000
+    assert s3.ask("GET", "o", host="bucket.s3.example.com").body == DATA * 2000
     assert s3.ask("GET", "", host="bucket.s3.example.com").body.count(b"<Key>o</Key>") == 1
+    assert b"<Name>bucket</Name>" in s3.ask("GET", "", host="s3.example.com").body
+    assert made.client("demo").get("/identity/v3").status == 200
     made.close()
 
 

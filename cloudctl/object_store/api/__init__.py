@@ -8,6 +8,7 @@ from cloudctl.object_store.api.accounts import Accounts
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.containers import Containers
 from cloudctl.object_store.api.copying import Copying
+from cloudctl.object_store.api.cross_origin import CrossOrigin
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import FAULTS
 from cloudctl.object_store.api.forms import Forms
@@ -31,6 +32,7 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions) -> ApiApp:
         Accounts(db, door, bulk),
         Containers(db, door, bulk, forms, intake),
         Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms),
+        CrossOrigin(db),
     )
     pipeline = Pipeline(http, "object-store", FAULTS, verbatim=True, transaction_id="X-Trans-Id")
     return ApiApp(pipeline, [("", each) for each in resources])

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, TooLarge
-from cloudctl.object_store import acl, containers, listing, removal
+from cloudctl.object_store import acl, containers, listing, removal, version_listing
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
@@ -19,6 +19,7 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.tables import Container
+from cloudctl.object_store.version_listing import WantedVersions
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
@@ -41,6 +42,23 @@ def _headers(container: Container, usage: containers.Usage, *, owner: bool) -> H
 def _page(conn: Connection, place: Place, container: Container, wanted: Wanted, form: str, now: datetime) -> bytes:
     entries = [listings.of_object(each, place.account) for each in listing.of_objects(conn, container, wanted, now)]
     return listings.CONTAINER.written(form, container.name, entries)
+
+
+def _versions(
+    conn: Connection, place: Place, container: Container, wanted: WantedVersions, form: str, now: datetime
+) -> bytes:
+    found = version_listing.of_versions(conn, container, wanted, now)
+    return listings.CONTAINER.written(
+        form, container.name, [listings.of_version(each, place.account) for each in found]
+    )
+
+
+def _wanted_versions(call: Call, wanted: Wanted) -> WantedVersions:
+    """Raises Invalid."""
+    if wanted.reverse or wanted.end_marker:
+        raise Invalid("Versions are listed forwards, to the end.")
+    after = call.query.get("version_marker")
+    return WantedVersions(wanted.limit, wanted.marker, after, wanted.prefix, wanted.delimiter)
 
 
 def _check_policy(conn: Connection, call: Call, place: Place) -> None:
@@ -83,14 +101,17 @@ class Containers:
         "/v1/<account>/<container>",
         policy="object_store:containers:show",
         anonymous=True,
-        query=(*listings.PARAMETERS, "path"),
+        query=(*listings.PARAMETERS, "path", "versions", "version_marker"),
     )
     async def list(self, call: Call, account: str, container: str) -> Reply:
         """List the objects of a container."""
         place = placed(account, container)
         found = await self._entered(call, place)
-        form = listings.media(call)
-        body = await self.db.scan(_page, place, found, listings.wanted(call), form, call.now)
+        wanted, form = listings.wanted(call), listings.media(call)
+        if "versions" in call.query:
+            body = await self.db.scan(_versions, place, found, _wanted_versions(call, wanted), form, call.now)
+        else:
+            body = await self.db.scan(_page, place, found, wanted, form, call.now)
         return listings.reply(form, body, await self._said(call, found))
 
     async def may_extract(self, call: Call, account: str, container: str) -> Admitted:

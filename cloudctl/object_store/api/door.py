@@ -6,7 +6,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, Unauthorized
-from cloudctl.object_store import accounts, acl, containers
+from cloudctl.object_store import accounts, acl, containers, cors
 from cloudctl.object_store.acl import AccessList
 from cloudctl.object_store.api import temp_url
 from cloudctl.object_store.large import MayRead
@@ -58,6 +58,9 @@ class Door:
         assert rule is not None
         call.caller.decided.add(rule)
         container = await self.db.read(containers.find, place) if place.container else None
+        if container is not None and (origin := call.header("origin")) is not None:
+            rule_of_pages = cors.find(container, origin, call.method)
+            call.also |= {} if rule_of_pages is None else rule_of_pages.told(origin)
         if method and ("temp_url_sig" in call.query or "temp_url_expires" in call.query):
             signed = temp_url.check(call, place, method, await self.db.read(_signers, place))
             if any(call.header(name) is not None for name in NOT_BY_SIGNATURE):

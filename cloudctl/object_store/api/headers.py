@@ -9,7 +9,7 @@ from math import ceil
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
-from cloudctl.object_store import acl, metadata
+from cloudctl.object_store import acl, metadata, numbered
 from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
@@ -71,7 +71,7 @@ def container_changes(call: Call) -> dict[str, str | None]:
         header = f"{metadata.CONTAINER}Quota-{name}"
         if (quota := found.get(header)) is not None and not (quota.isascii() and quota.isdecimal()):
             raise Invalid(f"Invalid {name.lower()} quota.")
-    return found | _versioning(call)
+    return found | _versioning(call) | _numbered(call)
 
 
 def _versioning(call: Call) -> dict[str, str | None]:
@@ -88,6 +88,16 @@ def _versioning(call: Call) -> dict[str, str | None]:
                 raise Invalid(f"{name}: a container is expected")
             found |= {name: value, other: None}
     return found
+
+
+def _numbered(call: Call) -> dict[str, str | None]:
+    """Whether versions with ids are kept. Raises Invalid."""
+    value = call.header(numbered.HEADER)
+    if value is None:
+        return {}
+    if is_true(value) and any(call.header(name) for name in OF_CONTAINERS):
+        raise Invalid(f"{numbered.HEADER} goes with none of {' and '.join(OF_CONTAINERS)}")
+    return {numbered.HEADER: numbered.ON if is_true(value) else numbered.OFF}
 
 
 def of_object(call: Call) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.errors import PreconditionFailed
-from cloudctl.object_store import large, listing, metadata, names
+from cloudctl.object_store import large, listing, metadata, names, parts
 from cloudctl.object_store.api import bulk, temp_url
 from cloudctl.object_store.api.containers import POLICY
 from cloudctl.object_store.options import ObjectStoreOptions
@@ -61,6 +61,16 @@ def capabilities(options: ObjectStoreOptions) -> dict[str, Any]:
         },
         "formpost": {"allowed_digests": list(temp_url.DIGESTS)},
         "versioned_writes": {"allowed_flags": ["x-versions-location", "x-history-location"]},
+        "object_versioning": {},
+        "s3api": {
+            "max_bucket_listing": 1000,
+            "max_parts_listing": 1000,
+            "max_upload_part_num": parts.MOST_PARTS,
+            "max_multi_delete_objects": 1000,
+            "min_segment_size": parts.LEAST_SIZE,
+            "s3_acl": False,
+            "allow_multipart_uploads": True,
+        },
         "container_quotas": {},
         "account_quotas": {},
     }

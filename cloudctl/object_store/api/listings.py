@@ -12,11 +12,13 @@ import orjson
 from attrs import frozen
 
 from cloudctl.errors import NotAcceptable, PreconditionFailed
+from cloudctl.object_store import numbered
 from cloudctl.object_store.api.headers import Headers, is_true
 from cloudctl.object_store.containers import Usage
 from cloudctl.object_store.listing import MOST, Wanted
 from cloudctl.object_store.names import check_text
-from cloudctl.object_store.tables import Container, Object
+from cloudctl.object_store.tables import Container, Object, Version
+from cloudctl.object_store.version_listing import Numbered
 from cloudctl.rest.accept import preferred
 from cloudctl.rest.call import Call, Reply
 
@@ -80,7 +82,14 @@ def of_container(found: tuple[Container, Usage] | str) -> Entry:
     }
 
 
-def of_object(found: Object | str, account: str) -> Entry:
+def of_version(found: Numbered | str, account: str) -> Entry:
+    if isinstance(found, str):
+        return {"subdir": found}
+    entry = of_object(found.row, account)
+    return {**entry, "version_id": numbered.shown(found.row), "is_latest": found.is_latest}
+
+
+def of_object(found: Object | Version | str, account: str) -> Entry:
     if isinstance(found, str):
         return {"subdir": found}
     entry: dict[str, Any] = {

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, LengthRequired, PreconditionFailed, TooLarge, Unavailable
-from cloudctl.object_store import acl, containers, metadata, objects
+from cloudctl.object_store import acl, containers, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
@@ -22,12 +22,15 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.tables import Version
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
+VERSION_ID = "X-Object-Version-Id"
 PATH = "/v1/<account>/<container>/<path:name>"
 SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
+READING = (*SIGNED, "multipart-manifest", "symlink", "version-id")
 PUBLIC = f"{metadata.OBJECT}Public-"
 
 
@@ -96,16 +99,12 @@ class Objects:
 
     # -- reading
 
-    @routes.head(
-        PATH, policy="object_store:objects:show", anonymous=True, query=(*SIGNED, "multipart-manifest", "symlink")
-    )
+    @routes.head(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def show(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Show what is said of an object."""
         return await self._read(call, placed(account, container, name), "HEAD")
 
-    @routes.get(
-        PATH, policy="object_store:objects:show", anonymous=True, query=(*SIGNED, "multipart-manifest", "symlink")
-    )
+    @routes.get(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def download(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Get the data of an object, or ranges of them."""
         return await self._read(call, placed(account, container, name), "GET")
@@ -113,8 +112,12 @@ class Objects:
     async def _read(self, call: Call, place: Place, method: str) -> Reply:
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method)
         manifest = call.query.get("multipart-manifest") == "get"
-        own = manifest or call.query.get("symlink") == "get"
-        found = await self.reader.find(call, place, own=own, signed=entered.signed, unread=method == "HEAD")
+        own, version = manifest or call.query.get("symlink") == "get", call.query.get("version-id") or ""
+        found = await self.reader.find(
+            call, place, own=own, signed=entered.signed, unread=method == "HEAD", version=version
+        )
+        if numbered.is_marker(found.object):
+            raise objects.not_found()
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
@@ -141,6 +144,8 @@ class Objects:
             ("X-Timestamp", headers.timestamp(record.updated_at)),
             *kept,
         ]
+        if isinstance(record, Version) or record.version:
+            said.append((VERSION_ID, numbered.shown(record)))
         if record.delete_at is not None:
             said.append(("X-Delete-At", str(record.delete_at)))
         if record.large_etag is not None:
@@ -193,7 +198,8 @@ class Objects:
             return await self.manifests.create(call, place, new)
         etag = (call.header("etag") or "").strip('"').lower()
         content = await self.intake.put(place, call.content, new, etag, call.now)
-        return Reply(None, 201, written(content.etag, call))
+        told = ((VERSION_ID, content.version),) if content.version else ()
+        return Reply(None, 201, (*written(content.etag, call), *told))
 
     async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
         """Whether a form may come: who it is from is known when it is there."""
@@ -222,15 +228,24 @@ class Objects:
         await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
         return Reply(None, 202, (HTML_TYPE,))
 
-    @routes.delete(PATH, policy="object_store:objects:delete", anonymous=True, query=(*SIGNED, "multipart-manifest"))
+    @routes.delete(
+        PATH,
+        policy="object_store:objects:delete",
+        anonymous=True,
+        query=(*SIGNED, "multipart-manifest", "version-id"),
+    )
     async def delete(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Delete an object."""
         place = placed(account, container, name)
         await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
-        await self.intake.change(objects.remove, place, call.now)
-        return Reply(None, 204, (HTML_TYPE,))
+        if version := call.query.get("version-id"):
+            done = await self.intake.change(objects.remove_version, place, version, call.now)
+        else:
+            done = await self.intake.change(objects.remove, place, call.now)
+        told = ((VERSION_ID, done.version),) if done.version else ()
+        return Reply(None, 204, (HTML_TYPE, *told))
 
     @routes.route("COPY", PATH, policy="object_store:objects:copy", anonymous=True, status=201)
     async def copy(self, call: Call, account: str, container: str, name: str) -> Reply:

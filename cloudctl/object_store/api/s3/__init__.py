@@ -5,7 +5,6 @@ Reference: object-store.md, part B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from cloudctl.identity.signers import Signers
@@ -13,10 +12,12 @@ from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.reading import Reader
 from cloudctl.object_store.api.s3.buckets import Buckets
+from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
 from cloudctl.object_store.api.s3.deletes import Deletes
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door, Signed
 from cloudctl.object_store.api.s3.faults import FAULTS
+from cloudctl.object_store.api.s3.forms import Forms
 from cloudctl.object_store.api.s3.objects import Objects
 from cloudctl.object_store.api.s3.uploads import Uploads
 from cloudctl.object_store.intake import Intake
@@ -36,6 +37,8 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         Deletes(door, documents, intake),
         objects,
         Uploads(objects),
+        CrossOrigin(door, documents, intake, signers),
+        Forms(door, intake),
     )
     pipeline = Pipeline(
         http,
@@ -46,15 +49,4 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         lower_case=True,
         signatures=signed,
     )
-    return ApiApp(pipeline, [("", each) for each in resources], named_by_host=bucket_of(options.s3_hosts))
-
-
-def bucket_of(hosts: Sequence[str]) -> Callable[[str], str]:
-    """The bucket that the name of a host begins with, in the virtual-host style; empty: it names none."""
-    endings = tuple(f".{host.lower()}" for host in hosts)
-
-    def named(host: str) -> str:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return next((name[: -len(ending)] for ending in endings if name.lower().endswith(ending)), "")
-
-    return named
+    return ApiApp(pipeline, [("", each) for each in resources])

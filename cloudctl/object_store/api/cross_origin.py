@@ -1,0 +1,52 @@
+"""What browsers ask before a page of another site may ask something. Reference: object-store.md, A3, A4."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from cloudctl.db import Database
+from cloudctl.errors import Unauthorized
+from cloudctl.object_store import containers, cors
+from cloudctl.object_store.names import Place, placed
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+
+OF_ACCOUNTS = "HEAD, GET, POST, OPTIONS"
+OF_CONTAINERS = "HEAD, GET, PUT, POST, DELETE, OPTIONS"
+OF_OBJECTS = "HEAD, GET, PUT, POST, COPY, DELETE, OPTIONS"
+
+
+@frozen
+class CrossOrigin:
+    routes = Routes("Object store: pages of other sites")
+
+    db: Database
+
+    @routes.route("OPTIONS", "/v1/<account>", policy=None)
+    async def account(self, call: Call, account: str) -> Reply:
+        """Say which methods an account takes."""
+        return await self._answer(call, placed(account), OF_ACCOUNTS)
+
+    @routes.route("OPTIONS", "/v1/<account>/<container>", policy=None)
+    async def container(self, call: Call, account: str, container: str) -> Reply:
+        """Say which methods a container takes, and of which a page of another site may use."""
+        return await self._answer(call, placed(account, container), OF_CONTAINERS)
+
+    @routes.route("OPTIONS", "/v1/<account>/<container>/<path:name>", policy=None)
+    async def object(self, call: Call, account: str, container: str, name: str) -> Reply:
+        """Say which methods an object takes, and of which a page of another site may use."""
+        return await self._answer(call, placed(account, container, name), OF_OBJECTS)
+
+    async def _answer(self, call: Call, place: Place, methods: str) -> Reply:
+        """Whether there is such a container is not told to who only asks for methods. Raises Unauthorized."""
+        told = (("Allow", methods),)
+        origin, method = call.header("origin"), call.header("access-control-request-method")
+        if origin is None:
+            return Reply(None, 200, told)
+        sent = [each.strip().lower() for each in (call.header("access-control-request-headers") or "").split(",")]
+        names = [each for each in sent if each]
+        container = await self.db.read(containers.find, place) if place.container else None
+        rule = None if container is None or not method else cors.find(container, origin, method, names)
+        if rule is None:
+            raise Unauthorized("", headers={"Allow": methods})
+        return Reply(None, 200, (*told, *rule.told_before(origin, names)))

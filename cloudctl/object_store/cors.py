@@ -1,0 +1,106 @@
+"""Which pages of other sites browsers may let at a container: by headers as Swift has them, or rules as S3 has them.
+
+Reference: object-store.md, A4, B2; Fetch standard, «CORS protocol».
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import orjson
+from attrs import asdict, frozen
+
+from cloudctl.object_store.metadata import CONTAINER, PRIVATE
+from cloudctl.object_store.tables import Container
+
+ALLOW = f"{CONTAINER}Access-Control-Allow-Origin"
+EXPOSE = f"{CONTAINER}Access-Control-Expose-Headers"
+AGE = f"{CONTAINER}Access-Control-Max-Age"
+KEPT = f"{PRIVATE}Cors"
+METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")
+# What pages may read of the answers of Swift's API.
+EXPOSED = (
+    "cache-control", "content-language", "content-type", "expires", "last-modified", "pragma", "etag", "x-timestamp",
+    "x-trans-id", "x-openstack-request-id",
+)  # fmt: skip
+# Of a rule.
+LISTS = ("origins", "methods", "headers", "exposed")
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@frozen
+class Rule:
+    origins: tuple[str, ...]  # with * in them
+    methods: tuple[str, ...]
+    headers: tuple[str, ...]  # that may be sent, in lower case, with * in them
+    exposed: tuple[str, ...] = ()
+    max_age: int | None = None
+    id: str = ""
+
+    def admits(self, origin: str, method: str, sent: Sequence[str] = ()) -> bool:
+        """Whether a page of this origin may use the method, with these headers."""
+        return (
+            method in self.methods
+            and any(_is_like(origin, each) for each in self.origins)
+            and all(any(_is_like(name, each) for each in self.headers) for name in sent)
+        )
+
+    def told(self, origin: str) -> Headers:
+        """What every answer to such a page says."""
+        anybody = "*" in self.origins
+        told = [("Access-Control-Allow-Origin", "*" if anybody else origin)]
+        if self.exposed:
+            told.append(("Access-Control-Expose-Headers", ", ".join(self.exposed)))
+        return (*told, *(() if anybody else (("Vary", "Origin"),)))
+
+    def told_before(self, origin: str, sent: Sequence[str]) -> Headers:
+        """What the answer to a question says."""
+        told = [*self.told(origin), ("Access-Control-Allow-Methods", ", ".join(self.methods))]
+        if sent:
+            told.append(("Access-Control-Allow-Headers", ", ".join(sent)))
+        if self.max_age is not None:
+            told.append(("Access-Control-Max-Age", str(self.max_age)))
+        return tuple(told)
+
+
+def _is_like(text: str, pattern: str) -> bool:
+    """`*` stands for anything; nothing else is special."""
+    return fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def rules(container: Container) -> Iterator[Rule]:
+    """All of a container."""
+    origins = container.headers.get(ALLOW, "").split()
+    if origins:
+        age, own = container.headers.get(AGE, ""), container.headers.get(EXPOSE, "").split()
+        yield Rule(
+            tuple(origins),
+            (*METHODS, "COPY", "OPTIONS"),
+            ("*",),
+            (*EXPOSED, *own),
+            int(age) if age.isascii() and age.isdecimal() and len(age) < 10 else None,
+        )
+    yield from kept(container)
+
+
+def kept(container: Container) -> list[Rule]:
+    """Those that S3's clients have set."""
+    found = orjson.loads(container.headers.get(KEPT, "[]"))
+    return [_read(each) for each in found]
+
+
+def _read(kept: dict[str, Any]) -> Rule:
+    origins, methods, sent, exposed = (tuple(kept[name]) for name in LISTS)
+    return Rule(origins, methods, sent, exposed, kept["max_age"], kept["id"])
+
+
+def keep(given: Sequence[Rule]) -> str:
+    return orjson.dumps([asdict(rule) for rule in given]).decode()
+
+
+def find(container: Container, origin: str, method: str, sent: Sequence[str] = ()) -> Rule | None:
+    """The first rule that lets such a page do this."""
+    return next((rule for rule in rules(container) if rule.admits(origin, method, sent)), None)

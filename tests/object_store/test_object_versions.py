@@ -1,0 +1,85 @@
+"""Versions with ids by Swift's API, CORS, and what nobody sees any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.testing.cloud import MemoryCloud
+from tests.object_store.asking import Account, files
+
+
+@pytest.fixture
+def o(mine: Account) -> Account:
+    mine.put("c", X_Versions_Enabled="true")
+    return mine
+
+
+def listed(o: Account, query: str = "") -> list[tuple[str, str, bool]]:
+    found = o.get("c", f"format=json&versions&{query}").json()
+    return [(each["name"], each["version_id"], each["is_latest"]) for each in found]
+
+
+def test_versions_with_ids(o: Account, cloud: MemoryCloud) -> None:
+    assert o.head("c").headers["X-Versions-Enabled"] == "True"
+    first, second = (o.put("c/o", data).headers["X-Object-Version-Id"] for data in (b"one", b"two"))
+    assert o.get("c/o").headers["X-Object-Version-Id"] == second
+    assert o.get("c/o", f"version-id={first}").body == b"one"
+    assert o.get("c/o", "version-id=none").status == 404
+    marker = o.delete("c/o").headers["X-Object-Version-Id"]
+    assert o.get("c/o").status == o.get("c/o", f"version-id={marker}").status == 404
+    every = [("o", marker, True), ("o", second, False), ("o", first, False)]
+    assert listed(o) == every
+    assert listed(o, "limit=1") == every[:1]
+    assert listed(o, f"marker=o&version_marker={marker}") == every[1:]
+    assert o.names("c") == []
+    assert (o.head("c").headers["X-Container-Object-Count"], o.head("c").headers["X-Container-Bytes-Used"]) == (
+        "0",
+        "6",
+    )
+    assert o.delete("c").status == 409
+    for version in (marker, second, first):
+        assert o.delete("c/o", f"version-id={version}").status == 204
+    assert files(cloud) == set()
+    assert o.delete("c").status == 204
+
+
+def test_versions_stop_and_go_on(o: Account) -> None:
+    first = o.put("c/o", b"one").headers["X-Object-Version-Id"]
+    assert o.post("c", X_Versions_Enabled="false").status == 204
+    assert o.put("c/o", b"two").headers["X-Object-Version-Id"] is None
+    o.put("c/o", b"three")
+    assert listed(o) == [("o", "null", True), ("o", first, False)]
+    assert o.ask("PUT", "d", X_Versions_Enabled="true", X_Versions_Location="c").status == 400
+
+
+def test_pages_of_other_sites(mine: Account, cloud: MemoryCloud) -> None:
+    mine.put(
+        "c",
+        X_Container_Meta_Access_Control_Allow_Origin="https://a.example.com",
+        X_Container_Meta_Access_Control_Max_Age="9",
+    )
+    mine.put("c/o", b"x")
+    page = {"Origin": "https://a.example.com"}
+    told = mine.get("c/o", **page).headers
+    assert told["Access-Control-Allow-Origin"] == page["Origin"]
+    assert "x-trans-id" in told["Access-Control-Expose-Headers"]
+    assert mine.get("c/o", Origin="https://b.example.com").headers["Access-Control-Allow-Origin"] is None
+    before = {**page, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-Auth-Token"}
+    for path in ("c", "c/o"):
+        asked = cloud.anonymous().request("OPTIONS", f"{mine.url}/{path}", headers=before)
+        assert (asked.status, asked.headers["Access-Control-Allow-Headers"]) == (200, "x-auth-token")
+        assert asked.headers["Access-Control-Max-Age"] == "9"
+        elsewhere = {**before, "Origin": "https://b.example.com"}
+        assert cloud.anonymous().request("OPTIONS", f"{mine.url}/{path}", headers=elsewhere).status == 401
+    assert "COPY" in cloud.anonymous().request("OPTIONS", f"{mine.url}/c/o").headers["Allow"]
+    assert cloud.anonymous().request("OPTIONS", mine.url).status == 200
+
+
+def test_what_has_expired_is_not_listed_and_holds_nothing_up(mine: Account, cloud: MemoryCloud) -> None:
+    mine.put("c")
+    mine.put("c/o", b"x", X_Delete_After="5")
+    assert mine.names("c") == ["o"]
+    cloud.clock.rightNow += 6
+    assert mine.names("c") == []
+    assert mine.delete("c").status == 204
+    assert files(cloud) == set()

@@ -1,0 +1,127 @@
+"""What browsers send to S3: questions before they ask, and forms."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.http import Response, request
+from tests.object_store.asking import files
+from tests.object_store.signing import S3, bare, code, mac
+
+RULES = (
+    b"<CORSConfiguration><CORSRule><ID>one</ID><AllowedOrigin>https://*.example.com</AllowedOrigin>"
+    b"<AllowedMethod>GET</AllowedMethod><AllowedHeader>x-amz-*</AllowedHeader><ExposeHeader>ETag</ExposeHeader>"
+    b"<MaxAgeSeconds>60</MaxAgeSeconds></CORSRule></CORSConfiguration>"
+)
+PAGE = "https://a.example.com"
+
+
+@pytest.fixture
+def s3(cloud: MemoryCloud) -> S3:
+    made = S3(cloud, cloud.client("demo"))
+    made.put("bucket")
+    made.put("bucket/o", b"data")
+    return made
+
+
+def test_pages_of_other_sites(s3: S3, cloud: MemoryCloud) -> None:
+    assert code(s3.get("bucket", "cors")) == (404, "NoSuchCORSConfiguration")
+    assert s3.ask("PUT", "bucket", "cors", body=RULES).status == 200
+    assert bare(s3.get("bucket", "cors")).findtext("CORSRule/AllowedHeader") == "x-amz-*"
+    assert s3.get("bucket/o", Origin=PAGE).headers["Access-Control-Allow-Origin"] == PAGE
+    assert s3.get("bucket/none", Origin=PAGE).headers["Access-Control-Expose-Headers"] == "ETag"
+    assert s3.get("bucket/o", Origin="https://example.org").headers["Access-Control-Allow-Origin"] is None
+
+    def ask(path: str, origin: str = PAGE, method: str = "GET", **headers: str) -> Response:
+        told = {"Origin": origin, "Access-Control-Request-Method": method, **headers}
+        return cloud.anonymous().request("OPTIONS", path, headers=told)
+
+    told = ask(s3.key.url("GET", "/s3/bucket/o"), **{"Access-Control-Request-Headers": "X-Amz-Meta-A"})
+    assert (told.status, told.headers["Access-Control-Max-Age"]) == (200, "60")
+    assert ask(f"/s3/{s3.project_id}:bucket").status == 200
+    for refused in (
+        ask(f"/s3/{s3.project_id}:bucket", origin="https://example.org"),
+        ask(f"/s3/{s3.project_id}:bucket", method="PUT"),
+        ask(f"/s3/{s3.project_id}:bucket", **{"Access-Control-Request-Headers": "x-other"}),
+        ask("/s3/bucket/o"),
+        ask(f"/s3/{s3.project_id}:none"),
+    ):
+        assert code(refused) == (403, "AccessDenied")
+    for wrong in (b"", RULES.replace(b"GET", b"PATCH"), RULES.replace(b"x-amz-*", b"*x*"), b"<CORSConfiguration/>"):
+        assert s3.ask("PUT", "bucket", "cors", body=wrong).status == 400
+    assert s3.ask("DELETE", "bucket", "cors").status == 204
+    assert code(s3.get("bucket", "cors")) == (404, "NoSuchCORSConfiguration")
+
+
+def form(
+    s3: S3, conditions: list[Any], data: bytes = b"data", expires: str = "2030-01-01T00:00:00Z", **fields: str
+) -> Response:
+    """A form that is signed, with a file."""
+    document = {"expiration": expires, "conditions": conditions}
+    policy = base64.b64encode(json.dumps(document).encode()).decode()
+    signed = {
+        "policy": policy,
+        "x-amz-algorithm": "AWS4-HMAC-SHA256",
+        "x-amz-credential": f"{s3.key.access}/{s3.key.scope}",
+        "x-amz-date": s3.key.when,
+        "x-amz-signature": mac(s3.key.signing, policy).hex(),
+    } | {name.replace("_", "-"): value for name, value in fields.items()}
+    named = {name.replace("-", "_") if name.startswith("success") else name: value for name, value in signed.items()}
+    body = "".join(
+        f'--xx\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in named.items()
+    ).encode()
+    body += b'--xx\r\nContent-Disposition: form-data; name="file"; filename="f.txt"\r\n\r\n' + data + b"\r\n--xx--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=xx"}
+    return request(s3.cloud.site, "POST", "/s3/bucket", headers=headers, body=body)
+
+
+ALLOWED: list[Any] = [{"bucket": "bucket"}, ["starts-with", "$key", "up/"]]
+
+
+def test_forms(s3: S3) -> None:
+    assert form(s3, ALLOWED, key="up/${filename}").status == 204
+    told = s3.get("bucket/up/f.txt")
+    assert (told.body, told.headers["Content-Type"]) == (b"data", "text/plain")
+    made = form(s3, [*ALLOWED, {"success_action_status": "201"}], key="up/x", success_action_status="201")
+    assert (made.status, bare(made).findtext("Key")) == (201, "up/x")
+
+
+WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
+    "another key": ({"key": "down"}, (403, "AccessDenied")),
+    "a field nobody spoke of": ({"x_amz_meta_a": "b"}, (403, "AccessDenied")),
+    "another signature": ({"x_amz_signature": "0" * 64}, (403, "SignatureDoesNotMatch")),
+    "another policy": ({"policy": base64.b64encode(b"{}").decode()}, (403, "SignatureDoesNotMatch")),
+    "another key of access": (
+        {"x_amz_credential": "x/20270115/RegionOne/s3/aws4_request"},
+        (403, "InvalidAccessKeyId"),
+    ),
+    "no policy": ({"policy": ""}, (403, "AccessDenied")),
+    "too late": ({"expires": "2020-01-01T00:00:00Z"}, (403, "AccessDenied")),
+    "too long": ({"conditions": [*ALLOWED, ["content-length-range", 0, 3]]}, (400, "EntityTooLarge")),
+    "too short": ({"conditions": [*ALLOWED, ["content-length-range", 9, 99]]}, (400, "EntityTooSmall")),
+    "another bucket": ({"conditions": [{"bucket": "other"}, ALLOWED[1]]}, (403, "AccessDenied")),
+    "no condition that there is": ({"conditions": [["like", "$key", "x"]]}, (400, "InvalidArgument")),
+    "no conditions": ({"conditions": "all"}, (400, "InvalidArgument")),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_forms_that_are_refused(s3: S3, cloud: MemoryCloud, what: str) -> None:
+    changes, expected = WRONG[what]
+    before = files(cloud)
+    given = {"conditions": ALLOWED, "key": "up/x", **changes}
+    assert code(form(s3, given.pop("conditions"), **given)) == expected
+    assert files(cloud) == before
+
+
+def test_what_is_no_form(s3: S3) -> None:
+    assert code(s3.ask("POST", "bucket", body=b"x")) == (400, "InvalidRequest")
+    cut = request(
+        s3.cloud.site, "POST", "/s3/bucket", headers={"Content-Type": "multipart/form-data; boundary=x"}, body=b"--x"
+    )
+    assert code(cut) == (400, "MalformedPOSTRequest")
