@@ -13,7 +13,7 @@ from attrs import frozen
 from twisted.internet.defer import CancelledError
 
 from cloudctl.tasks import Context
-from cloudctl.tasks.workflow import Cancelled
+from cloudctl.tasks.workflow import Cancelled, Memo
 from cloudctl.volume import backups
 from cloudctl.volume.archive import Archive, Damaged, Stop, Stopped
 from cloudctl.volume.archive_threads import ArchiveThreads
@@ -41,20 +41,24 @@ class Archives:
         """Nothing is left of the work of this name."""
         await self.directory.run(Archive.discard, name)
 
-    async def store(self, ctx: Context, backup: Backup, source: Path) -> int:
-        """Take in a file; how many objects, or files, it took. Raises Damaged, Cancelled, Transient."""
+    async def store(self, ctx: Context, backup: Backup, source: Path) -> Memo:
+        """Take in a file. How many objects, or files, that took, and what they are known by.
+
+        Raises Damaged, Cancelled, Transient.
+        """
         if backup.kept_at is None:
             parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
             kept = None if parent is None else backups.archive_id(parent)
-            return (await self.directory.work(ctx, Archive.store, backup.id, source, kept)).stored
+            return {"pieces": (await self.directory.work(ctx, Archive.store, backup.id, source, kept)).stored}
         return await self.store_at(ctx, backup.kept_at, backup, source)
 
-    async def store_at(self, ctx: Context, kept_at: str, backup: Backup, source: Path) -> int:
+    async def store_at(self, ctx: Context, kept_at: str, backup: Backup, source: Path) -> Memo:
         """The same, as objects of this place."""
         parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
-        below, archive = None if parent is None else parent.kept_at, self._objects()
+        below = None if parent is None or parent.kept_at is None else (parent.kept_at, parent.kept_digest)
+        archive = self._objects()
         made = await stoppable(ctx, lambda stop: archive.store(kept_at, source, below, ctx.now, stop))
-        return made.objects
+        return {"pieces": made.objects, "digest": made.digest}
 
     async def assemble(self, ctx: Context, backup: Backup, target: Path) -> None:
         """The file has the content that was backed up. Raises Damaged, Cancelled, Transient."""
@@ -63,13 +67,13 @@ class Archives:
             return
         kept_at, archive = backup.kept_at, self._objects()
         await self.prepare()
-        await stoppable(ctx, lambda stop: archive.assemble(kept_at, target, ctx.now, stop))
+        await stoppable(ctx, lambda stop: archive.assemble(kept_at, backup.kept_digest, target, ctx.now, stop))
 
     async def look(self, ctx: Context, backup: Backup) -> int:
-        """As `store` tells it. Raises Damaged for one that is not there."""
+        """How many objects, or files, it has. Raises Damaged for one that is not there as it was."""
         if backup.kept_at is None:
             return (await self.directory.run(Archive.manifest, backups.archive_id(backup))).stored
-        return (await self._objects().contents(backup.kept_at, ctx.now)).objects
+        return (await self._objects().contents(backup.kept_at, backup.kept_digest, ctx.now)).objects
 
     async def remove(self, ctx: Context, backup: Backup) -> None:
         """Nothing is left of it, nor of files that it had before it was moved."""

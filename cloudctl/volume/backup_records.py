@@ -37,6 +37,7 @@ def export(backup: Backup) -> dict[str, Any]:
         "data_timestamp": backup.data_timestamp.isoformat(),
         "kept_as": backups.archive_id(backup),
         "kept_at": backup.kept_at,
+        "kept_digest": backup.kept_digest,
     }
 
 
@@ -52,6 +53,7 @@ class NewRecord:
     container: str
     availability_zone: str
     kept_at: str | None = None
+    kept_digest: str | None = None
     snapshot_id: str | None = None
     parent_id: str | None = None
     name: str | None = None

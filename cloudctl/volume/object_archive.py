@@ -47,13 +47,25 @@ class Contents:
     length: int
     piece: int
     packed: int
-    parent: str | None  # `kept_at` of what it builds on
+    parent: str | None  # `kept_at` of what it builds on, and the digest of its contents
+    parent_digest: str | None
     own: tuple[str, ...]
     pieces: tuple[str | None, ...]
 
     @property
     def objects(self) -> int:
         return -(-len(self.own) // self.packed)
+
+
+@frozen
+class Stored:
+    """How many objects a backup took, and the SHA-256 in hex of its contents as they are kept.
+
+    Only what has this digest is read again: the objects are their user's, who may write anything into them.
+    """
+
+    objects: int
+    digest: str
 
 
 @define
@@ -113,10 +125,15 @@ class ObjectArchive:
     piece: int
     size: int
 
-    async def store(self, kept_at: str, source: Path, parent_at: str | None, now: datetime, stop: Stop) -> Contents:
-        """Take in the file `source`. Raises Damaged, Stopped, Transient, and what the object store refuses."""
+    async def store(
+        self, kept_at: str, source: Path, below: tuple[str, str | None] | None, now: datetime, stop: Stop
+    ) -> Stored:
+        """Take in the file `source`. `below`: place and digest of what it builds on.
+
+        Raises Damaged, Stopped, Transient, and what the object store refuses.
+        """
         place = place_of(kept_at)
-        parent = None if parent_at is None else await self.contents(parent_at, now)
+        parent = None if below is None else await self.contents(*below, now)
         known = frozenset() if parent is None else frozenset(each for each in parent.pieces if each is not None)
         size = self.piece if parent is None else parent.piece
         packed = max(1, self.size // size)
@@ -131,10 +148,11 @@ class ObjectArchive:
         finally:
             # What still writes is stopped by it.
             file.close()
-        made = Contents(length, size, packed, parent_at, tuple(reading.own), tuple(reading.pieces))
+        on, on_digest = below or (None, None)
+        made = Contents(length, size, packed, on, on_digest, tuple(reading.own), tuple(reading.pieces))
         told = await self.intake.run(orjson.dumps, {"format": FORMAT, **asdict(made)})
         await self._write(_metadata(place), iter((told,)), now, "application/json")
-        return made
+        return Stored(made.objects, await self.intake.run(_digest, told))
 
     async def _write(
         self, place: Place, data: Iterator[bytes], now: datetime, content_type: str = "application/octet-stream"
@@ -144,18 +162,18 @@ class ObjectArchive:
         except (Unavailable, InsufficientStorage) as error:
             raise Transient(f"the object store does not take the backup now: {error}") from error
 
-    async def contents(self, kept_at: str, now: datetime) -> Contents:
-        """Raises Damaged."""
+    async def contents(self, kept_at: str, digest: str | None, now: datetime) -> Contents:
+        """Raises Damaged, also where they are not those that were kept."""
         where = _metadata(place_of(kept_at))
         path = await self._file(where, now)
         try:
-            return await self.intake.run(_read_contents, path)
+            return await self.intake.run(_read_contents, path, digest)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"The object {where.name} in container {where.container} cannot be read: {error}") from error
 
-    async def assemble(self, kept_at: str, target: Path, now: datetime, stop: Stop) -> None:
+    async def assemble(self, kept_at: str, digest: str | None, target: Path, now: datetime, stop: Stop) -> None:
         """The file `target` has the content that was backed up; zeros take no room. Raises Damaged, Stopped."""
-        contents = await self.contents(kept_at, now)
+        contents = await self.contents(kept_at, digest, now)
         wanted: dict[str, list[int]] = {}
         for number, name in enumerate(contents.pieces):
             if name is not None:
@@ -178,7 +196,7 @@ class ObjectArchive:
                     raise Damaged(f"{where} has changed since the backup was made.") from error
             at = there.parent
             if at is not None and wanted:
-                there = await self.contents(at, now)
+                there = await self.contents(at, there.parent_digest, now)
         if wanted:
             raise Damaged(f"{len(wanted)} pieces are in none of the backups that this one builds on.")
 
@@ -235,9 +253,17 @@ def _names(conn: Connection, place: Place, marker: str, now: datetime) -> list[s
 # -- in threads
 
 
-def _read_contents(path: Path) -> Contents:
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_contents(path: Path, digest: str | None) -> Contents:
     """Raises ValueError, KeyError, TypeError, AttributeError."""
-    told = orjson.loads(path.read_bytes())
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise ValueError("it has changed since the backup was made")
+        file.seek(0)
+        told = orjson.loads(file.read())
     if told.pop("format") != FORMAT:
         raise ValueError("it is in another format")
     return Contents(**{**told, "own": tuple(told["own"]), "pieces": tuple(told["pieces"])})

@@ -244,6 +244,8 @@ class Backup(Record, table="volume_backups"):
     kept_as: Field[str | None] = optional_text(64)  # of an imported one: the id that it has in the archive
     # `project/container/name`, what its objects are called; None: it is in the directory, where all were once.
     kept_at: Field[str | None] = column(String(700), nullable=True)
+    # SHA-256 of what these objects say that the backup is made of: their user may write over them.
+    kept_digest: Field[str | None] = optional_text(64)
     bootable: Field[bool] = flag(False)  # was the volume
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)

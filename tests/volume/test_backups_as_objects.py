@@ -108,6 +108,24 @@ def test_what_their_user_writes_over_is_not_taken_for_the_volume(
     assert "has changed since the backup was made" in told(demo)
 
 
+def test_a_table_of_contents_that_its_user_wrote_leads_nowhere(
+    make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any, account: str
+) -> None:
+    """It would be read whole, and could name the objects of others."""
+    id = make()["id"]
+    fill(backend, id, WHOLE)
+    backup = back_up(id, container="mine")
+    contents = names(demo, f"{account}/mine")[-1]
+    forged = {**demo.get(f"{account}/mine/{contents}").json(), "parent": f"other/theirs/{contents}"}
+    assert demo.put(f"{account}/mine/{contents}", forged).status == 201
+    assert back_up(id, incremental=True)["status"] == "error"
+    assert restore(demo, backup["id"], volume_id=id).status == 202
+    cloud.settle()
+    assert volume(demo, id)["status"] == "error_restoring"
+    latest = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"][0]["user_message"]
+    assert "has changed since the backup was made" in latest
+
+
 def test_a_container_without_room_takes_no_backup(
     make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any, account: str
 ) -> None:

@@ -53,6 +53,7 @@ class Told:
     container: Text
     availability_zone: Text
     kept_at: KeptAt | None = None
+    kept_digest: Annotated[str, Length(64, 64)] | None = None
     snapshot_id: Uuid | None = None
     parent_id: Uuid | None = None
     name: Text | None = None

@@ -5,7 +5,9 @@ Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. Refe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unfit
@@ -45,7 +47,7 @@ def creation(archives: Archives) -> Workflow:
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         source = archives.work(backup.id)
-        return {"pieces": await archives.store(ctx, backup, source)}
+        return await archives.store(ctx, backup, source)
 
     async def remove(ctx: Context) -> None:
         backup = await ctx.read(backups.find, ctx.resource_id)
@@ -54,7 +56,7 @@ def creation(archives: Archives) -> Workflow:
 
     async def finish(ctx: Context) -> Memo:
         await discard(ctx)
-        await ctx.commit(finished, ctx.resource_id, ctx.memo["store"]["pieces"], ctx.now)
+        await ctx.commit(finished, ctx.resource_id, ctx.memo["store"], ctx.now)
         return None
 
     return Workflow(
@@ -71,9 +73,10 @@ def creation(archives: Archives) -> Workflow:
     )
 
 
-def finished(conn: Connection, backup_id: str, pieces: int, now: datetime) -> None:
+def finished(conn: Connection, backup_id: str, stored: Mapping[str, Any], now: datetime) -> None:
     """`available`. An administrator may have set another status meanwhile."""
-    states.BACKUP.try_move(conn, backup_id, "created", now, object_count=pieces)
+    kept = {"object_count": stored["pieces"], "kept_digest": stored.get("digest")}
+    states.BACKUP.try_move(conn, backup_id, "created", now, **kept)
     release(conn, backup_id, now)
 
 

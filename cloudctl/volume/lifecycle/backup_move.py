@@ -6,7 +6,9 @@ being read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import update
 
@@ -43,14 +45,14 @@ def movement(archives: Archives) -> Workflow:
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         source = archives.work(work(backup.id))
-        return {"pieces": await archives.store_at(ctx, ctx.args["kept_at"], backup, source)}
+        return await archives.store_at(ctx, ctx.args["kept_at"], backup, source)
 
     async def remove(ctx: Context) -> None:
         if (await ctx.read(backups.get, ctx.resource_id)).kept_at is None:
             await archives.remove_at(ctx, ctx.args["kept_at"])
 
     async def record(ctx: Context) -> Memo:
-        await ctx.commit(recorded, ctx.resource_id, ctx.args["kept_at"], ctx.memo["store"]["pieces"], ctx.now)
+        await ctx.commit(recorded, ctx.resource_id, ctx.args["kept_at"], ctx.memo["store"], ctx.now)
         return None
 
     async def clean(ctx: Context) -> Memo:
@@ -73,7 +75,7 @@ def movement(archives: Archives) -> Workflow:
     )
 
 
-def recorded(conn: Connection, backup_id: str, kept_at: str, pieces: int, now: datetime) -> None:
+def recorded(conn: Connection, backup_id: str, kept_at: str, stored: Mapping[str, Any], now: datetime) -> None:
     """From here on it is there."""
-    changed = update(Backup).where(Backup.id == backup_id)
-    conn.execute(changed.values(kept_at=kept_at, object_count=pieces, updated_at=now))
+    kept = {"kept_at": kept_at, "kept_digest": stored["digest"], "object_count": stored["pieces"]}
+    conn.execute(update(Backup).where(Backup.id == backup_id).values(**kept, updated_at=now))

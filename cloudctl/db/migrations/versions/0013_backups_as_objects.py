@@ -11,3 +11,4 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("volume_backups", sa.Column("kept_at", sa.String(700), nullable=True))
+    op.add_column("volume_backups", sa.Column("kept_digest", sa.String(64), nullable=True))
