@@ -101,6 +101,6 @@ def keep(given: Sequence[Rule]) -> str:
     return orjson.dumps([asdict(rule) for rule in given]).decode()
 
 
-def find(container: Container, origin: str, method: str, sent: Sequence[str] = ()) -> Rule | None:
+def rule_for(container: Container, origin: str, method: str, sent: Sequence[str] = ()) -> Rule | None:
     """The first rule that lets such a page do this."""
     return next((rule for rule in rules(container) if rule.admits(origin, method, sent)), None)

@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 psycopg = pytest.importorskip("psycopg")
 
-from cloudctl.db.libpq import Prepared, numbered  # noqa: E402
+from cloudctl.db.libpq import Prepared, numbered  # noqa: E402 - psycopg is an extra
 
 NOW = datetime(2026, 11, 22, 15, 30)
 VALUES: list[Any] = ["text 'quoted' %", "", None, 0, -(2**40), True, 1.5, NOW, b"\x00\xff", ["a", "b"]]

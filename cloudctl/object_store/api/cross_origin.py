@@ -46,7 +46,7 @@ class CrossOrigin:
         sent = [each.strip().lower() for each in (call.header("access-control-request-headers") or "").split(",")]
         names = [each for each in sent if each]
         container = await self.db.read(containers.find, place) if place.container else None
-        rule = None if container is None or not method else cors.find(container, origin, method, names)
+        rule = None if container is None or not method else cors.rule_for(container, origin, method, names)
         if rule is None:
             raise Unauthorized("", headers={"Allow": methods})
         return Reply(None, 200, (*told, *rule.told_before(origin, names)))

@@ -59,7 +59,7 @@ class Door:
         call.caller.decided.add(rule)
         container = await self.db.read(containers.find, place) if place.container else None
         if container is not None and (origin := call.header("origin")) is not None:
-            rule_of_pages = cors.find(container, origin, call.method)
+            rule_of_pages = cors.rule_for(container, origin, call.method)
             call.also |= {} if rule_of_pages is None else rule_of_pages.told(origin)
         if method and ("temp_url_sig" in call.query or "temp_url_expires" in call.query):
             signed = temp_url.check(call, place, method, await self.db.read(_signers, place))

@@ -82,7 +82,7 @@ class CrossOrigin:
         project = project or await self._project(call)
         place = Place(project, name)
         container = await self.intake.db.read(containers.find, place) if project else None
-        rule = None if container is None else cors.find(container, origin, method, names)
+        rule = None if container is None else cors.rule_for(container, origin, method, names)
         if rule is None:
             raise error("AccessDenied", "CORSResponse: This CORS request is not allowed.")
         return Reply(None, 200, rule.told_before(origin, names))

@@ -1,0 +1,209 @@
+"""Hypervisors: guests, and what else some can do with them. The rules for all drivers: `interfaces`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IProtocol
+from zope.interface import Interface
+
+from cloudctl.drivers.driver_interface import IDriver
+from cloudctl.drivers.specs import (
+    GuestDiagnostics,
+    GuestSpec,
+    GuestState,
+    HostInventory,
+    ImageSource,
+    MigrationProgress,
+    PortSpec,
+    VolumeConnection,
+)
+
+
+class IHypervisor(IDriver):
+    """Guests on one or more hosts."""
+
+    async def hosts() -> tuple[HostInventory, ...]:
+        """Every host that this driver serves, also those that are down, sorted by name."""
+
+    async def inventory() -> tuple[GuestState, ...]:
+        """Every guest on every host that is up, also those that the cloud does not know, sorted by id."""
+
+    async def observe(id: str) -> GuestState:
+        """One guest; what `inventory` says of it. Raises UnknownGuest, HostDown."""
+
+    async def ensure_defined(spec: GuestSpec) -> None:
+        """The guest exists on `spec.host` as `spec` says, with a root disk; a new one is stopped.
+
+        A guest that is there gets what differs: volumes, ports, names and metadata at any time; size and host only
+        while it is stopped or crashed. Its root disk is kept and grown, never shrunk, and moves along; from a host
+        that is down it cannot, so there a new disk is made from the image (an evacuation), and the old host drops
+        its copy when it returns. Raises UnknownHost, HostDown (of `spec.host`), NoCapacity, Unfit, InvalidPower.
+        """
+
+    async def ensure_running(id: str) -> None:
+        """The guest executes: started if stopped or crashed, continued if paused or suspended.
+
+        Raises UnknownGuest, HostDown, NoCapacity.
+        """
+
+    async def ensure_stopped(id: str, timeout: float = 60.0) -> None:
+        """The guest is off. It gets `timeout` seconds to shut itself down, then its power is cut; 0 cuts at once.
+
+        A suspended guest loses the memory that was kept. Raises UnknownGuest, HostDown.
+        """
+
+    async def ensure_rebooted(id: str, token: str, hard: bool = False) -> None:
+        """The guest has started anew since `token` was first seen, and runs. The same token again is the same reboot.
+
+        Soft: the guest is asked first; hard: its power is cut. The token of the latest reboot outlives a restart
+        of the driver. A guest that is off is started. Raises UnknownGuest, HostDown.
+        """
+
+    async def ensure_absent(id: str) -> None:
+        """No guest of this id, no root disk, no log. Volumes and ports are let go, not deleted.
+
+        An unknown id is no error. Raises HostDown.
+        """
+
+    async def console_output(id: str, lines: int | None = None) -> str:
+        """The last `lines` lines of the serial console (all that is kept when None). Raises UnknownGuest, HostDown."""
+
+    async def ensure_volume_attached(id: str, connection: VolumeConnection) -> None:
+        """The guest, running or not, has the volume. Raises UnknownGuest, HostDown, Busy, Unfit."""
+
+    async def ensure_volume_detached(id: str, volume_id: str) -> None:
+        """The guest does not have the volume. A volume that it never had, or an unknown guest, is no error.
+
+        Raises HostDown, and Busy while a running guest has not let go of the device.
+        """
+
+    async def ensure_port_attached(id: str, port: PortSpec) -> None:
+        """The guest, running or not, has an interface for the port. Raises UnknownGuest, HostDown, Busy, Unfit."""
+
+    async def ensure_port_detached(id: str, port_id: str) -> None:
+        """The guest does not have the interface; otherwise as `ensure_volume_detached`."""
+
+
+class IPause(Interface):
+    """Guests can be frozen in memory. `ensure_running` thaws them."""
+
+    async def ensure_paused(id: str) -> None:
+        """A running guest is paused. Raises UnknownGuest, HostDown, InvalidPower if it is off or suspended."""
+
+
+class ISuspend(Interface):
+    """Guests can be frozen to disk. `ensure_running` thaws them."""
+
+    async def ensure_suspended(id: str) -> None:
+        """A running or paused guest is suspended. Raises UnknownGuest, HostDown, InvalidPower if it is off."""
+
+
+class ISnapshot(Interface):
+    """The root disk of a guest can be copied while the guest goes on."""
+
+    async def ensure_captured(id: str, path: str) -> str:
+        """`path` is a complete copy of the root disk, as it was at one moment; returns its disk format.
+
+        The file appears whole or not at all; a repeat makes it anew. Raises UnknownGuest, HostDown, and Unfit for a
+        guest without a root disk of its own.
+        """
+
+
+class IRescue(Interface):
+    """A guest can run from another image, with its root disk beside it."""
+
+    async def ensure_rescued(id: str, image: ImageSource | None, password: str) -> None:
+        """The guest runs from `image` (None: from its own) with this admin password.
+
+        A repeat does not restart it. Raises UnknownGuest, HostDown, Unfit.
+        """
+
+    async def ensure_unrescued(id: str) -> None:
+        """The guest runs from its root disk. Of a guest that is not rescued nothing changes.
+
+        Raises UnknownGuest, HostDown.
+        """
+
+
+class ILiveMigrate(Interface):
+    """A running or paused guest can move without stopping."""
+
+    async def ensure_migrated(spec: GuestSpec, disks: bool | None = None) -> None:
+        """The guest is on `spec.host`, in the same power state; `spec` holds the connections and bindings there.
+
+        `disks`: whether those that are its own are copied, or are where both hosts reach them; None: the driver finds
+        out. If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
+        NoCapacity, InvalidPower if it is off or suspended, Aborted.
+        """
+
+    async def migration_progress(id: str) -> MigrationProgress | None:
+        """How far the guest has come on its way to another host; None if it is not on one. Raises HostDown."""
+
+    async def ensure_migration_aborted(id: str) -> None:
+        """The guest is not on its way: a call of `ensure_migrated` that waits for it raises Aborted.
+
+        Of a guest that has arrived, and of an unknown one, nothing changes. Raises HostDown.
+        """
+
+    async def ensure_migration_forced(id: str) -> None:
+        """A guest that is on its way arrives soon, at the price of a pause. Otherwise as `ensure_migration_aborted`."""
+
+
+class IPassword(Interface):
+    """The admin password of a running guest can be set."""
+
+    async def ensure_password(id: str, password: str) -> None:
+        """Raises UnknownGuest, HostDown, InvalidPower unless it runs."""
+
+
+class IDiagnostics(Interface):
+    """What guests use can be told."""
+
+    async def diagnostics(id: str) -> GuestDiagnostics:
+        """As it is now. Raises UnknownGuest, HostDown."""
+
+
+class ICrashDump(Interface):
+    """Guests can be made to save what is in their memory, for who looks for a fault."""
+
+    async def ensure_interrupted(id: str, token: str) -> None:
+        """The guest has had a non-maskable interrupt since `token` was first seen. The same token again is the same.
+
+        Raises UnknownGuest, HostDown, InvalidPower unless it runs or is paused.
+        """
+
+
+class ISerialConsole(Interface):
+    """Guests have a serial console that can be typed into."""
+
+    async def open_serial(id: str, client: IProtocol) -> None:
+        """`client` is connected to the console: it receives what the guest writes, and what it writes is typed.
+
+        Either of them may hang up; the guest goes on. The caller has one connection to a console at a time. Raises
+        UnknownGuest, HostDown, InvalidPower if the guest is off.
+        """
+
+
+class IVncConsole(Interface):
+    """Guests have a screen, a keyboard and a mouse, by the protocol RFB."""
+
+    async def open_vnc(id: str, client: IProtocol) -> None:
+        """As `open_serial`; there may be several connections. Raises Unfit for a guest that was made without."""
+
+
+class IResizeAttached(Interface):
+    """A guest can see a volume grow while it is attached."""
+
+    async def ensure_volume_size(id: str, volume_id: str, size_gib: int) -> None:
+        """The guest sees the new size. Raises UnknownGuest, HostDown, UnknownVolume if it does not have the volume."""
+
+
+class IGuestEvents(Interface):
+    """The driver notices by itself that a guest has gone off or died."""
+
+    async def watch_guests(changed: Callable[[str], None]) -> None:
+        """From now on `changed(id)` is called within a second after a guest's power may have changed unasked.
+
+        Called once, as the cloud starts; what was so before is found by `inventory`. Calls too many do no harm.
+        """

@@ -1,0 +1,144 @@
+"""Backends of networks, and what else some can do with packets. The rules for all drivers: `interfaces`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.web.resource import IResource
+from zope.interface import Interface
+
+from cloudctl.drivers.driver_interface import IDriver
+from cloudctl.drivers.specs import (
+    NetworkInventory,
+    NetworkSpec,
+    PortBinding,
+    PortSpec,
+    PortState,
+    RouterSpec,
+    SecurityGroupSpec,
+)
+
+
+class INetworkBackend(IDriver):
+    """Layer 2 segments over all hosts, with addresses by DHCP."""
+
+    async def inventory() -> NetworkInventory:
+        """Everything that it holds, also what the cloud does not know, each tuple sorted by id."""
+
+    async def observe_port(id: str) -> PortState:
+        """One port; what `inventory` says of it. Raises UnknownPort."""
+
+    async def ensure_network(spec: NetworkSpec) -> None:
+        """The network is as `spec` says, subnets included, wherever a port of it is. Raises Unfit."""
+
+    async def ensure_network_absent(id: str) -> None:
+        """No network of this id. An unknown id is no error. Raises InUse while it has ports."""
+
+    async def ensure_port(port: PortSpec, host: str) -> PortBinding:
+        """The port can be plugged into a guest on `host`, with its addresses and groups as `port` says.
+
+        It stays plugged on other hosts: a live migration needs both. What has changed in `port` holds on all hosts.
+        A repeat returns an equal answer. Raises UnknownNetwork, UnknownHost, HostDown.
+        """
+
+    async def ensure_port_absent(id: str, host: str | None = None) -> None:
+        """The port is not plugged on `host` (None: on no host). An unknown port or host is no error."""
+
+
+class IRouters(Interface):
+    """Routers between networks, source NAT and floating addresses."""
+
+    async def ensure_router(spec: RouterSpec) -> None:
+        """The router is as `spec` says, with all interfaces, routes and floating addresses. Raises UnknownNetwork."""
+
+    async def ensure_router_absent(id: str) -> None:
+        """No router of this id. An unknown id is no error."""
+
+
+class ISecurityGroups(Interface):
+    """Ports are filtered by the rules of their groups."""
+
+    async def ensure_security_group(spec: SecurityGroupSpec) -> None:
+        """Ports in the group obey these rules from now on."""
+
+    async def ensure_security_group_absent(id: str) -> None:
+        """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
+
+
+class ITrunks(Interface):
+    """A port carries others: `PortSpec.subports` is obeyed."""
+
+
+class IDhcpOptions(Interface):
+    """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
+
+
+class IMarking(Interface):
+    """What guests send is marked: `PortSpec.dscp_mark` is obeyed."""
+
+
+class IPacketLimits(Interface):
+    """Ports are held to a number of packets: `PortSpec.packet_limits` is obeyed."""
+
+
+class IGuaranteedRates(Interface):
+    """Ports have a part of the wire for themselves: `PortSpec.guarantees` is obeyed."""
+
+
+class IPortForwarding(Interface):
+    """Ports of floating addresses lead to ports of fixed ones: `RouterSpec.port_forwardings` is obeyed."""
+
+
+class ILocalIps(Interface):
+    """Addresses lead to ports of the same host: `PortSpec.local_ips` is obeyed."""
+
+
+class IPacketLogs(Interface):
+    """What ports let through and drop is written down: `PortSpec.logged` is obeyed."""
+
+
+class IConntrackHelpers(Interface):
+    """Routers follow protocols that open further connections: `RouterSpec.conntrack_helpers` is obeyed."""
+
+
+class INdpProxies(Interface):
+    """Routers answer outside for addresses that are inside: `RouterSpec.ndp_proxies` is obeyed."""
+
+
+class IMetering(Interface):
+    """Traffic between routers and the outside is counted: `RouterSpec.meters` is obeyed."""
+
+
+class IGatewayLimits(Interface):
+    """Gateways and floating addresses are held to a bandwidth: their `limits` in a RouterSpec are obeyed."""
+
+
+class IManyGateways(Interface):
+    """A router may have several ways out: `RouterSpec.more_gateways` is obeyed."""
+
+
+class IRouterKinds(Interface):
+    """Routers work on every host, or take each other's place: `RouterSpec.distributed` and `ha` are obeyed."""
+
+
+class IServiceHosts(Interface):
+    """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
+
+
+class IHostsHeard(Interface):
+    """The network hears of its hosts by itself, on another way than the hypervisor does."""
+
+    async def silent_hosts() -> frozenset[str]:
+        """The hosts that have not been heard of for longer than they should, by name."""
+
+
+class IGuestMetadata(Interface):
+    """Guests can ask for their metadata at 169.254.169.254."""
+
+    async def serve_guest_metadata(site_of: Callable[[str], IResource]) -> None:
+        """From now on a connection of a guest on network N to 169.254.169.254:80 is answered by `site_of(N)`.
+
+        Called once, as the cloud starts. The resource knows the guest by the client's address, so the driver passes
+        connections on with their own source addresses, and only such as `ensure_port` has given. Paths are relative
+        to the resource; bodies of more than some kilobytes need not be taken in.
+        """
