@@ -124,6 +124,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
     "typed": (f"{VOLUME}/volumes", "volume", {"size": 1, "volume_type": "$together"}),
     "grouped": (f"{VOLUME}/volumes", "volume", {"size": 1, "volume_type": "$together", "group_id": "$group"}),
     "group_snapshot": (f"{VOLUME}/group_snapshots", "group_snapshot", {"group_id": "$group"}),
+    "local_ip": (f"{NETWORKING}/local_ips", "local_ip", {"network_id": "$network"}),
     "server_group": (f"{COMPUTE}/os-server-groups", "server_group", {"name": "x", "policy": "affinity"}),
 }  # fmt: skip
 
@@ -170,6 +171,7 @@ LED: dict[str, Any] = {
     "protocol": "tcp",
 }
 SCOPED: dict[str, Any] = {"prefixes": ["10.99.0.0/16"], "address_scope_id": "$address_scope"}
+APART: dict[str, Any] = {"ip_version": 4, "cidr": "10.12.0.0/24"}
 ATTACHED = "servers/$server/os-volume_attachments"
 ON_IT = [{"subnet_id": "$subnet"}]
 
@@ -212,6 +214,24 @@ WISHES = [
     network("POST", "floatingips", "floatingip", floating_network_id="$external", port_id="$routed"),
     network("POST", "floatingips", "floatingip", granted=False, floating_network_id="$external", subnet_id="$subnet"),
     network("PUT", "floatingips/$floatingip", "floatingip", port_id="$routed"),
+    network("POST", "floatingips", "floatingip", floating_network_id="$external", qos_policy_id="$policy"),
+    network("PUT", "floatingips/$floatingip", "floatingip", qos_policy_id="$policy"),
+    network("POST", "routers", "router", granted=False, **gateway("$external", qos_policy_id="$policy")),
+    network("PUT", "routers/$router", "router", granted=False, **gateway("$external", qos_policy_id="$policy")),
+    *(
+        network("PUT", f"routers/$router/{change}", "router", granted=False, external_gateways=[wanted])
+        for change in ("add_external_gateways", "update_external_gateways", "remove_external_gateways")
+        for wanted in (
+            {"network_id": "$network"},
+            {"network_id": "$external", "external_fixed_ips": ON_IT},
+            {"network_id": "$external", "qos_policy_id": "$policy"},
+        )
+    ),
+    network("POST", "subnets", "subnet", granted=False, network_id="$empty", segment_id="$segment", **APART),
+    network("POST", "local_ips", "local_ip", network_id="$network"),
+    network("POST", "local_ips", "local_ip", local_port_id="$spare"),
+    network("POST", "local_ips/$local_ip/port_associations", "port_association", fixed_port_id="$port"),
+    network("POST", "ndp_proxies", "ndp_proxy", granted=False, router_id="$gateway", port_id="$routed"),
     network("POST", "floatingips/$floatingip/port_forwardings", "port_forwarding", external_port=5, **LED),
     network("PUT", "floatingips/$floatingip2/port_forwardings/$forwarding", "port_forwarding", **LED),
     volume("POST", "volumes", "volume", size=1, snapshot_id="$snapshot"),
@@ -298,6 +318,8 @@ def tenants(world: World) -> tuple[Tenant, Tenant]:
         made = client.post(f"{NETWORKING}/routers", {"router": router}).json()["router"]["id"]
         leg = client.put(f"{NETWORKING}/routers/{made}/add_router_interface", {"subnet_id": tenant.id("within")})
         tenant.made |= {"gateway": made, "leg": leg.json()["port_id"]}
+        segments = admin.get(f"{NETWORKING}/segments?network_id={tenant.id('empty')}").json()["segments"]
+        tenant.made["segment"] = segments[0]["id"]
         wish = tenant.filled({"external_port": 7, **LED, "internal_port": 7})
         forwardings = f"{NETWORKING}/floatingips/{tenant.id('floatingip2')}/port_forwardings"
         led = client.post(forwardings, {"port_forwarding": wish})

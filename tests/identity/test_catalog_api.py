@@ -29,6 +29,7 @@ def test_the_first_catalog_is_the_one_that_every_stock_client_works_with(keyston
     assert [(one["type"], one["endpoints"][0]["url"]) for one in found] == [
         ("identity", "http://cloud.example.com/identity"),
         ("object-store", f"http://cloud.example.com/object-store/v1/AUTH_{keystone.made.demo_project_id}"),
+        ("s3", "http://cloud.example.com/s3"),
         ("image", "http://cloud.example.com/image"),
         ("placement", "http://cloud.example.com/placement"),
         ("network", "http://cloud.example.com/networking"),
@@ -99,7 +100,7 @@ def test_a_service_without_endpoints_is_in_the_catalog(keystone: Any, admin: str
 
 def test_administrators_see_urls_and_not_what_they_are_made_of(keystone: Any, admin: str) -> None:
     found = keystone.ask("GET", "/endpoints", token=admin).json()["endpoints"]
-    assert len(found) == 27
+    assert len(found) == 30
     assert not [one for one in found if "{" in one["url"]]
 
 
@@ -193,17 +194,17 @@ def test_a_project_with_endpoints_of_its_own_sees_only_those(keystone: Any, admi
     every = keystone.ask("GET", "/endpoints?interface=public", token=admin).json()["endpoints"]
     path = f"/OS-EP-FILTER/projects/{project}/endpoints"
     one = f"{path}/{every[0]['id']}"
-    assert len(keystone.ask("GET", path, token=admin).json()["endpoints"]) == 27
+    assert len(keystone.ask("GET", path, token=admin).json()["endpoints"]) == 30
     assert keystone.ask("HEAD", one, token=admin).status == 404
     assert keystone.ask("PUT", one, token=admin).status == 204
     assert keystone.ask("HEAD", one, token=admin).status == 204
     assert [e["id"] for s in read(keystone, demo) for e in s["endpoints"]] == [every[0]["id"]]
-    assert len(read(keystone, admin)) == 9
+    assert len(read(keystone, admin)) == 10
     back = keystone.ask("GET", f"/OS-EP-FILTER/endpoints/{every[0]['id']}/projects", token=admin).json()["projects"]
     assert [p["name"] for p in back] == ["demo"]
     assert keystone.ask("DELETE", one, token=admin).status == 204
     assert keystone.ask("DELETE", one, token=admin).status == 404
-    assert len(read(keystone, demo)) == 9
+    assert len(read(keystone, demo)) == 10
 
 
 def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: Any, admin: str) -> None:
@@ -211,7 +212,7 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
     fields = {"name": "g", "filters": {"interface": "internal"}}
     group = keystone.make(admin, "OS-EP-FILTER/endpoint_groups", "endpoint_group", **fields)
     path = f"/OS-EP-FILTER/endpoint_groups/{group['id']}"
-    assert len(keystone.ask("GET", f"{path}/endpoints", token=admin).json()["endpoints"]) == 9
+    assert len(keystone.ask("GET", f"{path}/endpoints", token=admin).json()["endpoints"]) == 10
     member = f"{path}/projects/{project}"
     assert keystone.ask("GET", member, token=admin).status == 404
     assert keystone.ask("PUT", member, token=admin).status == 204
@@ -226,7 +227,7 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
     bad = {"endpoint_group": {"name": "x", "filters": {"colour": "red"}}}
     assert keystone.ask("POST", "/OS-EP-FILTER/endpoint_groups", bad, admin).status == 400
     assert keystone.ask("DELETE", path, token=admin).status == 204
-    assert len(read(keystone, demo)) == 9
+    assert len(read(keystone, demo)) == 10
 
 
 @pytest.mark.parametrize(

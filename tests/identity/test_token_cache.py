@@ -41,17 +41,17 @@ def only_what_is_asked() -> Iterator[None]:
 def statements(db: Database) -> list[str]:
     """Fills as statements are executed."""
     seen: list[str] = []
-    driver = db.connections.get().driver
+    held = db.connections.get()
     if db.is_sqlite:
-        driver.set_trace_callback(seen.append)
+        held.driver.set_trace_callback(seen.append)
     else:
-        execute = driver.execute
+        execute = held.execute
 
-        def see(text: str, *arguments: Any) -> Any:
+        def see(text: str, arguments: Any) -> Any:
             seen.append(text)
-            return execute(text, *arguments)
+            return execute(text, arguments)
 
-        driver.execute = see
+        held.execute = see
     return seen
 
 

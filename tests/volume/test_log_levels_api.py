@@ -66,7 +66,7 @@ def test_what_is_no_level_or_no_service_is_refused(admin: Any, demo: Any) -> Non
 def test_a_process_with_a_log_of_its_own_says_so() -> None:
     cloud = MemoryCloud()
     try:
-        assert ask(cloud.client("admin"), "get").status == 501
-        assert ask(cloud.client("admin"), "set", level="INFO").status == 501
+        assert ask(cloud.client("admin"), "get").status == 409
+        assert ask(cloud.client("admin"), "set", level="INFO").status == 409
     finally:
         cloud.close()

@@ -12,7 +12,7 @@ from attrs import frozen
 from twisted.logger import LogLevel
 
 from cloudctl.db import Database
-from cloudctl.errors import NotImplementedHere
+from cloudctl.errors import Conflict
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.body import Body, Length
 from cloudctl.rest.call import Call
@@ -81,9 +81,9 @@ class Logs:
         }
 
     def _levels(self) -> LogLevels:
-        """Raises NotImplementedHere."""
+        """Raises Conflict."""
         if self.levels is None:
-            raise NotImplementedHere("What is logged here is decided by the process that this service is a part of.")
+            raise Conflict("What is logged here is decided by the process that this service is a part of.")
         return self.levels
 
     async def _asked(self, body: Asked) -> list[tuple[str, str]]:

@@ -108,7 +108,7 @@ async def test_an_image_that_cannot_be_read_is_unfit_and_leaves_nothing(
     with pytest.raises(Unfit):
         await driver.ensure_created(VolumeSpec("v1", 1, image=source(tmp_path)))
     assert await driver.inventory() == ()
-    assert everything_below(tmp_path / "state") == ["new", "snapshots", "volumes"]
+    assert everything_below(tmp_path / "state") == ["new", "snapshots", "unmanaged", "volumes"]
 
 
 async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver: Callable[..., Any], tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_damaged_image_is_unfit_and_leaves_nothing(open_driver: Callable
     driver = await open_driver()
     with pytest.raises(Unfit):
         await driver.ensure_created(VolumeSpec("v1", 1, image=whole))
-    assert everything_below(tmp_path / "state") == ["new", "snapshots", "volumes"]
+    assert everything_below(tmp_path / "state") == ["new", "snapshots", "unmanaged", "volumes"]
 
 
 async def test_an_image_that_asks_for_more_memory_than_qemu_img_may_have_is_unfit(
