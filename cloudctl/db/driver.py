@@ -17,8 +17,8 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from cloudctl.db.plans import Plans
 
-# PostgreSQL: serialization_failure, deadlock_detected, lock_not_available.
-RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+# PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, invalid_sql_statement_name.
+RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
 # Statements that a connection keeps prepared.
 PREPARED = 1024
 

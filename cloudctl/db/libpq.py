@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from psycopg import OperationalError
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.errors import error_from_result
+from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class Prepared:
         self._names = (b"p%d" % number for number in count())
         self._known: OrderedDict[tuple[str, tuple[int, ...]], bytes] = OrderedDict()
         self._seen: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._threshold, self._most = driver.prepare_threshold, driver.prepared_max
+        # With what its own cursors have prepared, psycopg now and then has the server forget these as well.
+        driver.prepare_threshold = None
 
     def execute(self, text: str, arguments: Sequence[Any]) -> Answer:
         """`text` has `%s` for each argument. Raises psycopg's errors."""
@@ -86,10 +89,9 @@ class Prepared:
         if (name := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return name
-        threshold, most = self._driver.prepare_threshold, self._driver.prepared_max
-        if threshold is None:  # a pooler stands between that knows of none
+        if self._threshold is None:  # a pooler stands between that knows of none
             return None
-        if (seen := self._seen.get(key, 0)) < threshold:
+        if (seen := self._seen.get(key, 0)) < self._threshold:
             if len(self._seen) >= MOST_SEEN:
                 self._seen.clear()
             self._seen[key] = seen + 1
@@ -98,7 +100,7 @@ class Prepared:
         name = next(self._names)
         self._checked(self._libpq.prepare(name, numbered(text), types))
         self._known[key] = name
-        if most is not None and len(self._known) > most:
+        if self._most is not None and len(self._known) > self._most:
             _, old = self._known.popitem(last=False)
             self._checked(self._libpq.exec_(b"DEALLOCATE " + old))
         return name
@@ -107,6 +109,9 @@ class Prepared:
         if result.status in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
             return
         error = error_from_result(result, encoding=self._driver.info.encoding)
+        if isinstance(error, InvalidSqlStatementName):
+            # Somebody had the server forget them all. The transaction is run again: see `is_transient`.
+            self._known.clear()
         # libpq's own errors have no code: what psycopg says of a connection that is gone.
         raise OperationalError(str(error)) if self._driver.closed else error
 

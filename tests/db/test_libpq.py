@@ -7,14 +7,16 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Integer, bindparam, literal, make_url, select, text
 
 psycopg = pytest.importorskip("psycopg")
 
+from cloudctl.db import Connection, Database  # noqa: E402 - psycopg is an extra
 from cloudctl.db.libpq import Prepared, numbered  # noqa: E402 - psycopg is an extra
 
 NOW = datetime(2026, 11, 22, 15, 30)
 VALUES: list[Any] = ["text 'quoted' %", "", None, 0, -(2**40), True, 1.5, NOW, b"\x00\xff", ["a", "b"]]
+OFTEN = 8  # enough to be prepared
 COUNT = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'p%%'"
 
 
@@ -27,9 +29,9 @@ def driver(postgresql_url: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_values_come_back_as_from_a_cursor(driver: Any, value: Any) -> None:
-    text = "SELECT %s AS given, '100 %%' AS percent"
-    answer = Prepared(driver).execute(text, [value])
-    cursor = driver.execute(text, [value])
+    asked = "SELECT %s AS given, '100 %%' AS percent"
+    answer = Prepared(driver).execute(asked, [value])
+    cursor = driver.execute(asked, [value])
     assert answer.description == [(each.name, each.type_code) for each in cursor.description]
     assert answer.rowcount == cursor.rowcount
     assert answer.fetchall() == cursor.fetchall()
@@ -59,14 +61,41 @@ def test_the_first_statement_begins_a_transaction_unless_in_autocommit(driver: A
 def test_what_comes_again_is_prepared_and_the_least_used_is_forgotten(driver: Any) -> None:
     driver.prepared_max = 2
     prepared = Prepared(driver)
-    for text in ("SELECT %s + 1", "SELECT %s + 2", "SELECT %s + 3"):
-        for _ in range(driver.prepare_threshold + 1):
-            assert prepared.execute(text, [1]).fetchall()
+    for asked in ("SELECT %s + 1", "SELECT %s + 2", "SELECT %s + 3"):
+        for _ in range(OFTEN):
+            assert prepared.execute(asked, [1]).fetchall()
         # The same text with a value of another type is another statement.
-        assert prepared.execute(text, [2**40]).fetchall()
+        assert prepared.execute(asked, [2**40]).fetchall()
     names = driver.execute("SELECT statement FROM pg_prepared_statements WHERE name LIKE 'p%%' ORDER BY 1").fetchall()
     assert names == [("SELECT $1 + 2",), ("SELECT $1 + 3",)]
     assert prepared.execute("SELECT %s + 1", [1]).fetchall() == [(2,)]
+
+
+def test_what_psycopg_forgets_is_its_own(driver: Any) -> None:
+    """A rollback makes it forget what its cursors have prepared, with all that the server knows of the connection."""
+    prepared = Prepared(driver)
+    for _ in range(OFTEN):
+        assert prepared.execute("SELECT %s + 1", [1]).fetchall() == driver.execute("SELECT %s + 1", [1]).fetchall()
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        driver.execute("SELECT * FROM nowhere")
+    driver.rollback()
+    driver.execute("SELECT 1")
+    assert prepared.execute("SELECT %s + 1", [1]).fetchall() == [(2,)]
+    assert driver.execute(COUNT).fetchone() == (1,)
+
+
+async def test_statements_that_the_server_has_forgotten_are_prepared_again(postgresql_url: str, reactor: Any) -> None:
+    db = Database.open(postgresql_url, reactor, threads=1)
+    db.startService()
+
+    def ask(conn: Connection) -> int:
+        return int(conn.execute(select(literal(41) + bindparam("more", type_=Integer)), {"more": 1}).scalar_one())
+
+    for _ in range(OFTEN):
+        assert await db.run(ask) == 42
+    await db.run(lambda conn: conn.execute(text("DEALLOCATE ALL")) and None)
+    assert await db.run(ask) == 42
+    db.stopService()
 
 
 def test_where_a_pooler_forbids_it_nothing_is_prepared(driver: Any) -> None:
