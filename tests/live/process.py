@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from http.client import HTTPException
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -20,13 +21,23 @@ from urllib.request import Request, urlopen
 from tests.live.client import StockClient
 
 READY = 120.0  # seconds until a started cloud answers, or never
+# Below what the kernel gives to clients; so many for each process of a test run.
+FIRST_PORT, PORTS, WORKERS = 12_000, 2000, 10
+_numbers = count(os.getpid())
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that no other process of the tests is given, nor the kernel to a client: it is bound later, by another."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    while True:
+        port = FIRST_PORT + worker % WORKERS * PORTS + next(_numbers) % PORTS
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def command(name: str) -> str:

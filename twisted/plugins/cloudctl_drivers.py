@@ -7,10 +7,7 @@ fake_hypervisor = DriverMaker(
 )
 qemu = DriverMaker("hypervisor", "qemu", "cloudctl.drivers.qemu.hypervisor", "QEMU processes on this machine, as root")
 libvirt = DriverMaker(
-    "hypervisor",
-    "libvirt",
-    "cloudctl.drivers.libvirt.hypervisor",
-    "Guests on hosts that their own libvirtd looks after",
+    "hypervisor", "libvirt", "cloudctl.drivers.libvirt.driver", "Guests on hosts that their own libvirtd looks after"
 )
 fake_volume = DriverMaker(
     "volume", "fake", "cloudctl.drivers.fake.volume", "Volumes in memory or small files, faults on demand"

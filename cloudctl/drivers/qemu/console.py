@@ -9,18 +9,26 @@ from typing import Any
 from twisted.internet.endpoints import UNIXClientEndpoint, connectProtocol
 from twisted.internet.error import ConnectError
 from twisted.internet.interfaces import IProtocol
+from twisted.internet.task import deferLater
 
 from cloudctl.drivers.errors import Unreachable
 
 CONNECT_SECONDS = 5.0
+TRIES, PAUSE = 5, 0.1  # seconds between two
 
 
 async def connect(reactor: Any, path: Path, client: IProtocol) -> None:
     """`client` is connected to a socket of a guest. Raises Unreachable."""
-    try:
-        await connectProtocol(UNIXClientEndpoint(reactor, str(path), timeout=CONNECT_SECONDS), client)
-    except ConnectError as error:
-        raise Unreachable(f"the console at {path} does not answer: {error}") from error
+    endpoint = UNIXClientEndpoint(reactor, str(path), timeout=CONNECT_SECONDS)
+    for left in reversed(range(TRIES)):
+        try:
+            await connectProtocol(endpoint, client)
+            return
+        except ConnectError as error:
+            if not left:
+                raise Unreachable(f"the console at {path} does not answer: {error}") from error
+        # QEMU listens to one at a time: it may not be done with the one before.
+        await deferLater(reactor, PAUSE)
 
 
 def tail(path: Path, lines: int | None, kept: int) -> str:
