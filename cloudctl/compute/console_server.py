@@ -107,14 +107,16 @@ class ConsoleServer(Factory):
         if (origin := headers.get(b"origin")) is None or origin in self.options.console_origins:
             return True
         pages = (f"//{request.host}", self.options.console_url, self.options.console_vnc_page)
-        return _host(origin) in {_host(page) for page in pages if page}
+        # A page that says no host, as «null», is nobody's.
+        return bool(host := _host(origin)) and host in {_host(page) for page in pages if page}
 
 
-def _host(url: str) -> str | None:
+def _host(url: str) -> str:
+    """Empty: it names none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
-        return None
+        return ""
 
 
 class WebConsole(Protocol):

@@ -214,6 +214,13 @@ def test_pages_of_strangers_open_nothing(origin: str | None, lets_in: bool) -> N
     cloud.close()
 
 
+@pytest.mark.parametrize("host", ["", "["])
+def test_a_page_without_a_host_is_not_ours_whatever_the_host_header_says(cloud: MemoryCloud, host: str) -> None:
+    server = cloud.cloud.made(ConsoleServer)
+    for origin in (b"null", b"http://["):
+        assert not server._trusts(Request(host=host, target="/", extra_headers=[(b"origin", origin)]))
+
+
 def test_there_are_so_many_connections_and_so_much_patience(cloud: MemoryCloud, browsers: Any) -> None:
     some = [browsers().connect() for _ in range(3)]
     assert browsers().connect().protocol is None
