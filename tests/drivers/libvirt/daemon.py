@@ -104,6 +104,10 @@ class Libvirtd:
             found = int(Path(f"/proc/{found}/task/{found}/children").read_text().split()[0])
         return found
 
+    def pid_file(self, id: str) -> Path:
+        """Of the guest's QEMU, as seen from outside of the namespace."""
+        return Path(f"/proc/{self.pid}/root/run/libvirt/qemu/{id}.pid")
+
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.qemu.host import up_since
 from cloudctl.drivers.specs import DriverResources, GuestSpec, PortSpec, VolumeConnection
 from cloudctl.testing.faults import with_faults
 from cloudctl.testing.hypervisor_suite import hypervisor_suite
@@ -69,22 +67,13 @@ class TestLibvirt(hypervisor_suite(make)):
     async def boots(self, driver: Any, id: str) -> int:
         """Once it has said its last line since its process began."""
         console = Path(driver.config.directory, f"{id}.console")
+        # QEMU writes it before it lets the guest run, by the same clock as the console.
+        began = daemons[-1].pid_file(id)
 
         async def is_up() -> bool:
             text = await driver.console_output(id)
-            return text.rstrip("\n").endswith(tiny_guest.LAST_LINE) and console.stat().st_mtime > began(id)
+            last = console.stat().st_mtime_ns
+            return text.rstrip("\n").endswith(tiny_guest.LAST_LINE) and last > began.stat().st_mtime_ns
 
         await real.soon(is_up)
         return str(await driver.console_output(id)).count("Linux version")
-
-
-def began(id: str) -> float:
-    """When the guest's process was started, in seconds since the epoch."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"guest={id}".encode() in (process / "cmdline").read_bytes():
-                ticks = int((process / "stat").read_text().rpartition(") ")[2].split()[19])
-                return up_since() + ticks / os.sysconf("SC_CLK_TCK")
-        except OSError:
-            continue  # it ended meanwhile
-    return 0.0
