@@ -34,7 +34,7 @@ import cloudctl.object_store.service
 import cloudctl.placement.service
 import cloudctl.volume.service
 from cloudctl import bootstrap, state_dir
-from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings, made, sections
+from cloudctl.composition import FirstStart, Part, Service, Surroundings, made, sections
 from cloudctl.config import API, ENGINE, ROLES, Config
 from cloudctl.db import Connection, Database, schema
 from cloudctl.db.columns import metadata, utc
@@ -85,8 +85,8 @@ class Served:
 
     title: str
     prefix: str  # of its paths: "/compute", or none
-    apart: bool  # by listeners of its own
     make: Callable[[], ApiApp]  # the same one every time
+    apart: Callable[[], ApiApp] | None = None  # as it is at the root of listeners of its own
 
     @property
     def api(self) -> ApiApp:
@@ -271,11 +271,11 @@ class Cloud(OrderedService):
         else:
             # It says how it is, and leads to no API.
             self.root_api = ApiApp(self.root_api.pipeline, own)
-        made = {name: each.make for name, each in self._mounted().items()}
+        made = {each.prefix[1:]: each.make for each in self.served}
         hosts = {mount: other.hosts for part in self.parts for mount, other in part.beside.items()} if made else {}
         self.resource = Tree(made, self.root_api, hosts)
         nothing = cache(partial(ApiApp, self.root_api.pipeline, []))
-        apart = next((each.make for each in self.served if each.apart), nothing)
+        apart = next((each.apart for each in self.served if each.apart is not None), nothing)
         self.ha_resource = ApiResource(apart, named=False)
         self.uploads = {
             mount: part.uploads
@@ -290,21 +290,15 @@ class Cloud(OrderedService):
     def _trees(self, http: Http) -> Iterator[Served]:
         apart = evolve(http, public_url=self.config.server.ha_public_url)
         for service, part in zip(self.offered, self.parts, strict=True):
-            if service.mount:
-                yield Served(service.title, f"/{service.mount}", False, cache(partial(part.api, http)))
-                for mount, other in part.beside.items():
-                    yield Served(f"{service.title}: {mount}", f"/{mount}", False, cache(partial(other.api, http)))
-            else:
-                yield Served(service.title, "", True, cache(partial(part.api, apart)))
-
-    def _mounted(self) -> dict[str, Served]:
-        """By the first segment of their paths."""
-        return {each.prefix[1:]: each for each in self.served if not each.apart}
+            alone = cache(partial(part.api, apart)) if service.apart else None
+            yield Served(service.title, f"/{service.mount}", cache(partial(part.api, http)), alone)
+            for mount, other in part.beside.items():
+                yield Served(f"{service.title}: {mount}", f"/{mount}", cache(partial(other.api, http)))
 
     @property
     def apis(self) -> dict[str, ApiApp]:
         """By the first segment of their paths. All of them are made now."""
-        return {name: each.api for name, each in self._mounted().items()}
+        return {each.prefix[1:]: each.api for each in self.served}
 
     def _order(self, listen: bool) -> None:
         """Children start in this order and stop in reverse: listeners first, the database last."""
@@ -322,7 +316,7 @@ class Cloud(OrderedService):
             self.addService(self.engine)
             self.addService(self.audit)
         sites = [(self.site, server.listen)]
-        if any(each.apart for each in self.served):
+        if any(each.apart is not None for each in self.served):
             sites.append((self.ha_site, server.ha_listen))
         for site, endpoints in sites if listen else ():
             for text in endpoints:
@@ -391,7 +385,8 @@ class Cloud(OrderedService):
         schema.lock(conn)
         if bootstrap.is_done(conn):
             return False
-        first = FirstStart(utc(self.clock.seconds()), chosen, self._catalog())
+        catalog = tuple(entry for service in self.offered for entry in service.catalog)
+        first = FirstStart(utc(self.clock.seconds()), chosen, catalog)
         for part in self.parts:
             part.bootstrap(conn, first)
         bootstrap.mark_done(conn, first.now)
@@ -401,9 +396,3 @@ class Cloud(OrderedService):
             # Before the commit: a crash between the two must not leave a cloud whose passwords nobody knows.
             bootstrap.write_clouds_yaml(self.config, chosen)
         return True
-
-    def _catalog(self) -> tuple[CatalogEntry, ...]:
-        """Of what is reached from outside: listeners of their own may be switched off."""
-        server = self.config.server
-        apart = bool(server.ha_listen or server.ha_public_url)
-        return tuple(entry for service in self.offered if service.mount or apart for entry in service.catalog)

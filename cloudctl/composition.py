@@ -134,8 +134,8 @@ class Service:
     package: str  # "cloudctl.image"; `policy.toml` is in it
     title: str  # for people: "Image"
     compose: Callable[[Surroundings], Part]
-    # The first segment of its paths; empty: it is served at the root of listeners of its own, [server] ha_listen.
-    mount: str = ""
+    mount: str = ""  # the first segment of its paths
+    apart: bool = False  # also at the root of listeners of its own, [server] ha_listen
     options: type | None = None  # its section of the configuration, which has its name
     catalog: tuple[CatalogEntry, ...] = ()
 

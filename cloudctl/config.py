@@ -100,7 +100,7 @@ class ServerOptions:
     roles: list[str] = field(factory=lambda: list(ROLES), validator=are_roles)
     # Twisted endpoint strings: tcp:8780:interface=127.0.0.1, ssl:…, unix:… (see the documentation of serverFromString).
     listen: list[str] = field(factory=lambda: ["tcp:8780:interface=127.0.0.1"])
-    # The same for the instance-HA API; an empty list: none.
+    # The same for the instance-HA API by itself; an empty list: it is only below the others, at /instance-ha.
     ha_listen: list[str] = field(factory=lambda: ["tcp:15868:interface=127.0.0.1"])
     # What the catalog says; needed behind a reverse proxy. Empty: what each request's Host header says.
     public_url: str = field(default="", validator=is_public_url)
@@ -116,7 +116,10 @@ class ServerOptions:
 
     @property
     def ha_url(self) -> str:
-        """Where clients reach the instance-HA API. `{scheme}` and `{host}` are those by which they reach the others."""
+        """Where clients reach the instance-HA API. `{scheme}` and `{host}` are those by which they reach the others.
+
+        Empty: beside those.
+        """
         found = address(self.ha_listen)
         if self.ha_public_url or found is None:
             return self.ha_public_url.rstrip("/")

@@ -30,7 +30,7 @@ token in `X-Auth-Token`, except those whose rule is `none`. The words of the rul
 | --- | --- |
 """
 
-APART = "On an address of its own, `http://127.0.0.1:15868` unless configured otherwise."
+APART = "Also without it, on an address of its own: `http://127.0.0.1:15868` unless configured otherwise."
 
 POLICY_HEAD = """\
 ## Who may call what. Name your copy of this file in the configuration: [policy] file = "/etc/cloudctl/policy.toml".
@@ -65,12 +65,14 @@ def api(cloud: Cloud) -> str:
     shorthands = (f"| `{name}` | `{cloud.policy.rules[name].text}` |" for name in policy.PERSONAS)
     parts = [API_HEAD + "\n".join(shorthands) + "\n"]
     parts += [_service(cloud, each) for each in cloud.served]
-    parts.append(_service(cloud, Served("The root", "", False, lambda: cloud.root_api)))
+    parts.append(_service(cloud, Served("The root", "", lambda: cloud.root_api)))
     return "\n".join(parts)
 
 
 def _service(cloud: Cloud, served: Served) -> str:
-    where = APART if served.apart else f"Below `{served.prefix}`." if served.prefix else "What is below no service."
+    where = f"Below `{served.prefix}`." if served.prefix else "What is below no service."
+    if served.apart is not None:
+        where += f" {APART}"
     versions = served.api.pipeline.versions
     if versions is not None:
         where += f" Microversions {text(versions.minimum)} to {text(versions.maximum)}."

@@ -148,8 +148,15 @@ def test_the_metrics_tell_of_requests_and_tasks() -> None:
     assert "cloudctl_tasks_running 0.0" in text
 
 
-@pytest.mark.parametrize(("server", "named"), [({}, True), ({"ha_listen": []}, False)])
-def test_the_catalog_names_instance_ha_only_where_it_is_offered(server: dict[str, Any], named: bool) -> None:
+@pytest.mark.parametrize(("server", "at"), [({}, ":15868"), ({"ha_listen": []}, "/instance-ha")])
+def test_the_catalog_names_instance_ha_where_it_is_offered(server: dict[str, Any], at: str) -> None:
     cloud = MemoryCloud({"server": server})
     catalog = cloud.client("demo").get("/identity/v3/auth/catalog").json()["catalog"]
-    assert ("instance-ha" in {each["type"] for each in catalog}) is named
+    (found,) = (each for each in catalog if each["type"] == "instance-ha")
+    assert {each["url"] for each in found["endpoints"]} == {f"http://cloud.example.com{at}/v1"}
+    # It is below the others, whether it listens by itself or not.
+    admin = cloud.client("admin")
+    assert admin.get("/instance-ha/v1/segments").json() == {"segments": []}
+    assert cloud.client("demo").get("/instance-ha/v1/segments").status == 403
+    (version,) = admin.get("/instance-ha").json()["versions"]
+    assert version["links"][0]["href"] == "http://cloud.example.com/instance-ha/v1/"

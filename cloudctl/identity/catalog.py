@@ -66,7 +66,9 @@ def check(template: str) -> None:
 
 
 def instance_ha_url(base_url: str, template: str) -> str:
-    """Where the instance-HA API listens: `{scheme}` and `{host}` are those of `base_url`."""
+    """Where the instance-HA API is: `{scheme}` and `{host}` are those of `base_url`; without a template, below that."""
+    if not template:
+        return f"{base_url}/instance-ha"
     parts = urlsplit(base_url)
     host = parts.hostname or "localhost"
     values = {"{scheme}": parts.scheme, "{host}": f"[{host}]" if ":" in host else host}

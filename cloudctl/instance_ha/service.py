@@ -1,4 +1,4 @@
-"""Instance high availability as a part of a cloud, with listeners of its own."""
+"""Instance high availability as a part of a cloud: beside the other APIs, and at listeners of its own."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ SERVICE = Service(
     "cloudctl.instance_ha",
     "Instance high availability",
     compose,
+    mount="instance-ha",
+    apart=True,
     options=InstanceHaOptions,
     catalog=(CatalogEntry("instance-ha", "masakari", "{instance_ha_url}/v1"),),
 )

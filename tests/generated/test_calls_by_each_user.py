@@ -34,11 +34,11 @@ ABSENT = {
     ("networking", "fixed_port_id"), ("networking", "host"),
     ("image", "task_id"), ("image", "store"), ("volume", "message_id"),
     ("volume", "encryption_id"), ("volume", "cluster"), ("compute", "host"),
-    ("compute", "migration_id"), ("compute", "token"),
+    ("compute", "migration_id"), ("compute", "token"), ("instance-ha", "vmove_id"),
 }  # fmt: skip
 
 
-SERVICES = ("identity", "object-store", "image", "placement", "networking", "volume", "compute")
+SERVICES = ("identity", "object-store", "image", "placement", "networking", "volume", "compute", "instance-ha")
 # (persona, secret) that answers of a service show.
 TOLD = {
     "identity": {("member", "the EC2 secret"), ("member", "the seed of passcodes")},

@@ -53,6 +53,7 @@ class World:
         self._compute()
         self._placement()
         self._object_store()
+        self._instance_ha()
         self.cloud.settle()
         self.clients = {
             "anonymous": self.cloud.anonymous(**LATEST),
@@ -376,6 +377,22 @@ class World:
             ("placement", "provider_id"): made["uuid"],
             ("placement", "consumer_id"): self.ids["compute", "server_id"],
             ("placement", "name"): "CUSTOM_OWN",
+        }
+
+    def _instance_ha(self) -> None:
+        base = "/instance-ha/v1"
+        wish = {"name": "own", "recovery_method": "auto", "service_type": "COMPUTE"}
+        segment = _good(self.admin.post(f"{base}/segments", {"segment": wish})).json()["segment"]["uuid"]
+        wish = {"name": "fake-1", "type": "COMPUTE", "control_attributes": "SSH"}
+        host = _good(self.admin.post(f"{base}/segments/{segment}/hosts", {"host": wish})).json()["host"]["uuid"]
+        # Nobody says that the host is off, so nothing is done.
+        told = {"hostname": "fake-1", "type": "COMPUTE_HOST", "payload": {"event": "STOPPED"}}
+        report = _good(self.admin.post(f"{base}/notifications", told)).json()["notification"]["notification_uuid"]
+        self.ids |= {
+            ("instance-ha", "segment_id"): segment,
+            ("instance-ha", "host_id"): host,
+            ("instance-ha", "notification_id"): report,
+            ("instance-ha", "vmove_id"): UNKNOWN,
         }
 
 

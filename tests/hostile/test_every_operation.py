@@ -177,7 +177,7 @@ def sample(type_: Any) -> Any:
     return {str: UNKNOWN, int: 1, bool: True, float: 1.0, list: [], dict: {}}.get(origin or type_, "a")
 
 
-APIS = ("compute", "identity", "image", "networking", "object-store", "placement", "s3", "volume")
+APIS = ("compute", "identity", "image", "instance-ha", "networking", "object-store", "placement", "s3", "volume")
 
 
 @pytest.mark.slow
