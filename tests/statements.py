@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,9 @@ from cloudctl.db.plans import Bound
 
 
 @contextmanager
-def asked() -> Iterator[list[tuple[str, list[Any]]]]:
+def asked() -> Iterator[list[tuple[str, Sequence[Any]]]]:
     """The planned statements that run meanwhile, of every database of this process."""
-    seen: list[tuple[str, list[Any]]] = []
+    seen: list[tuple[str, Sequence[Any]]] = []
     run = Connection._run
 
     def noting(self: Connection, bound: Bound, given: Any) -> Rows[Any]:

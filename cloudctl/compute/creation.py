@@ -36,6 +36,7 @@ from cloudctl.volume.options import VolumeOptions
 PASSWORD_LENGTH = 12
 # Neither 0 and O nor 1 and l.
 PASSWORD_LETTERS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
+RESERVATION_LENGTH = 8
 RESERVATION_LETTERS = string.ascii_lowercase + string.digits
 
 
@@ -163,12 +164,17 @@ def _plan(
         group_ids=_security_groups(conn, caller, wanted.security_groups),
         group_id=_group(wanted.hints),
         admin_password=wanted.admin_password or password(),
-        reservation_id="r-" + "".join(secrets.choice(RESERVATION_LETTERS) for _ in range(8)),
+        reservation_id=f"r-{_letters(RESERVATION_LETTERS, RESERVATION_LENGTH)}",
     )
 
 
 def password() -> str:
-    return "".join(secrets.choice(PASSWORD_LETTERS) for _ in range(PASSWORD_LENGTH))
+    return _letters(PASSWORD_LETTERS, PASSWORD_LENGTH)
+
+
+def _letters(alphabet: str, length: int) -> str:
+    """Some that nobody can guess. The choice of one at a time takes as long as the insertion of a server."""
+    return "".join(secrets.SystemRandom().choices(alphabet, k=length))
 
 
 def _refuse_for_many(wanted: NewServer) -> None:

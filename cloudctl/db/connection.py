@@ -9,7 +9,7 @@ A result holds all of its rows: nothing of it is bound to the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Connection as Alchemy
 from sqlalchemy import Dialect, Float, func, select
@@ -31,6 +31,7 @@ Ts = TypeVarTuple("Ts")
 Item = TypeVar("Item")
 
 Parameters = Mapping[str, Any]
+NOTHING: Parameters = {}
 
 CLOCK = select(cast_to(func.extract("epoch", func.clock_timestamp()), Float))
 
@@ -144,11 +145,10 @@ class Connection:
 
     def execute(self, statement: Any, parameters: Parameters | Sequence[Parameters] | None = None) -> Any:
         """Run a statement; with a list of parameters once for each. Raises SQLAlchemy's errors."""
-        many = isinstance(parameters, list)
         try:
-            if many:
-                return self._execute_many(statement, cast(Sequence[Parameters], parameters))
-            given = cast(Parameters, parameters or {})
+            if isinstance(parameters, list):
+                return self._execute_many(statement, parameters)
+            given: Any = parameters or NOTHING
             bound = self._plans.bind(statement, given, False)
         except Unplanned:
             return self._by_alchemy(statement, parameters)

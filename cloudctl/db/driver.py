@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,6 +20,8 @@ from cloudctl.db.plans import Plans
 
 # PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, invalid_sql_statement_name.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
+# What `json` refuses is refused, and not written in some way of its own.
+AS_PYTHONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 # Statements that a connection keeps prepared.
 PREPARED = 1024
 
@@ -26,7 +29,7 @@ PREPARED = 1024
 def create(url: str) -> Engine:
     """An Engine with the settings that durability needs."""
     # A page of a thousand records holds thousands of JSON values. What a statement was given may be a secret.
-    options: dict[str, Any] = {"json_deserializer": orjson.loads, "hide_parameters": True}
+    options: dict[str, Any] = {"json_deserializer": orjson.loads, "json_serializer": as_json, "hide_parameters": True}
     if not url.startswith("sqlite"):
         # Positional, as SQLite's: one kind of plan for both.
         return create_engine(url, poolclass=NullPool, paramstyle="format", **options)
@@ -50,6 +53,15 @@ def create(url: str) -> Engine:
             connection.execute("PRAGMA synchronous = FULL")
 
     return engine
+
+
+def as_json(value: Any) -> str:
+    """A value of a JSON column as text. Raises TypeError."""
+    try:
+        return orjson.dumps(value, option=AS_PYTHONS).decode()
+    except TypeError:
+        # Integers beyond 64 bits, keys that are no text, halves of surrogate pairs; or what is no JSON at all.
+        return json.dumps(value)
 
 
 class Held:

@@ -12,11 +12,11 @@ use names of SQLAlchemy's inside; tests/db holds them against its own results, s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import ReferenceType, ref
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 from sqlalchemy import CompoundSelect, Dialect
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.sql.base import Executable
@@ -30,6 +30,8 @@ Convert = Callable[[Any], Any]
 
 # Plans of statements that are built at the call; what filters and sort keys a client combines is its own choice.
 MOST_PLANS = 2048
+# Of one plan, whose IN lists have as many lengths as callers like.
+MOST_TEXTS = 16
 # Where an IN list goes into the text: its name, and what is written around each of its values.
 LIST = re.compile(r"__\[POSTCOMPILE_([^\]~]+)(?:~~(.*?)~~REPL~~(.*?)~~)?\]")
 
@@ -40,14 +42,23 @@ class Unplanned(Exception):
 
 @frozen
 class Parameter:
-    """One placeholder of a plan. `position`: of its value among those that the statement itself holds."""
+    """One placeholder of a plan, and where its value comes from.
+
+    `given`: its name among the values of a call; else it is `default`'s; else the statement holds it: `position` is its
+    place among those that the statement itself has, or None for one that was compiled into the plan, in `bound`.
+    """
 
     name: str
-    key: str
+    given: str | None
+    default: Default | None
     position: int | None
     bound: Any
     convert: Convert | None
     is_list: bool
+
+    @property
+    def is_held(self) -> bool:
+        return self.given is None and self.default is None
 
 
 @frozen
@@ -62,9 +73,12 @@ class ListText:
 class Default:
     """A value that the table gives where the call has none."""
 
-    key: str
     value: Any
     is_callable: bool
+
+
+# The values of a call, and those that its statement holds → what the driver is given, and the lengths of the IN lists.
+Fill = Callable[[Parameters, Sequence[Any]], tuple[Sequence[Any], tuple[int, ...]]]
 
 
 @define(eq=False)
@@ -73,59 +87,85 @@ class Plan:
 
     text: str
     parameters: tuple[Parameter, ...]
-    defaults: tuple[Default, ...]
     # The text between the IN lists, and the lists; None without any.
     pieces: tuple[str | ListText, ...] | None
     columns: Columns | None  # None: no rows
     # The first column of a new row's key comes back by RETURNING.
     returns_key: bool
     writes: str | None  # the table that it changes
+    fill: Fill
     # Depends on what the driver says of its columns, so the first execution makes it.
     make: Maker | None = None
+    # The whole text by the lengths of its lists.
+    texts: dict[tuple[int, ...], str] = field(factory=dict)
+
+    def held(self, values: Sequence[Any]) -> list[Any]:
+        """What a statement with these values brings to each call. Raises InvalidRequestError, Unplanned."""
+        return [_held(each, values) for each in self.parameters if each.is_held]
+
+    def expanded(self, lengths: tuple[int, ...]) -> str:
+        """The text, with lists of these lengths."""
+        try:
+            return self.texts[lengths]
+        except KeyError:
+            text = _expanded(self.pieces or (), lengths)
+            if len(self.texts) < MOST_TEXTS:
+                self.texts[lengths] = text
+            return text
 
 
 @frozen
 class Bound:
-    """A plan, and the values that one statement brings to it."""
+    """A plan, and what one statement brings to each execution of it."""
 
     plan: Plan
-    values: Sequence[Any]
+    held: Sequence[Any]
 
-    def arguments(self, given: Parameters) -> tuple[str, list[Any]]:
-        """Text and arguments of one execution. Raises InvalidRequestError for a missing value."""
-        plan = self.plan
-        if plan.defaults:
-            given = dict(given)
-            for default in plan.defaults:
-                if default.key not in given:
-                    given[default.key] = default.value(None) if default.is_callable else default.value
-        arguments: list[Any] = []
-        lengths: list[int] = []
-        for parameter in plan.parameters:
-            value = self._value(parameter, given)
-            convert = parameter.convert
-            if parameter.is_list:
-                values = [convert(each) for each in value] if convert else list(value)
-                lengths.append(len(values))
-                arguments += values
-            else:
-                arguments.append(value if convert is None else convert(value))
-        return (plan.text if plan.pieces is None else _expanded(plan.pieces, lengths)), arguments
+    def arguments(self, given: Parameters) -> tuple[str, Sequence[Any]]:
+        """Text and arguments of one execution."""
+        arguments, lengths = self.plan.fill(given, self.held)
+        return (self.plan.expanded(lengths) if lengths else self.plan.text), arguments
 
-    def _value(self, parameter: Parameter, given: Parameters) -> Any:
-        if parameter.key in given:
-            return given[parameter.key]
-        if parameter.name in given:
-            return given[parameter.name]
-        bound = parameter.bound if parameter.position is None else self.values[parameter.position]
-        if bound.callable is not None:
-            return bound.callable()
-        if bound.required:
-            raise InvalidRequestError(f"A value is required for bind parameter {parameter.key!r}")
+
+def _held(parameter: Parameter, values: Sequence[Any]) -> Any:
+    bound = parameter.bound if parameter.position is None else values[parameter.position]
+    if bound.callable is not None:
+        raise Unplanned
+    if bound.required:
+        raise InvalidRequestError(f"A value is required for bind parameter {bound.key!r}")
+    if (convert := parameter.convert) is None:
         return bound.value
+    return [convert(each) for each in bound.value] if parameter.is_list else convert(bound.value)
 
 
-def _expanded(pieces: tuple[str | ListText, ...], lengths: list[int]) -> str:
+def _fill(parameters: Sequence[Parameter]) -> Fill:
+    """One expression for all arguments: no loop, no question. It is made of counts, never of names or values."""
+    used: dict[str, Any] = {}
+    cells: list[str] = []
+    lists = held = 0
+    for at, parameter in enumerate(parameters):
+        used |= {f"n{at}": parameter.given, f"c{at}": parameter.convert}
+        converts = parameter.convert is not None and not parameter.is_held
+        if parameter.is_held:
+            value = f"held[{held}]"
+            held += 1
+        elif parameter.default is None:
+            value = f"given[n{at}]"
+        else:
+            used[f"d{at}"] = parameter.default.value
+            value = f"d{at}(None)" if parameter.default.is_callable else f"d{at}"
+        if parameter.is_list:
+            cells.append(f"*(l{lists} := {f'[c{at}(v) for v in {value}]' if converts else f'[*{value}]'}),")
+            lists += 1
+        else:
+            cells.append(f"c{at}({value})," if converts else f"{value},")
+    lengths = "".join(f"len(l{number})," for number in range(lists))
+    code = compile(f"lambda given, held: (({''.join(cells)}), ({lengths}))", "<arguments>", "eval")
+    fill: Fill = eval(code, used)
+    return fill
+
+
+def _expanded(pieces: tuple[str | ListText, ...], lengths: Iterable[int]) -> str:
     text, left = [], iter(lengths)
     for piece in pieces:
         if isinstance(piece, str):
@@ -180,14 +220,17 @@ class Plans:
             plan = self._known[key] = self._compile(statement, cache_key, names, many)
             if len(self._known) > MOST_PLANS:
                 del self._known[next(iter(self._known))]
-        return None if plan is None else Bound(plan, cache_key.bindparams)
+        try:
+            return None if plan is None else Bound(plan, plan.held(cache_key.bindparams))
+        except Unplanned:
+            return None
 
     def _compile(self, statement: Any, cache_key: Any, names: tuple[str, ...], many: bool) -> Plan | None:
         compiled = statement.compile(
             dialect=self.dialect, cache_key=cache_key, column_keys=sorted(names), for_executemany=many
         )
         try:
-            return _plan(compiled, cache_key.bindparams)
+            return _plan(compiled, cache_key.bindparams, names)
         except Unplanned:
             return None
 
@@ -196,7 +239,7 @@ class Plans:
 CARRIED = "_cloudctl_plans"
 
 
-def _plan(compiled: SQLCompiler, bindparams: Sequence[Any]) -> Plan:
+def _plan(compiled: SQLCompiler, bindparams: Sequence[Any], names: Collection[str]) -> Plan:
     """Raises Unplanned."""
     if not isinstance(compiled, SQLCompiler) or compiled.literal_execute_params or not compiled.positional:
         raise Unplanned
@@ -206,24 +249,26 @@ def _plan(compiled: SQLCompiler, bindparams: Sequence[Any]) -> Plan:
     if not is_change and not shown:
         raise Unplanned  # raw text: what it returns is not known
     pieces = _pieces(compiled)
+    parameters = tuple(_parameters(compiled, bindparams, names))
     return Plan(
         text=compiled.string if pieces is None else "",
-        parameters=tuple(_parameters(compiled, bindparams)),
-        defaults=tuple(_defaults(compiled)),
+        parameters=parameters,
         pieces=pieces,
         columns=_columns(compiled) if shown else None,
         returns_key=compiled.isinsert and not shown and bool(compiled.implicit_returning),
         writes=statement.table.name if is_change else None,
+        fill=_fill(parameters),
     )
 
 
-def _parameters(compiled: SQLCompiler, bindparams: Sequence[Any]) -> Iterable[Parameter]:
+def _parameters(compiled: SQLCompiler, bindparams: Sequence[Any], names: Collection[str]) -> Iterable[Parameter]:
     match = compiled._cache_key_bind_match
     positions: dict[Any, int] = {}
     if match is not None:
         positions = {bound: at for at, original in enumerate(bindparams) for bound in match[0][original]}
     lists = compiled.post_compile_params
     before_lists = compiled._pre_expanded_positiontup
+    defaults = dict(_defaults(compiled))
     for name in (compiled.positiontup if before_lists is None else before_lists) or ():
         bound = compiled.binds[name]
         if bound in lists and getattr(bound.type, "_is_tuple_type", False):
@@ -231,16 +276,19 @@ def _parameters(compiled: SQLCompiler, bindparams: Sequence[Any]) -> Iterable[Pa
         convert = compiled._bind_processors.get(name)
         if isinstance(convert, Sequence):  # of a tuple
             raise Unplanned
-        yield Parameter(name, bound.key, positions.get(bound), bound, convert, bound in lists)
+        given = next((each for each in (bound.key, name) if each in names), None)
+        default = None if given is not None else defaults.get(bound.key, defaults.get(name))
+        yield Parameter(name, given, default, positions.get(bound), bound, convert, bound in lists)
 
 
-def _defaults(compiled: SQLCompiler) -> Iterable[Default]:
+def _defaults(compiled: SQLCompiler) -> Iterable[tuple[str, Default]]:
+    """By the names of their columns."""
     fetched = compiled.insert_prefetch if compiled.isinsert else compiled.update_prefetch if compiled.isupdate else ()
     for column in fetched:
         default: Any = column.default if compiled.isinsert else column.onupdate
         if default is None or default.is_sequence or default.is_clause_element:
             raise Unplanned
-        yield Default(column.key, default.arg, default.is_callable)
+        yield column.key, Default(default.arg, default.is_callable)
 
 
 def _pieces(compiled: SQLCompiler) -> tuple[str | ListText, ...] | None:

@@ -15,7 +15,7 @@ reads 45,000 fields.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, dataclass_transform
 
 from sqlalchemy import Column, Select, Table, select
@@ -42,6 +42,9 @@ class RecordType(type):
     table: Table
     # The class of the rows: a named tuple that has the properties and methods of the declaration, too.
     row: type[Any]
+    # Of a record made here: what each column has by default, in order, and those defaults that are made for each.
+    _constants: dict[str, Any]
+    _makers: list[tuple[str, Callable[[None], Any]]]
 
     def __new__(mcls, name: str, bases: tuple[type, ...], body: dict[str, Any], table: str | None = None) -> RecordType:
         if any("row" in vars(base) for base in bases):
@@ -67,6 +70,8 @@ class RecordType(type):
             own.append(column)
             setattr(cls, key, column)
         made = Table(name, columns.metadata, *own)
+        cls._constants = {column.key: _default(column) for column in own}
+        cls._makers = [(name, value) for name, value in cls._constants.items() if callable(value)]
         # The names are not known before: mypy cannot check them here, and sees them as Field instead.
         fields = namedtuple(cls.__name__, [column.key for column in own])  # type: ignore[misc]
         cls.table = made
@@ -80,18 +85,18 @@ class RecordType(type):
 
     def __call__(cls, **values: Any) -> Any:
         """A record made here, not read. What is not given is the column's default, or None."""
-        given = [values.pop(c.key) if c.key in values else _default(c) for c in cls.table.c]
-        if values:
-            raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
-        return tuple.__new__(cls.row, given)
+        filled = cls._constants | values
+        if len(filled) > len(cls._constants):
+            raise TypeError(f"{cls.__name__} has no {', '.join(values.keys() - cls._constants.keys())}")
+        for name, make in cls._makers:
+            if name not in values:
+                filled[name] = make(None)
+        return tuple.__new__(cls.row, filled.values())
 
 
 def _default(column: Column[Any]) -> Any:
-    default = column.default
-    if default is None:
-        return None
-    value = cast(Any, default).arg
-    return value(None) if callable(value) else value
+    """What a column has by default: a value, or a function of one argument that makes it."""
+    return None if column.default is None else cast(Any, column.default).arg
 
 
 R = TypeVar("R", bound="Record")

@@ -433,18 +433,32 @@ def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
     return found
 
 
+@cache
+def _dated(class_: Any) -> list[tuple[str, str, tuple[Span, ...] | None]]:
+    """The fields of a body that are not of every version, or have such fields within: JSON key, name, its spans."""
+    if not attrs.has(class_):
+        return []
+    found = []
+    for key, attribute in wire_names(class_).items():
+        offered = attribute.metadata.get("spans")
+        if offered is not None or spans(attribute.type):
+            found.append((key, attribute.name, offered))
+    return found
+
+
 def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
     """Fields that were sent at a version that does not have them."""
     if isinstance(made, list | tuple):
         for place, item in enumerate(made):
             yield from _untimely(item, f"{path}[{place}]", version)
-    elif attrs.has(class_ := type(made)):
-        for name, attribute in wire_names(class_).items():
-            value = getattr(made, attribute.name)
-            offered = attribute.metadata.get("spans")
-            if value is not MISSING and offered is not None and not any(version in span for span in offered):
-                yield Problem(path, unexpected([name]), "unknown")
-            yield from _untimely(value, f"{path}.{name}", version)
+        return
+    class_: Any = type(made)
+    for key, name, offered in _dated(class_):
+        if (value := getattr(made, name)) is MISSING:
+            continue
+        if offered is not None and not any(version in span for span in offered):
+            yield Problem(path, unexpected([key]), "unknown")
+        yield from _untimely(value, f"{path}.{key}", version)
 
 
 def parse(raw: bytes) -> Any:

@@ -32,6 +32,10 @@ class Caller:
     def user_id(self) -> str:
         return self.identity.user_id
 
+    def as_(self, identity: Identity) -> Caller:
+        """The same request, once it is known who asks."""
+        return Caller(identity, self.policy, self.now, self.request_id, self.target)
+
     def may(self, rule: str, **target: str) -> bool:
         """Whether they pass a rule, for example `compute:servers:all_projects`."""
         return self.policy.may(rule, self.identity, {**self.target, **target})

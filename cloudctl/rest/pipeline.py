@@ -15,7 +15,7 @@ from contextlib import closing
 from typing import Any
 
 import orjson
-from attrs import evolve, frozen
+from attrs import frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -182,7 +182,7 @@ class Pipeline:
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
-        call.caller = evolve(call.caller, identity=await self._who(request, bound.operation))
+        call.caller = call.caller.as_(await self._who(request, bound.operation))
         self._check_project(request, call.identity)
         self._authorize(call, bound.operation)
         admitted: Admitted = await bound.admits(call, **variables)
@@ -214,7 +214,7 @@ class Pipeline:
     ) -> bytes | None:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
-            call.caller = evolve(call.caller, identity=await self._who(request, bound[0].operation))
+            call.caller = call.caller.as_(await self._who(request, bound[0].operation))
             if self.http.admission is not None:
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)

@@ -207,6 +207,24 @@ def test_errors_are_sqlalchemys_and_hold_no_values(db: Database) -> None:
         db.transact(True, lambda conn: conn.execute(select(func.nothing_like_it(Toy.name))))
 
 
+@pytest.mark.parametrize("value", [{"1": [None, True, 1.5]}, {"big": 2**70}, [], "text"], ids=str)
+def test_a_json_value_comes_back_as_it_went(memory: Database, value: Any) -> None:
+    def work(conn: Connection) -> Any:
+        with conn.begin_nested() as savepoint:
+            conn.execute(insert(Toy).values(name="json", parts=value))
+            found = conn.scalar(select(Toy.parts).where(Toy.name == "json"))
+            conn.execute(delete(Toy).where(Toy.name == "json"))
+        return savepoint and found
+
+    assert memory.transact(False, work) == value
+
+
+def test_what_is_no_json_is_not_written(memory: Database) -> None:
+    for value in (WHEN, {"when": WHEN}, object()):
+        with pytest.raises(TypeError):
+            memory.transact(False, lambda conn, value=value: conn.execute(insert(Toy).values(name="x", parts=value)))
+
+
 def test_a_savepoint_fails_alone(db: Database) -> None:
     def work(conn: Connection) -> list[str]:
         conn.execute(insert(Owner).values(name="dan"))

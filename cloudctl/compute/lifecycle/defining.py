@@ -39,7 +39,7 @@ def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = F
         if wiring is None:
             gone.append(row.port_id)
         else:
-            found.append(evolve(wiring, port=evolve(wiring.port, tag=row.tag)))
+            found.append(wiring if row.tag is None else evolve(wiring, port=evolve(wiring.port, tag=row.tag)))
     around = {wiring.network.id: wiring.network for wiring in found}
     ports_of_guest = [wiring.port for wiring in found]
     guest = guests.spec(conn, server, image_path, ports_of_guest, list(around.values()), is_made=is_made)
