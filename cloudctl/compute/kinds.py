@@ -5,6 +5,7 @@ for users. Reference: compute.md, section 8.7.
 from __future__ import annotations
 
 from cloudctl.tasks import Action, Kind
+from cloudctl.volume import kinds as of_volumes
 
 SERVER = "server"
 # What is done to a server on its way: its own tasks wait until it has arrived.
@@ -62,6 +63,8 @@ RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance")
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume")
 DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume")
 EXTEND_VOLUME = _kind("extend_volume", SOON, "extend_volume", "compute_extend_volume")
+# Block storage takes it to another backend.
+SWAP_VOLUME = of_volumes.SWAP_VOLUME
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface")
 

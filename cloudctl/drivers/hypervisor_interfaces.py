@@ -9,6 +9,7 @@ from zope.interface import Interface
 
 from cloudctl.drivers.driver_interface import IDriver
 from cloudctl.drivers.specs import (
+    ConnectionInfo,
     GuestDiagnostics,
     GuestSpec,
     GuestState,
@@ -197,6 +198,18 @@ class IResizeAttached(Interface):
 
     async def ensure_volume_size(id: str, volume_id: str, size_gib: int) -> None:
         """The guest sees the new size. Raises UnknownGuest, HostDown, UnknownVolume if it does not have the volume."""
+
+
+class ISwapVolume(Interface):
+    """A volume of a guest can be brought to another place while the guest uses it."""
+
+    async def ensure_volume_swapped(id: str, volume_id: str, info: ConnectionInfo) -> None:
+        """The guest, running or not, has this volume where `info` leads, with all that it wrote before.
+
+        There is a copy that was made meanwhile, of the same size; what differs is the driver's to bring over. If it
+        fails the guest uses the volume where it was. Raises UnknownGuest, HostDown, UnknownVolume if it does not have
+        the volume, Busy, Unfit.
+        """
 
 
 class IGuestEvents(Interface):

@@ -36,6 +36,7 @@ from cloudctl.drivers.hypervisor_interfaces import (
     ISerialConsole,
     ISnapshot,
     ISuspend,
+    ISwapVolume,
     IVncConsole,
 )
 from cloudctl.drivers.network_interfaces import (
@@ -104,6 +105,7 @@ __all__ = [
     "IServiceHosts",
     "ISnapshot",
     "ISuspend",
+    "ISwapVolume",
     "ITrunks",
     "IVncConsole",
     "IVolumeAdoption",
@@ -130,6 +132,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         ISerialConsole,
         IVncConsole,
         IResizeAttached,
+        ISwapVolume,
         IGuestEvents,
     ),
     "volume": (

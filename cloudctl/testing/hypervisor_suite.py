@@ -30,6 +30,7 @@ from cloudctl.drivers.interfaces import (
     ISerialConsole,
     ISnapshot,
     ISuspend,
+    ISwapVolume,
 )
 from cloudctl.drivers.specs import GuestSpec, GuestState, ImageSource, PortSpec, Power, VolumeConnection
 from cloudctl.testing.driver_checks import (
@@ -67,6 +68,10 @@ def hypervisor_suite(make: Make) -> type[Any]:
         def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
             """A volume that a guest on this host can have."""
             return VolumeConnection(id, {"driver_volume_type": "fake", "data": {"volume_id": id, "host": host}})
+
+        def elsewhere(self, id: str, host: str, directory: Path) -> VolumeConnection:
+            """The same volume, as large, at another place."""
+            return VolumeConnection(id, {"driver_volume_type": "fake", "data": {"volume_id": id, "backend": "other"}})
 
         def port(self, id: str, host: str, directory: Path) -> PortSpec:
             """A port that a guest on this host can have."""
@@ -396,6 +401,18 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 await driver.ensure_volume_attached(ID, self.volume(VOLUME, spec.host, tmp_path))
                 for _ in range(2):
                     await driver.ensure_volume_size(ID, VOLUME, 2)
+
+        async def test_an_attached_volume_can_be_led_elsewhere(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, ISwapVolume)
+                spec = await self.running(driver, tmp_path)
+                there = self.elsewhere(VOLUME, spec.host, tmp_path).info
+                await refused(UnknownGuest, driver.ensure_volume_swapped, OTHER, VOLUME, there)
+                await refused(UnknownVolume, driver.ensure_volume_swapped, ID, VOLUME, there)
+                await driver.ensure_volume_attached(ID, self.volume(VOLUME, spec.host, tmp_path))
+                for _ in range(2):
+                    await driver.ensure_volume_swapped(ID, VOLUME, there)
+                assert (await driver.observe(ID)).volume_ids == (VOLUME,)
 
     return HypervisorSuite
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, case, delete, insert, select, update
+from sqlalchemy import Select, bindparam, case, delete, insert, literal, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -54,14 +54,14 @@ _of_servers, _of_volumes = (
     for column, whose in ((Attachment.server_id, (Attachment.managed.is_(True),)), (Attachment.volume_id, ()))
 )
 _statuses = select(Attachment.status).where(Attachment.volume_id == bindparam("volume")).distinct()
+# What is being moved stays in use when its server lets go of it: nobody else may have it before it has arrived.
+_follows = Volume.status.in_(bindparam("following", expanding=True)) & or_(
+    states.not_migrating, literal(states.AVAILABLE) != bindparam("strongest")
+)
 _followed = (
     update(Volume)
     .where(Volume.id == bindparam("followed"))
-    .values(
-        status=case(
-            (Volume.status.in_(bindparam("following", expanding=True)), bindparam("strongest")), else_=Volume.status
-        )
-    )
+    .values(status=case((_follows, bindparam("strongest")), else_=Volume.status))
 )
 
 
@@ -140,7 +140,7 @@ def reserve(
     if project_id not in (None, volume.project_id):
         raise volumes.not_found(volume_id)
     others = of_volume(conn, [volume_id]).get(volume_id, [])
-    _demand_reservable(volume, server_id, others)
+    _demand_reservable(volume, server_id, others, again=attachment_id is not None)
     made = _insert(
         conn, volume, server_id, id=attachment_id, status=RESERVED, device=device, mode=mode, managed=managed, at=now
     )
@@ -167,10 +167,13 @@ def _insert(
     return made
 
 
-def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment]) -> None:
+def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment], again: bool) -> None:
+    """`again`: a server that left its host keeps what it had, which is in use still while it is being moved."""
     allowed = {states.AVAILABLE}
     if not others:
         allowed.add(states.DOWNLOADING)
+        if again and states.is_migrating(volume):
+            allowed.add(states.IN_USE)
     if volume.multiattach:
         allowed.add(states.IN_USE)
     if server_id is not None and any(other.server_id == server_id for other in others):
@@ -246,7 +249,8 @@ def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     """`detaching`, if it is attached and its volume in-use. Raises Conflict, NotFound."""
     attachment = _locked(conn, attachment_id)
     volume = volumes.get(conn, attachment.volume_id)
-    if attachment.status != ATTACHED or volume.status not in (states.IN_USE, states.DETACHING):
+    usable = volume.status in (states.IN_USE, states.DETACHING) and not states.is_migrating(volume)
+    if attachment.status != ATTACHED or not usable:
         raise states.refused(conn, volume.id, "begin detaching")
     _set(conn, attachment_id, status=DETACHING)
     follow(conn, attachment.volume_id, now)

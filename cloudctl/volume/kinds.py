@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudctl.tasks import Kind
+from cloudctl.tasks import Action, Kind
 
 VOLUME, SNAPSHOT, BACKUP = "volume", "volume_snapshot", "volume_backup"
 
@@ -21,6 +21,9 @@ MOVE_VOLUME = Kind("volume.volume.move", VOLUME, DAY)
 MANAGE_VOLUME = Kind("volume.volume.manage", VOLUME, SOON)
 UNMANAGE_VOLUME = Kind("volume.volume.unmanage", VOLUME, SOON)
 DETACH_VOLUME = Kind("volume.attachment.delete", VOLUME, SOON)
+
+# Of the server that has the volume: it is changed in no other way meanwhile, and its users are told.
+SWAP_VOLUME = Kind("volume.guest.swap", "server", DAY, Action("swap_volume", "compute_swap_volume"))
 
 CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)
 DELETE_SNAPSHOT = Kind("volume.snapshot.delete", SNAPSHOT, SOON)

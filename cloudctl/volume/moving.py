@@ -1,7 +1,7 @@
 """Other types and other backends: what a volume is, and where. Reference: volume.md, section 3; volume-states.md.
 
 A type that allows the backend on which the volume is takes effect at once. Else the volume has to be moved, by a task,
-and meanwhile nobody may have it.
+and meanwhile nobody else may have it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,19 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import encryption, kinds, messages, placing, qos_specs, quotas, services, states, types, volumes
+from cloudctl.volume import (
+    attachments,
+    encryption,
+    kinds,
+    messages,
+    placing,
+    qos_specs,
+    quotas,
+    services,
+    states,
+    types,
+    volumes,
+)
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -23,9 +35,17 @@ NEVER, ON_DEMAND = "never", "on-demand"
 
 
 def retype(
-    conn: Connection, caller: Caller, volume_id: str, name_or_id: str, policy: str, options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    volume_id: str,
+    name_or_id: str,
+    policy: str,
+    options: VolumeOptions,
+    *,
+    swaps: bool,
 ) -> None:
-    """`policy`: whether it may be moved for it; if not, a message tells why nothing happened.
+    """`policy`: whether it may be moved for it; if not, a message tells why nothing happened. `swaps`: whether what a
+    guest uses can be moved, too.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
@@ -44,7 +64,7 @@ def retype(
         told = messages.RETYPE_FAILED
         messages.record(conn, told, volume.project_id, caller.request_id, volume.id, caller.now)
     else:
-        _demand_movable(conn, volume)
+        _demand_movable(conn, volume, swaps)
         states.move(conn, volume.id, "retype", caller.now, migration_status="starting")
         _submit(conn, caller, volume, {"type_id": new.id, "host": None})
 
@@ -74,25 +94,59 @@ def become(conn: Connection, volume_id: str, type_: VolumeType) -> None:
     conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
 
 
-def migrate(conn: Connection, caller: Caller, volume_id: str, host: str, options: VolumeOptions) -> None:
-    """To another pool, named whole or without its part behind `#`. Raises NotFound, Invalid, Conflict."""
+def migrate(
+    conn: Connection, caller: Caller, volume_id: str, host: str, options: VolumeOptions, *, swaps: bool
+) -> None:
+    """To another pool, named whole or without its part behind `#`. `swaps` as with `retype`.
+
+    Raises NotFound, Invalid, Conflict.
+    """
     volume = volumes.visible(conn, caller, volume_id, lock=True)
     found = options.find_pool(host)
     if found is None or not services.takes_volumes(conn, found):
         raise Invalid(f"Invalid host: No valid service of volumes on {host[:255]}.")
     if found == volume.host:
         raise Invalid(f"Invalid host: Destination host must be different than the current host: {host}.")
-    _demand_movable(conn, volume)
-    states.move(conn, volume.id, "migrate", caller.now, states.not_migrating, migration_status="starting")
+    _demand_movable(conn, volume, swaps)
+    name = "migrate in use" if volume.status == states.IN_USE else "migrate"
+    states.move(conn, volume.id, name, caller.now, states.not_migrating, migration_status="starting")
     _submit(conn, caller, volume, {"type_id": None, "host": found})
 
 
-def _demand_movable(conn: Connection, volume: Volume) -> None:
+def arrive(conn: Connection, volume_id: str, host: str, type_id: str | None) -> None:
+    """From here on the copy is the volume. `type_id`: of the type that comes with it, if it is another one."""
+    volumes.place(conn, volume_id, host)
+    if type_id is not None:
+        become(conn, volume_id, types.get(conn, type_id))
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(migration_status="completing"))
+
+
+def server_of(conn: Connection, volume_id: str) -> str | None:
+    """The server that alone uses the volume; None if none does, or more than one, or something else."""
+    found = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
+    holding = [each for each in found if each.status not in volumes.BROKEN]
+    if len(holding) != 1 or not holding[0].managed or holding[0].status != attachments.ATTACHED:
+        return None
+    return holding[0].server_id
+
+
+def _demand_movable(conn: Connection, volume: Volume, swaps: bool) -> None:
     """Raises Conflict for one that something holds where it is."""
-    if volume.status != states.AVAILABLE or volumes.is_held(conn, volume.id):
-        raise Conflict(f"Invalid volume: Volume {volume.id} is {volume.status}; only an available one can be moved.")
+    if volume.status == states.AVAILABLE:
+        held = volumes.is_held(conn, volume.id)
+    else:
+        held = volume.status != states.IN_USE or server_of(conn, volume.id) is None
+    if held:
+        raise Conflict(
+            f"Invalid volume: Volume {volume.id} is {volume.status}; only an available one can be moved, and one that "
+            "is attached to one server by the compute service."
+        )
     if volumes.has_snapshots(conn, volume.id) or volume.group_id is not None:
         raise Conflict(f"Invalid volume: Volume {volume.id} must have no snapshots and be in no group to be moved.")
+    if volume.status == states.IN_USE and not swaps:
+        raise Conflict(
+            f"Invalid volume: The hypervisor cannot move volume {volume.id} while it is in use; detach it first."
+        )
 
 
 def _submit(conn: Connection, caller: Caller, volume: Volume, args: Mapping[str, Any]) -> None:

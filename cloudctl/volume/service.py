@@ -48,7 +48,7 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.volume import api
 
-        return api.build(http, cloud.db, backend, pools, options, cloud.log_levels)
+        return api.build(http, cloud.db, backend, pools, options, cloud.log_levels, cloud.hypervisor)
 
     return Part(
         build,

@@ -150,6 +150,8 @@ MOVES = {
         "Invalid volume: Retype needs volume to be in available or in-use state, not be part of an active migration or "
         "a group, and requested type has to be different that the one from the volume.",
     ),
+    # It stays its server's while its bytes are copied.
+    "migrate in use": Move(_from(IN_USE), None),
     # Nobody may attach it while its bytes are copied.
     "migrate": Move(
         _from(AVAILABLE),
@@ -237,6 +239,10 @@ BACKUP = Machine(Backup, BACKUP_MOVES, no_backup, "Invalid backup: Backup {id} i
 
 move, try_move, refused = VOLUME.move, VOLUME.try_move, VOLUME.refused
 
-not_migrating: ColumnElement[bool] = or_(
-    Volume.migration_status.is_(None), Volume.migration_status.in_(("deleting", "error", "success"))
-)
+STILL = ("deleting", "error", "success")
+
+not_migrating: ColumnElement[bool] = or_(Volume.migration_status.is_(None), Volume.migration_status.in_(STILL))
+
+
+def is_migrating(volume: Volume) -> bool:
+    return volume.migration_status is not None and volume.migration_status not in STILL

@@ -29,8 +29,10 @@ from cloudctl.drivers.interfaces import (
     ISerialConsole,
     ISnapshot,
     ISuspend,
+    ISwapVolume,
 )
 from cloudctl.drivers.specs import (
+    ConnectionInfo,
     DiskUse,
     DriverResources,
     GuestDiagnostics,
@@ -57,6 +59,7 @@ INTERFACES = (
     ICrashDump,
     ISerialConsole,
     IResizeAttached,
+    ISwapVolume,
     IGuestEvents,
 )
 OFF = (Power.STOPPED, Power.CRASHED)
@@ -388,6 +391,15 @@ class FakeHypervisor:
             told = console.grown(volume_id, size_gib)
             if told not in guest.log:
                 self._put(evolve(guest, log=console.add(guest.log, told)))
+
+    async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo) -> None:
+        async with self.behaviour.around("ensure_volume_swapped", id):
+            guest = self._guest(id)
+            if volume_id not in guest.state.volume_ids:
+                raise UnknownVolume(volume_id)
+            # These guests write nothing, so no copy of their volumes differs.
+            swapped = (evolve(each, info=info) if each.volume_id == volume_id else each for each in guest.spec.volumes)
+            self._put(evolve(guest, spec=evolve(guest.spec, volumes=tuple(swapped))))
 
     async def open_serial(self, id: str, client: IProtocol) -> None:
         async with self.behaviour.around("open_serial", id):

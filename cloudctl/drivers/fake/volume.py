@@ -77,6 +77,7 @@ class Loose:
 def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
     root = directory(config.durable, resources)
     return FakeVolumeBackend(
+        name=resources.name,
         total_gib=config.total_gib,
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
         root=root,
@@ -90,6 +91,7 @@ def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
 @implementer(*INTERFACES)
 @define(eq=False)
 class FakeVolumeBackend:
+    name: str
     total_gib: int
     behaviour: Behaviour
     root: Path | None
@@ -154,7 +156,7 @@ class FakeVolumeBackend:
         async with self.behaviour.around("connect", id):
             volume = self._volume(id)
             self.volumes.put(id, evolve(volume, hosts=tuple(sorted({*volume.hosts, host}))))
-            return {"driver_volume_type": "fake", "data": {"volume_id": id, "host": host}}
+            return {"driver_volume_type": "fake", "data": {"volume_id": id, "host": host, "backend": self.name}}
 
     async def disconnect(self, id: str, host: str) -> None:
         async with self.behaviour.around("disconnect", id):

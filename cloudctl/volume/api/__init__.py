@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.drivers.interfaces import IHypervisor, IVolumeBackend
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
@@ -50,8 +50,9 @@ def build(
     pools: Mapping[str, IVolumeBackend],
     options: VolumeOptions,
     log_levels: LogLevels | None,
+    hypervisor: IHypervisor,
 ) -> ApiApp:
-    """`pools`: where volumes are; `backend`: all of them as one.
+    """`pools`: where volumes are; `backend`: all of them as one; `hypervisor`: is asked only what it can do.
 
     It is asked while a request waits only to connect hosts, for its capacity, and what it is capable of.
     """
@@ -59,7 +60,7 @@ def build(
         Volumes(db, options),
         Metadata(db, VOLUME),
         VolumeActions(db, options),
-        Moving(db, options),
+        Moving(db, options, hypervisor),
         Managing(db, backend, pools, options),
         Attaching(db, backend),
         Attachments(db, backend),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
+from cloudctl.drivers.interfaces import IHypervisor, ISwapVolume
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.body import Body, LooseBool, Missing, Name, Uuid, gated
 from cloudctl.rest.call import Call
@@ -26,7 +27,7 @@ class Retype:
 
 @frozen
 class Migrate:
-    """The bytes are always copied by this service, and nobody may have the volume meanwhile."""
+    """The bytes are always copied by this service, and nobody else may have the volume meanwhile."""
 
     host: HostName | None = None
     cluster: HostName | Missing | None = gated(since(3, 16))
@@ -51,19 +52,24 @@ class Moving:
 
     db: Database
     options: VolumeOptions
+    hypervisor: IHypervisor
+
+    @property
+    def _swaps(self) -> bool:
+        return bool(ISwapVolume.providedBy(self.hypervisor))
 
     @routes.action(ACTION, "os-retype", policy="volume:volumes:retype", body=Body(Retype))
     async def retype(self, call: Call, volume_id: str, body: Retype) -> None:
         """Give a volume another type, and move it to a backend of that type if the policy allows."""
         policy, options = body.migration_policy, self.options
-        await self.db.run(moving.retype, call.caller, volume_id, body.new_type, policy, options)
+        await self.db.run(moving.retype, call.caller, volume_id, body.new_type, policy, options, swaps=self._swaps)
 
     @routes.action(ACTION, "os-migrate_volume", policy="volume:volumes:migrate", body=Body(Migrate))
     async def migrate(self, call: Call, volume_id: str, body: Migrate) -> None:
-        """Move an available volume to another backend."""
+        """Move a volume to another backend, while its server uses it if the hypervisor can do that."""
         if body.host is None or body.cluster:
             raise NotFound(f"Cluster {body.cluster or None} could not be found.")
-        await self.db.run(moving.migrate, call.caller, volume_id, body.host, self.options)
+        await self.db.run(moving.migrate, call.caller, volume_id, body.host, self.options, swaps=self._swaps)
 
     @routes.action(
         ACTION, "os-migrate_volume_completion", policy="volume:volumes:migrate", status=200, body=Body(Completed)

@@ -20,6 +20,7 @@ from cloudctl.volume.lifecycle.restore import restoration
 from cloudctl.volume.lifecycle.revert import REVERT
 from cloudctl.volume.lifecycle.snapshot_create import SNAPSHOT_CREATE
 from cloudctl.volume.lifecycle.snapshot_delete import SNAPSHOT_DELETE
+from cloudctl.volume.lifecycle.swap import swapping
 from cloudctl.volume.lifecycle.upload import UPLOAD
 
 # Those that need nothing but the drivers.
@@ -43,5 +44,5 @@ WORKFLOWS: tuple[Workflow, ...] = (
 
 def workflows(archives: Archives) -> tuple[Workflow, ...]:
     """All of them."""
-    made = (creation, deletion, importing, restoration, movement, backup_move.movement)
+    made = (creation, deletion, importing, restoration, movement, swapping, backup_move.movement)
     return (*WORKFLOWS, *(make(archives) for make in made))

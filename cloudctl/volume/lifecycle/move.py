@@ -2,6 +2,8 @@
 
 `args`: `host`, the pool; None: one that takes a volume of the new type. `type_id`: of the new type; None: the same.
 
+What a server uses is copied and led there by a task of that server (`swap`).
+
 The copy has the volume's id, on a backend of its own. The record decides which of the two is the volume, so what undoes
 looks there first: once the record names the new place nothing there may be deleted.
 """
@@ -14,16 +16,19 @@ from typing import Any
 from sqlalchemy import update
 
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import InUse, Unfit
-from cloudctl.drivers.specs import ImageSource, VolumeSpec
-from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.drivers.errors import InUse
+from cloudctl.drivers.specs import VolumeSpec
+from cloudctl.errors import CloudError
+from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
+from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, moving, placing, states, types, volumes
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import place
+from cloudctl.volume.lifecycle.copying import Copying
 from cloudctl.volume.tables import Volume, VolumeType
 
-PLACE = "place"
+PLACE, SWAP = "place", "swap"
 
 
 async def choose(ctx: Context) -> Memo:
@@ -35,7 +40,7 @@ async def choose(ctx: Context) -> Memo:
     )
     if chosen is None:
         raise place.NoBackend
-    return {"from": volume.host, "to": chosen.host}
+    return {"from": volume.host, "to": chosen.host, "server": await ctx.read(moving.server_of, volume.id)}
 
 
 def wanted(conn: Connection, task: Task) -> tuple[Volume, VolumeType]:
@@ -78,17 +83,33 @@ async def remove_copy(ctx: Context) -> None:
         await backend(ctx, "to").ensure_absent(ctx.resource_id)
 
 
-async def switch(ctx: Context) -> Memo:
-    await ctx.commit(switched, ctx.task, ctx.memo[PLACE]["to"])
+def server(ctx: Context) -> str | None:
+    """Who used the volume when its place was chosen."""
+    found: str | None = ctx.memo[PLACE]["server"]
+    return found
+
+
+async def switch(ctx: Context) -> Memo | Wait:
+    if (server_id := server(ctx)) is None:
+        await ctx.commit(switched, ctx.task, ctx.memo[PLACE]["to"])
+        return None
+    places = {end: ctx.memo[PLACE][end] for end in ("from", "to")}
+    args = {"volume_id": ctx.resource_id, "type_id": ctx.args["type_id"], **places}
+    state = await ctx.child(SWAP, kinds.SWAP_VOLUME, server_id, args)
+    if state in OPEN:
+        return Wait()
+    # Once the guest uses the copy, that is the volume, whatever else went wrong.
+    if state != DONE and not await is_there(ctx):
+        raise CloudError(await ctx.child_error(SWAP) or f"The server does not use the copy: {state}")
     return None
 
 
+async def stop_switching(ctx: Context) -> Wait | None:
+    return Wait(poll=1.0) if await ctx.cancel_child(SWAP) in OPEN else None
+
+
 def switched(conn: Connection, task: Task, host: str) -> None:
-    """From here on the copy is the volume."""
-    volume, type_ = wanted(conn, task)
-    volumes.place(conn, volume.id, host)
-    moving.become(conn, volume.id, type_)
-    set_status(conn, volume.id, "completing")
+    moving.arrive(conn, task.resource_id, host, task.args["type_id"])
 
 
 async def clean(ctx: Context) -> Memo:
@@ -106,7 +127,7 @@ async def finish(ctx: Context) -> Memo:
 
 def finished(conn: Connection, volume_id: str, migration_status: str, now: datetime) -> None:
     set_status(conn, volume_id, migration_status)
-    for leaving in (states.RETYPING, states.MAINTENANCE):
+    for leaving in (states.RETYPING, states.MAINTENANCE, None):
         attachments.follow(conn, volume_id, now, leaving=leaving)
 
 
@@ -123,22 +144,19 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def movement(archives: Archives) -> Workflow:
-    def work(volume_id: str) -> str:
-        return f"{volume_id}.move"
+    copying = Copying(archives)
 
     async def export(ctx: Context) -> Memo:
-        await archives.prepare()
-        path = str(archives.work(work(ctx.resource_id)))
-        if (found := await backend(ctx, "from").ensure_exported(ctx.resource_id, path)) != "raw":
-            raise Unfit(f"the backend exports volumes as {found}, but a move needs raw data")
+        if server(ctx) is None:
+            await copying.export(ctx.resource_id, backend(ctx, "from"))
         return None
 
     async def discard(ctx: Context) -> None:
-        await archives.discard(work(ctx.resource_id))
+        await copying.discard(ctx.resource_id)
 
     async def fill(ctx: Context) -> Memo:
-        path = str(archives.work(work(ctx.resource_id)))
-        await backend(ctx, "to").ensure_imported(ctx.resource_id, ImageSource(ctx.resource_id, path, "raw"))
+        if server(ctx) is None:
+            await copying.fill(ctx.resource_id, backend(ctx, "to"))
         return None
 
     async def forget(ctx: Context) -> Memo:
@@ -153,7 +171,7 @@ def movement(archives: Archives) -> Workflow:
             Step("export", export, undo=discard),
             Step("fill", fill),
             Step("discard", forget),
-            Step("switch", switch),
+            Step("switch", switch, undo=stop_switching),
             Step("clean", clean),
             Step("finish", finish),
         ),

@@ -1,0 +1,115 @@
+"""Swap: a volume goes to another backend while its server uses it. Reference: volume-states.md, section 2.
+
+A child of the move, and a task of the server: nothing else is done to that meanwhile. The move makes the copy and
+removes what is left; here the copy is filled, and the guest is led to it. `args`: `volume_id`; `from` and `to`, the
+pools; `type_id`, as the move has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudctl.db import Connection
+from cloudctl.drivers.errors import UnknownGuest, UnknownVolume
+from cloudctl.errors import CloudError
+from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks.workflow import Memo
+from cloudctl.volume import attachments, kinds, moving, volumes
+from cloudctl.volume.archives import Archives
+from cloudctl.volume.lifecycle.copying import Copying
+from cloudctl.volume.tables import Attachment
+
+CONNECT = "connect"
+
+
+def backend(ctx: Context, end: str) -> Any:
+    return ctx.drivers.volume.at[ctx.args[end]]
+
+
+async def is_there(ctx: Context) -> bool:
+    """Whether the new place is the volume's place now: then the guest uses it, whatever comes."""
+    return bool(await ctx.read(volumes.host_of, ctx.args["volume_id"]) == ctx.args["to"])
+
+
+def used(conn: Connection, server_id: str, volume_id: str) -> Attachment | None:
+    """How the server has the volume; None if it has not, or is about to get or lose it."""
+    found = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
+    mine = (each for each in found if (each.server_id, each.status) == (server_id, attachments.ATTACHED))
+    return next(mine, None)
+
+
+async def connect(ctx: Context) -> Memo:
+    volume_id = ctx.args["volume_id"]
+    attachment = await ctx.read(used, ctx.resource_id, volume_id)
+    if attachment is None or attachment.host is None:
+        raise CloudError(f"Volume {volume_id} is not attached to server {ctx.resource_id} any more.")
+    # The host first: it is what an undo needs.
+    ctx.remember(host=attachment.host, before=attachment.connection, attachment_id=attachment.id)
+    await ctx.write(lambda _conn: None)
+    return {"info": dict(await backend(ctx, "to").connect(volume_id, attachment.host))}
+
+
+async def disconnect(ctx: Context) -> None:
+    """Of the two places the one that is not used lets the host go."""
+    host = ctx.memo.get(CONNECT, {}).get("host")
+    if host is not None:
+        left = "from" if await is_there(ctx) else "to"
+        await backend(ctx, left).disconnect(ctx.args["volume_id"], host)
+
+
+async def swap(ctx: Context) -> Memo:
+    found = ctx.memo[CONNECT]
+    await ctx.drivers.hypervisor.ensure_volume_swapped(ctx.resource_id, ctx.args["volume_id"], found["info"])
+    await ctx.commit(swapped, ctx.args, found["attachment_id"], found["info"])
+    return None
+
+
+def swapped(conn: Connection, args: Any, attachment_id: str, info: dict[str, Any]) -> None:
+    moving.arrive(conn, args["volume_id"], args["to"], args["type_id"])
+    attachments.connected(conn, attachment_id, info)
+
+
+async def swap_back(ctx: Context) -> None:
+    if await is_there(ctx):
+        return
+    try:
+        before = ctx.memo[CONNECT]["before"]
+        await ctx.drivers.hypervisor.ensure_volume_swapped(ctx.resource_id, ctx.args["volume_id"], before)
+    except (UnknownGuest, UnknownVolume):
+        pass  # nobody uses the copy
+
+
+async def leave(ctx: Context) -> Memo:
+    await backend(ctx, "from").disconnect(ctx.args["volume_id"], ctx.memo[CONNECT]["host"])
+    return None
+
+
+def swapping(archives: Archives) -> Workflow:
+    copying = Copying(archives)
+
+    async def export(ctx: Context) -> Memo:
+        await copying.export(ctx.args["volume_id"], backend(ctx, "from"))
+        return None
+
+    async def discard(ctx: Context) -> None:
+        await copying.discard(ctx.args["volume_id"])
+
+    async def fill(ctx: Context) -> Memo:
+        await copying.fill(ctx.args["volume_id"], backend(ctx, "to"))
+        return None
+
+    async def forget(ctx: Context) -> Memo:
+        await discard(ctx)
+        return None
+
+    return Workflow(
+        kinds.SWAP_VOLUME,
+        (
+            Step("export", export, undo=discard),
+            Step("fill", fill),
+            Step("discard", forget),
+            Step(CONNECT, connect, undo=disconnect),
+            Step("swap", swap, undo=swap_back),
+            Step("leave", leave),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""Volumes that go to another backend while a server uses them. Reference: volume-states.md, section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+from zope.interface import classImplementsOnly, implementedBy
+
+from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
+from cloudctl.drivers.interfaces import ISwapVolume
+from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.http import Response
+from tests.compute.asking import LATEST, Asking
+from tests.there import there
+
+V3 = "/volume/v3"
+TABLES = {
+    "drivers": {"volume": {"fast": "fake", "large": "fake"}},
+    "driver": {"volume": {"fast": {"total_gib": 10}, "large": {"total_gib": 100}}},
+}
+FAST, LARGE = "cloudctl@fast#fast", "cloudctl@large#large"
+ON_DEMAND = {"new_type": "fast", "migration_policy": "on-demand"}
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud(TABLES)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at(cloud: MemoryCloud) -> dict[str, FakeVolumeBackend]:
+    """Pool → its driver."""
+    found = cloud.cloud.drivers.volume
+    assert isinstance(found, Backends)
+    return {name: each for name, each in found.at.items() if isinstance(each, FakeVolumeBackend)}
+
+
+@pytest.fixture
+def used(demo: Asking, admin: Asking, at: dict[str, FakeVolumeBackend]) -> tuple[str, str]:
+    """A server and its volume with content, and a type for the other backend."""
+    wish = {"name": "fast", "extra_specs": {"volume_backend_name": "fast"}}
+    assert admin.client.post(f"{V3}/types", {"volume_type": wish}).status == 200
+    server_id, volume_id = demo.boot(), demo.volume()
+    disk = there(at[LARGE].volumes.get(volume_id))
+    at[LARGE].volumes.put(volume_id, evolve(disk, head="content"))
+    attach(demo, server_id, volume_id)
+    return server_id, volume_id
+
+
+def attach(demo: Asking, server_id: str, volume_id: str) -> None:
+    path = f"/servers/{server_id}/os-volume_attachments"
+    assert demo.post(path, {"volumeAttachment": {"volumeId": volume_id}}).status == 200
+    demo.cloud.settle()
+
+
+def act(asking: Asking, volume_id: str, action: str, body: Any) -> Response:
+    return asking.client.post(f"{V3}/volumes/{volume_id}/action", {action: body})
+
+
+def shown(admin: Asking, volume_id: str) -> tuple[str, str | None, str, str]:
+    found = admin.client.get(f"{V3}/volumes/{volume_id}").json()["volume"]
+    return found["status"], found["migration_status"], found["os-vol-host-attr:host"], found["volume_type"]
+
+
+def test_a_guest_is_led_to_where_its_volume_goes(
+    demo: Asking, admin: Asking, used: tuple[str, str], hypervisor: FakeHypervisor, at: dict[str, FakeVolumeBackend]
+) -> None:
+    server_id, volume_id = used
+    hypervisor.behaviour.delay("ensure_volume_swapped", 60.0)
+    assert act(demo, volume_id, "os-migrate_volume", {"host": FAST}).status == 403
+    assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 202
+    demo.cloud.advance(1)
+    demo.cloud.advance(10)
+    # It is in use all the while, and stays where it is used.
+    assert shown(admin, volume_id) == ("in-use", "migrating", LARGE, "__DEFAULT__")
+    path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+    assert demo.delete(path).status == 409
+    assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 409
+    assert demo.client.post(f"{V3}/snapshots", {"snapshot": {"volume_id": volume_id, "force": True}}).status == 409
+    (action,) = (each for each in _actions(demo, server_id) if each["action"] == "swap_volume")
+    assert (action["message"], action["instance_uuid"]) == (None, server_id)
+    demo.cloud.settle()
+    assert shown(admin, volume_id) == ("in-use", "success", FAST, "__DEFAULT__")
+    guest, disk = there(hypervisor.guests.get(server_id)), there(at[FAST].volumes.get(volume_id))
+    assert (disk.head, disk.hosts, at[LARGE].volumes.get(volume_id)) == ("content", (guest.spec.host,), None)
+    (connection,) = guest.spec.volumes
+    assert (connection.info["data"]["backend"], connection.device) == ("fast", "/dev/vdb")
+    (event,) = demo.get(f"/servers/{server_id}/os-instance-actions/{action['request_id']}", LATEST).json()[
+        "instanceAction"
+    ]["events"]
+    assert (event["event"], event["result"]) == ("compute_swap_volume", "Success")
+    # Everything else is done with it where it is now.
+    demo.post(f"/servers/{server_id}/action", {"reboot": {"type": "HARD"}})
+    demo.cloud.settle()
+    (connection,) = there(hypervisor.guests.get(server_id)).spec.volumes
+    assert connection.info["data"]["backend"] == "fast"
+    assert demo.delete(path).status == 202
+    demo.cloud.settle()
+    assert (shown(admin, volume_id)[0], there(at[FAST].volumes.get(volume_id)).hosts) == ("available", ())
+
+
+def _actions(demo: Asking, server_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = demo.get(f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    return found
+
+
+def test_a_new_type_takes_it_there(demo: Asking, admin: Asking, used: tuple[str, str]) -> None:
+    _, volume_id = used
+    assert act(demo, volume_id, "os-retype", ON_DEMAND).status == 202
+    assert shown(admin, volume_id)[0] == "retyping"
+    demo.cloud.settle()
+    assert shown(admin, volume_id) == ("in-use", "success", FAST, "fast")
+
+
+def test_a_server_that_goes_meanwhile_leaves_the_volume_whole(
+    demo: Asking, admin: Asking, used: tuple[str, str], hypervisor: FakeHypervisor, at: dict[str, FakeVolumeBackend]
+) -> None:
+    server_id, volume_id = used
+    hypervisor.behaviour.delay("ensure_volume_swapped", 60.0)
+    act(admin, volume_id, "os-migrate_volume", {"host": FAST})
+    demo.cloud.advance(1)
+    demo.cloud.advance(10)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    status, migration, host, _ = shown(admin, volume_id)
+    assert (status, migration in ("success", "error")) == ("available", True)
+    kept, other = (at[FAST], at[LARGE]) if host == FAST else (at[LARGE], at[FAST])
+    assert there(kept.volumes.get(volume_id)).hosts == () and other.volumes.get(volume_id) is None
+    assert there(kept.volumes.get(volume_id)).head == "content"
+
+
+def test_a_hypervisor_that_cannot_keeps_it_where_it_is(demo: Asking, admin: Asking, used: tuple[str, str]) -> None:
+    _, volume_id = used
+    declared = tuple(implementedBy(FakeHypervisor))
+    classImplementsOnly(FakeHypervisor, *(each for each in declared if each is not ISwapVolume))
+    try:
+        assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 409
+        assert act(demo, volume_id, "os-retype", ON_DEMAND).status == 409
+    finally:
+        classImplementsOnly(FakeHypervisor, *declared)
+    assert shown(admin, volume_id) == ("in-use", None, LARGE, "__DEFAULT__")
