@@ -60,6 +60,7 @@ from cloudctl.drivers.network_interfaces import (
     IServiceHosts,
     ITrunks,
 )
+from cloudctl.drivers.objects_interface import IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
@@ -90,6 +91,7 @@ __all__ = [
     "IMetering",
     "INdpProxies",
     "INetworkBackend",
+    "IObjectData",
     "IPacketLimits",
     "IPacketLogs",
     "IPassword",
@@ -114,7 +116,7 @@ __all__ = [
     "Kind",
 ]
 
-Kind = Literal["hypervisor", "volume", "network", "fencer"]
+Kind = Literal["hypervisor", "volume", "network", "fencer", "objects"]
 
 CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     "hypervisor": (
@@ -162,5 +164,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestMetadata,
     ),
     "fencer": (IFencer,),
+    "objects": (IObjectData,),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

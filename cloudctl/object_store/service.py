@@ -25,7 +25,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
-    store = ObjectStore(cloud.config.data_dir / "objects")
+    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects)
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
