@@ -9,7 +9,7 @@ from cloudctl.composition import Beside, CatalogEntry, Part, Service, Surroundin
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.bootstrap import bootstrap
-from cloudctl.object_store.expiry import Expiry
+from cloudctl.object_store.expiry import Ageing, Expiry
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.object_store.store import ObjectStore
@@ -60,7 +60,7 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap=bootstrap,
         recover=clean,
         supports=supports,
-        watches=(Expiry(intake, options.expiry_period),),
+        watches=(Expiry(intake, options.expiry_period), Ageing(intake, options.ageing_period)),
         shown=(store, intake),
         uploads=uploads,
         beside={"s3": Beside(build_s3, options.s3_hosts)},
