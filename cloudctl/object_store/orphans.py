@@ -49,18 +49,19 @@ class Orphans(Rounds):
 
 def look_at_some(conn: Connection, after: str, kept: float, now: datetime) -> tuple[Sequence[str], str | None]:
     """Of the accounts after this one those whose time has come, and where to go on; None: there are no more."""
-    query = select(Account, Project.id).outerjoin(Project, Project.id == Account.project_id)
-    found = conn.execute(query.where(Account.project_id > after).order_by(Account.project_id).limit(PAGE)).all()
-    due = []
-    for account, project_id in found:
+    query = select(Account).where(Account.project_id > after).order_by(Account.project_id).limit(PAGE)
+    found = conn.execute(query).all()
+    there = set(conn.scalars(select(Project.id).where(Project.id.in_([each.project_id for each in found]))))
+    due: list[str] = []
+    for account in found:
         said = account.headers.get(SEEN)
-        if project_id is not None:
+        if account.project_id in there:
             _say(conn, account, "")
         elif said == "":
             _say(conn, account, str(int(seconds(now))))
         elif said is not None and int(said) + kept <= seconds(now):
             due.append(account.project_id)
-    return due, found[-1][0].project_id if len(found) == PAGE else None
+    return due, found[-1].project_id if len(found) == PAGE else None
 
 
 def _say(conn: Connection, account: Account, said: str) -> None:
