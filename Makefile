@@ -56,7 +56,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 bench: $(INSTALLED)
-	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/host.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 docs: $(INSTALLED)
 	$(BIN)/cloudctl docs api > docs/api.md.new && mv docs/api.md.new docs/api.md

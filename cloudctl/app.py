@@ -43,7 +43,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IHypervisor, IVolumeBackend
+from cloudctl.drivers.interfaces import IHypervisor, IObjectData, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.log_levels import LogLevels
@@ -210,6 +210,7 @@ class Cloud(OrderedService):
         fencers = {
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
         }
+        self._objects = self._object_data()
         surroundings = Surroundings(
             self.config,
             self._reactor,
@@ -219,6 +220,7 @@ class Cloud(OrderedService):
             hypervisor,
             self._volumes,
             network,
+            self._objects,
             self.seal,
             log_levels=self._log_levels,
         )
@@ -237,6 +239,14 @@ class Cloud(OrderedService):
             name: loader.load("volume", driver, *self._driver("volume", name), options=name)
             for name, driver in chosen.items()
         }
+
+    def _object_data(self) -> IObjectData:
+        """They stay where they were before there were drivers of them; a cloud in memory has them in files, too."""
+        name = self.config.drivers.objects
+        table, resources = self._driver("objects", name)
+        if name == "file":
+            resources = evolve(resources, state_dir=self.config.data_dir / "objects")
+        return loader.load("objects", name, table, resources)
 
     def _driver(
         self, kind: str, name: str, hypervisor: IHypervisor | None = None
@@ -342,6 +352,7 @@ class Cloud(OrderedService):
         for name, backend in self._volumes.items():
             loader.check(backend, f"driver.volume.{name or chosen.volume}")
         loader.check(self.drivers.network, f"driver.network.{chosen.network}")
+        loader.check(self._objects, f"driver.objects.{chosen.objects}")
         for name, fencer in self.drivers.fencers.items():
             loader.check(fencer, f"driver.fencer.{name}")
         for part in self.parts:

@@ -200,6 +200,8 @@ class DriversOptions:
     # What proves that a host is off, before its servers run elsewhere: one driver, or several, of which the first that
     # can does. Empty: "fake" where the hypervisor is; else nothing but an operator's word.
     fencer: str | list[str] = ""
+    # Where the data of objects are.
+    objects: str = "file"
 
     @property
     def fencers(self) -> list[str]:

@@ -52,6 +52,10 @@ class UnknownPort(Unknown):
     what = "port"
 
 
+class UnknownContent(Unknown):
+    what = "content"
+
+
 class InvalidPower(DriverError):
     """The guest's power state forbids it: stop it, or start it, first."""
 

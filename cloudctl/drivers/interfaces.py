@@ -61,6 +61,7 @@ from cloudctl.drivers.network_interfaces import (
     IServiceHosts,
     ITrunks,
 )
+from cloudctl.drivers.objects_interface import IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
@@ -91,6 +92,7 @@ __all__ = [
     "IMetering",
     "INdpProxies",
     "INetworkBackend",
+    "IObjectData",
     "IPacketLimits",
     "IPacketLogs",
     "IPassword",
@@ -116,7 +118,7 @@ __all__ = [
     "Kind",
 ]
 
-Kind = Literal["hypervisor", "volume", "network", "fencer"]
+Kind = Literal["hypervisor", "volume", "network", "fencer", "objects"]
 
 CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     "hypervisor": (
@@ -165,5 +167,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestMetadata,
     ),
     "fencer": (IFencer,),
+    "objects": (IObjectData,),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

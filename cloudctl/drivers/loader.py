@@ -21,6 +21,7 @@ from cloudctl.drivers.interfaces import (
     IFencer,
     IHypervisor,
     INetworkBackend,
+    IObjectData,
     IVolumeBackend,
     Kind,
 )
@@ -86,6 +87,14 @@ def load(
     resources: DriverResources,
     options: str | None = None,
 ) -> IFencer: ...
+@overload
+def load(
+    kind: Literal["objects"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
+) -> IObjectData: ...
 def load(
     kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources, options: str | None = None
 ) -> Any:
@@ -109,7 +118,8 @@ def load(
             verifyObject(interface, driver)
         except Invalid as error:
             raise ConfigError([f"{path}: {error}"]) from error
-    return awaitable(driver)
+    # Data of objects are written and read in threads.
+    return driver if kind == "objects" else awaitable(driver)
 
 
 def _find(kind: Kind, name: str, path: str) -> IDriverMaker:

@@ -10,11 +10,15 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, totals
+from cloudctl.identity.tables import Project
 from cloudctl.object_store import metadata
 from cloudctl.object_store.tables import Account
 
 _account = select(Account).where(Account.project_id == bindparam("project"))
 _lock_account = _account.with_for_update()
+_project = select(Project.id).where(Project.id == bindparam("project"))
+# Of an account: its project was seen (empty), or is gone since then (seconds since the epoch).
+SEEN = f"{metadata.PRIVATE}Project"
 TOTALS = ("object_store.containers", "object_store.objects", "object_store.bytes")
 
 
@@ -46,7 +50,8 @@ def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
     if found is None:
         try:
             with conn.begin_nested():
-                conn.execute(insert(Account).values(project_id=project_id, headers={}, created_at=now))
+                said = {} if conn.scalar(_project, {"project": project_id}) is None else {SEEN: ""}
+                conn.execute(insert(Account).values(project_id=project_id, headers=said, created_at=now))
         except IntegrityError:
             """Another transaction was faster."""
         found = conn.execute(_account, {"project": project_id}).one()

@@ -1,11 +1,14 @@
-"""Objects whose time has come are taken away, a while after nobody can see them any more."""
+"""What goes by itself: objects whose time has come, a while after nobody can see them any more, and old ones."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.object_store import objects
+from cloudctl.object_store import ageing, objects
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.tables import Container
 from cloudctl.tasks.rounds import Rounds
 
 BATCH = 200
@@ -26,3 +29,35 @@ class Expiry(Rounds):
 
     def _some(self, conn: Connection) -> tuple[int, list[str]]:
         return objects.expire(conn, utc(self.intake.db.now(conn)), BATCH)
+
+
+class Ageing(Rounds):
+    """Goes by the rules of containers: through each of them once a day, and when its rules are new."""
+
+    def __init__(self, intake: Intake, period: float) -> None:
+        super().__init__(intake.db.clock, period, "old objects could not be taken away", at_once=False)
+        self.intake = intake
+        self._done: dict[str, tuple[datetime, str]] = {}  # container id → the day, and the rules
+
+    async def look(self) -> None:
+        """One round. Raises what the database raises."""
+        now, done = utc(self.clock.seconds()), dict[str, tuple[datetime, str]]()
+        after = ""
+        while some := await self.intake.db.scan(ageing.some_containers, after):
+            after = some[-1].id
+            for container in some:
+                if ageing.KEPT in container.headers:
+                    today = (ageing.midnight(now), container.headers[ageing.KEPT])
+                    if self._done.get(container.id) != today:
+                        await self._walk(container, now)
+                    done[container.id] = today
+        self._done = done
+
+    async def _walk(self, container: Container, now: datetime) -> None:
+        rules = [rule for rule in ageing.kept(container.headers) if rule.is_on]
+        walk = ageing.Walk(container, rules, now)
+        while not walk.is_over:
+            due = await self.intake.db.scan(walk.page)
+            for start in range(0, len(due), BATCH):
+                await self.intake.change(ageing.remove, container, due[start : start + BATCH], now)
+        await self.intake.change(ageing.abort_uploads, container, rules, now)

@@ -1,4 +1,4 @@
-"""The way of data to an object: a body that has come → a file that is on the disk → the row that names it.
+"""The way of data to an object: a body that has come → a file that the driver has → the row that names it.
 
 A crash on the way leaves a file that no row names, which the sweep removes. What was replaced is removed after the
 commit; who is reading it keeps reading.
@@ -22,6 +22,7 @@ from twisted.python.threadpool import ThreadPool
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.threads import Threads
+from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.errors import CloudError, InsufficientStorage, Unavailable, Unprocessable
 from cloudctl.object_store import objects
 from cloudctl.object_store.names import Place
@@ -39,9 +40,9 @@ Keep = Callable[[Connection, Place, NewObject, datetime], Done]
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def unwritable(error: OSError) -> CloudError:
+def unwritable(error: OSError | DriverError) -> CloudError:
     log.error("the object store cannot be written: {error}", error=str(error))
-    if error.errno in FULL:
+    if isinstance(error, NoCapacity) or (isinstance(error, OSError) and error.errno in FULL):
         return InsufficientStorage("")
     return Unavailable("The object store cannot be written now.")
 
@@ -81,7 +82,7 @@ class Intake:
         mine = [] if taken.file_id is None else [taken.file_id]
         try:
             content = await self.run(self.store.settle, taken)
-        except OSError as error:
+        except (OSError, DriverError) as error:
             await self.remove(mine)
             raise unwritable(error) from error
         if etag and etag != content.etag:
@@ -113,7 +114,7 @@ class Intake:
     ) -> Content:
         try:
             content = await self.run(self.store.write, chunks)
-        except OSError as error:
+        except (OSError, DriverError) as error:
             raise unwritable(error) from error
         return await self._name(place, content, new, now, keep)
 

@@ -266,9 +266,10 @@ def _length(entry: Mapping[str, Any]) -> int:
 
 
 def read(store: ObjectStore, found: Object | Version) -> list[dict[str, Any]]:
-    """The manifest of a static large object. Blocks. Raises OSError."""
+    """The manifest of a static large object. Blocks. Raises OSError, Unavailable."""
     assert found.file_id is not None
-    entries: list[dict[str, Any]] = orjson.loads(store.path(found.file_id).read_bytes())
+    with store.open(found.file_id) as file:
+        entries: list[dict[str, Any]] = orjson.loads(file.read())
     return entries
 
 
@@ -345,7 +346,7 @@ def unread(found: Object | Version) -> Data:
 
 
 def segments_of(store: ObjectStore, place: Place, found: Object) -> list[Place]:
-    """The objects that a static large object is made of. Blocks. Raises OSError."""
+    """The objects that a static large object is made of. Blocks. Raises OSError, Unavailable."""
     return [place.inside(entry["name"]) for entry in read(store, found) if "name" in entry]
 
 

@@ -293,3 +293,14 @@ def _take_all(conn: Connection, found: Sequence[Object]) -> tuple[int, list[str]
     for each in found:
         conn.execute(delete(Object).where(Object.container_id == each.container_id, Object.name == each.name))
     return len(found), unused(conn, set(drop(conn, found)))
+
+
+def take_some(conn: Connection, container_id: str, most: int) -> list[str] | None:
+    """At most so many objects, or versions of some, go for good: the files that nobody needs; None: there are none."""
+    found = conn.execute(select(Object).where(Object.container_id == container_id).limit(most).with_for_update()).all()
+    if found:
+        return _take_all(conn, found)[1]
+    were = conn.execute(select(Version).where(Version.container_id == container_id).limit(most).with_for_update()).all()
+    if not were:
+        return None
+    return unused(conn, set(drop(conn, [numbered.take(conn, each) for each in were])))

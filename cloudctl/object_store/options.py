@@ -41,3 +41,8 @@ class ObjectStoreOptions:
     s3_hosts: tuple[str, ...] = field(default=(), converter=_names)
     # Seconds between two looks for objects whose time has come.
     expiry_period: float = field(default=30.0, validator=_positive)
+    # Seconds between two looks for buckets whose lifecycle rules are new, or were not gone by today; and for projects
+    # that were deleted.
+    ageing_period: float = field(default=3600.0, validator=_positive)
+    # Seconds for which the data of a deleted project stay; 0: for good.
+    orphans_kept: float = field(default=7 * 86_400.0, validator=_not_negative)

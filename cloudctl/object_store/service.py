@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from twisted.application.service import IService
+
 from cloudctl.composition import Beside, CatalogEntry, Part, Service, Surroundings
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.bootstrap import bootstrap
-from cloudctl.object_store.expiry import Expiry
+from cloudctl.object_store.expiry import Ageing, Expiry
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.orphans import Orphans
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import YOUNG, sweep
 from cloudctl.rest.app import ApiApp
@@ -25,7 +28,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
-    store = ObjectStore(cloud.config.data_dir / "objects")
+    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects)
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
@@ -53,6 +56,9 @@ def compose(cloud: Surroundings) -> Part:
 
         return s3.build(http, intake, options, signers, region)
 
+    watches: list[IService] = [Expiry(intake, options.expiry_period), Ageing(intake, options.ageing_period)]
+    if options.orphans_kept:
+        watches.append(Orphans(intake, options.ageing_period, options.orphans_kept))
     return Part(
         build,
         checks={"object files": check},
@@ -60,7 +66,7 @@ def compose(cloud: Surroundings) -> Part:
         bootstrap=bootstrap,
         recover=clean,
         supports=supports,
-        watches=(Expiry(intake, options.expiry_period),),
+        watches=watches,
         shown=(store, intake),
         uploads=uploads,
         beside={"s3": Beside(build_s3, options.s3_hosts)},

@@ -1,7 +1,7 @@
-"""The files with the data of objects: `<directory>/<two digits>/<file id>`. All functions here block.
+"""The data of objects on their way to the driver that keeps them, and back. All functions here block.
 
-An id is made here and used once, so a file never changes after it has its name. Whoever reads one may go on although it
-is removed. What no row knows is found by `sweep`.
+What arrives is a file of the spool until the driver has it. An id is made here and used once, so what is kept under it
+never changes. Whoever reads it may go on although it is removed. What no row knows is found by `sweep`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import IO, cast
 
 from attrs import define, field, frozen
+from twisted.logger import Logger
 
 from cloudctl.db.columns import new_hex_id
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.interfaces import IObjectData
+from cloudctl.drivers.objects_interface import ContentState
+from cloudctl.errors import Unavailable
 from cloudctl.rest.uploads import SPOOL_PREFIX
+
+log = Logger()
 
 CHUNK = 2**20  # bytes that are in memory at once
 EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
@@ -37,7 +44,7 @@ EMPTY = Content(None, 0, EMPTY_ETAG)
 
 @frozen
 class Taken:
-    """The body of a request: in a file that has its name already, or, a small one, in memory."""
+    """The body of a request: in a file of the spool, or, a small one, in memory."""
 
     file_id: str | None
     data: bytes | None
@@ -90,19 +97,14 @@ class HashedFile:
 
 @frozen
 class ObjectStore:
-    directory: Path
+    """`spool`: where data are until all of them have come, best on the same file system as a driver's files."""
 
-    @property
-    def spool(self) -> Path:
-        """Where data are until all of them have come."""
-        return self.directory / "incoming"
+    spool: Path
+    data: IObjectData
 
     def prepare(self) -> None:
-        """Make the directories. Call it once, before the listener starts."""
+        """Make the directory. Call it once, before the listener starts."""
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-    def path(self, file_id: str) -> Path:
-        return self.directory / file_id[:2] / file_id
 
     def take(self, body: IO[bytes]) -> Taken:
         """Take over the body of a request, which may be gone afterwards: a file of the spool by a hard link.
@@ -116,32 +118,34 @@ class ObjectStore:
         file.flush()
         taken = Taken(new_hex_id() if file.size else None, None, file.size, file.md5.hexdigest())
         if taken.file_id is not None:
-            self._link(file.name, taken.file_id)
+            os.link(file.name, self._arrived(taken.file_id))
         return taken
 
+    def _arrived(self, file_id: str) -> Path:
+        return self.spool / f"{SPOOL_PREFIX}{file_id}"
+
     def settle(self, taken: Taken) -> Content:
-        """The data are on the disk. Raises OSError."""
+        """The driver has the data. Raises OSError, DriverError."""
         if taken.data is not None:
             return self.write((taken.data,), taken.file_id)
         if taken.file_id is not None:
-            path = self.path(taken.file_id)
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-            _sync(path.parent)
+            arrived = self._arrived(taken.file_id)
+            try:
+                self.data.ensure_kept(taken.file_id, str(arrived))
+            finally:
+                arrived.unlink()
         return Content(taken.file_id, taken.size, taken.etag)
 
     def write(self, chunks: Iterable[bytes], file_id: str | None = None) -> Content:
-        """Keep these bytes. Raises OSError."""
+        """Keep these bytes. Raises OSError, DriverError."""
         with HashedFile(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.spool))) as file:
             for chunk in chunks:
                 file.write(chunk)
             if not file.size:
                 return EMPTY
             file.flush()
-            os.fsync(file.fileno())
             file_id = file_id or new_hex_id()
-            self._link(file.name, file_id)
-            _sync(self.path(file_id).parent)
+            self.data.ensure_kept(file_id, file.name)
             return Content(file_id, file.size, file.md5.hexdigest())
 
     @staticmethod
@@ -149,29 +153,22 @@ class ObjectStore:
         """For `Uploads.through`."""
         return cast(IO[bytes], HashedFile(file))
 
-    def _link(self, name: str, file_id: str) -> None:
-        path = self.path(file_id)
-        if not path.parent.exists():
-            path.parent.mkdir(exist_ok=True, mode=0o700)
-            _sync(self.directory)
-        os.link(name, path)
+    def open(self, file_id: str) -> IO[bytes]:
+        """Raises Unavailable."""
+        try:
+            return self.data.open(file_id)
+        except DriverError as error:
+            log.error("the data of an object cannot be read: {error}", error=str(error))
+            raise Unavailable("The data cannot be read now.") from error
 
     def remove(self, file_ids: Iterable[str]) -> None:
-        """What a power cut brings back is found by `sweep`."""
+        """What comes back after a power cut is found by `sweep`. Raises DriverError."""
         for file_id in file_ids:
-            self.path(file_id).unlink(missing_ok=True)
+            self.data.ensure_absent(file_id)
 
-    def folders(self) -> Iterator[list[tuple[str, float]]]:
-        """Of each folder the ids of its files, and since when they have had their names (seconds since the epoch)."""
-        for folder in sorted(self.directory.iterdir()):
-            if folder != self.spool and folder.is_dir():
-                yield [(entry.name, entry.stat().st_ctime) for entry in os.scandir(folder)]
-
-
-def _sync(directory: Path) -> None:
-    """A name that was made here is there after a power cut, too."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    def pages(self) -> Iterator[tuple[ContentState, ...]]:
+        """All that is kept, whoever knows it."""
+        after = ""
+        while page := self.data.inventory(after):
+            yield page
+            after = page[-1].id

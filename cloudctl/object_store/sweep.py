@@ -20,14 +20,14 @@ YOUNG = 3600.0
 
 
 def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
-    """Remove the files that no row names; how many there were. Blocks.
+    """Remove the files that no row names; how many there were. Blocks. Raises DriverError.
 
     `before`: only what has its name since before this time (seconds since the epoch); other processes may be about to
     name the rest.
     """
     removed = 0
-    for folder in store.folders():
-        old = [file_id for file_id, since in folder if since < before]
+    for page in store.pages():
+        old = [each.id for each in page if each.since < before]
         for start in range(0, len(old), BATCH):
             batch = old[start : start + BATCH]
             known = db.transact(True, _known, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -150,22 +150,26 @@ class Call:
 
 @frozen
 class Download:
-    """A part of a file as a response body. `file`: the open file, if it may be gone from `path` when it is sent."""
+    """A part of a file as a response body. `open` it; `file`: it is open, since it may be gone when it is sent."""
 
-    path: Path
+    open: Callable[[], IO[bytes]] = field(eq=False)
     offset: int
     length: int
     file: IO[bytes] | None = field(default=None, eq=False)
 
+    @classmethod
+    def of(cls, path: Path, offset: int, length: int) -> Download:
+        return cls(lambda: path.open("rb"), offset, length)
+
     def chunks(self, size: int) -> Generator[bytes, None, None]:
         """Raises OSError, also where the file is shorter than it should be."""
-        with self.file or self.path.open("rb") as file:
+        with self.file or self.open() as file:
             file.seek(self.offset)
             left = self.length
             while left:
                 data = file.read(min(size, left))
                 if not data:
-                    raise OSError(f"{self.path} ends {left} bytes early")
+                    raise OSError(f"{getattr(file, 'name', 'a file')} ends {left} bytes early")
                 left -= len(data)
                 yield data
 

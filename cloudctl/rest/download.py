@@ -10,6 +10,8 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from cloudctl.errors import CloudError
+
 log = Logger()
 
 CHUNK = 65536
@@ -41,7 +43,7 @@ class Producer:
         while not self._paused and not self._stopped:
             try:
                 data = next(self._chunks, None)
-            except OSError:
+            except (OSError, CloudError):
                 log.failure("a download broke off")
                 self._stopped = True
                 self._consumer.transport.abortConnection()

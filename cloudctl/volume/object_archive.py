@@ -10,8 +10,9 @@ it builds on do not have. No object is in memory whole: pieces flow from the exp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,7 @@ import orjson
 from attrs import asdict, define, field, frozen
 
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import UnknownContent
 from cloudctl.errors import InsufficientStorage, NotFound, Unavailable
 from cloudctl.object_store import containers, listing, objects
 from cloudctl.object_store.intake import Intake
@@ -165,10 +167,10 @@ class ObjectArchive:
     async def contents(self, kept_at: str, digest: str | None, now: datetime) -> Contents:
         """Raises Damaged, also where they are not those that were kept."""
         where = _metadata(place_of(kept_at))
-        path = await self._file(where, now)
+        opens = await self._file(where, now)
         try:
-            return await self.intake.run(_read_contents, path, digest)
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return await self.intake.run(_read_contents, opens, digest)
+        except (UnknownContent, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"The object {where.name} in container {where.container} cannot be read: {error}") from error
 
     async def assemble(self, kept_at: str, digest: str | None, target: Path, now: datetime, stop: Stop) -> None:
@@ -188,10 +190,10 @@ class ObjectArchive:
             seen.add(at)
             for number, parts in _found(there, contents, wanted).items():
                 place = _part(place_of(at), number)
-                path = await self._file(place, now)
+                opens = await self._file(place, now)
                 try:
-                    await self.intake.run(_copy, path, parts, target, contents.piece, stop)
-                except (FileNotFoundError, ValueError) as error:
+                    await self.intake.run(_copy, opens, parts, target, contents.piece, stop)
+                except (UnknownContent, ValueError) as error:
                     where = f"The object {place.name} in container {place.container}"
                     raise Damaged(f"{where} has changed since the backup was made.") from error
             at = there.parent
@@ -200,15 +202,15 @@ class ObjectArchive:
         if wanted:
             raise Damaged(f"{len(wanted)} pieces are in none of the backups that this one builds on.")
 
-    async def _file(self, place: Place, now: datetime) -> Path:
-        """With the data of an object. Raises Damaged: its user has deleted it."""
+    async def _file(self, place: Place, now: datetime) -> Callable[[], IO[bytes]]:
+        """Opens the data of an object. Raises Damaged: its user has deleted it."""
         try:
             found = await self.intake.db.read(objects.get, place, now)
         except NotFound:
             raise Damaged(f"There is no object {place.name} in container {place.container} any more.") from None
         if found.file_id is None:
             raise Damaged(f"The object {place.name} in container {place.container} has no data any more.")
-        return self.intake.store.path(found.file_id)
+        return partial(self.intake.store.data.open, found.file_id)
 
     async def remove(self, kept_at: str, now: datetime) -> None:
         """Nothing is left of the backup. One that is not there is no error. Those that build on it are damaged."""
@@ -257,13 +259,13 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _read_contents(path: Path, digest: str | None) -> Contents:
-    """Raises ValueError, KeyError, TypeError, AttributeError."""
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise ValueError("it has changed since the backup was made")
-        file.seek(0)
-        told = orjson.loads(file.read())
+def _read_contents(opens: Callable[[], IO[bytes]], digest: str | None) -> Contents:
+    """Raises ValueError, KeyError, TypeError, AttributeError, DriverError."""
+    with opens() as file:
+        data = file.read()
+    if _digest(data) != digest:
+        raise ValueError("it has changed since the backup was made")
+    told = orjson.loads(data)
     if told.pop("format") != FORMAT:
         raise ValueError("it is in another format")
     return Contents(**{**told, "own": tuple(told["own"]), "pieces": tuple(told["pieces"])})
@@ -274,12 +276,12 @@ def _make(target: Path, length: int) -> None:
         file.truncate(length)
 
 
-def _copy(source: Path, parts: Sequence[Part], target: Path, piece: int, stop: Stop) -> None:
-    """Raises ValueError for what is not what it was, Stopped."""
-    with source.open("rb") as read, target.open("r+b") as written:
+def _copy(opens: Callable[[], IO[bytes]], parts: Sequence[Part], target: Path, piece: int, stop: Stop) -> None:
+    """Raises ValueError for what is not what it was, Stopped, DriverError."""
+    with opens() as read, target.open("r+b") as written:
         for part in parts:
             if stop():
-                raise Stopped(source.name)
+                raise Stopped(target.name)
             read.seek(part.offset)
             data = read.read(part.length)
             if hashlib.sha256(data).hexdigest() != part.name:

@@ -71,7 +71,7 @@ def files(cloud: MemoryCloud) -> set[str]:
     """The ids of all files, and the names of what is on its way."""
     store = cloud.cloud.made(ObjectStore)
     left = {each.name for each in store.spool.iterdir()}
-    return left | {name for folder in store.folders() for name, _ in folder}
+    return left | {each.id for page in store.pages() for each in page}
 
 
 def rows(cloud: MemoryCloud) -> set[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from http.client import IncompleteRead
 from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 from twisted.internet.defer import Deferred
 
+from cloudctl.drivers.file.driver import ObjectFiles
+from cloudctl.errors import Unavailable
 from cloudctl.object_store import objects
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import sweep
@@ -90,7 +92,7 @@ def test_one_that_dies_after_the_commit_has_kept_the_new_one(
     o: Account, cloud: MemoryCloud, monkeypatch: pytest.MonkeyPatch, logged_failures: Any
 ) -> None:
     with monkeypatch.context() as dying:
-        _dies_in(dying, Path, "unlink", after=False)
+        _dies_in(dying, ObjectFiles, "ensure_absent", after=False)
         try:
             o.ask("PUT", "c/o", body=DATA)
         except (Killed, EOFError):
@@ -168,9 +170,9 @@ def test_what_may_not_come_is_refused_before_it_is_kept(cloud: MemoryCloud, o: A
 def test_who_reads_goes_on_when_the_object_is_replaced(o: Account, cloud: MemoryCloud) -> None:
     store = cloud.cloud.made(ObjectStore)
     (file_id,) = rows(cloud)
-    with store.path(file_id).open("rb") as reading:
+    with store.open(file_id) as reading:
         o.put("c/o", DATA)
-        assert not store.path(file_id).exists()
+        assert file_id not in files(cloud)
         assert reading.read() == b"before"
 
 
@@ -179,7 +181,7 @@ def test_the_audit_spares_what_is_young(o: Account, cloud: MemoryCloud) -> None:
     left = store.write([b"left over"])
     assert left.file_id is not None
     assert sweep(cloud.db, store, before=1.0) == 0
-    assert store.path(left.file_id).exists()
+    assert left.file_id in files(cloud)
     assert sweep(cloud.db, store) == 1
     assert files(cloud) == rows(cloud)
 
@@ -207,3 +209,24 @@ def test_data_are_kept_when_the_answer_of_a_commit_is_lost(
     monkeypatch.undo()
     logged_failures.flush(OperationalError)
     assert o.get("c/o").body == DATA
+
+
+def test_data_that_cannot_be_read_are_503(o: Account, cloud: MemoryCloud) -> None:
+    (file_id,) = rows(cloud)
+    cloud.cloud.made(ObjectStore).remove([file_id])
+    assert o.get("c/o").status == 503
+    assert o.head("c/o").status == 503
+
+
+def test_a_download_breaks_off_where_the_data_of_a_segment_cannot_be_read(
+    o: Account, cloud: MemoryCloud, logged_failures: LoggedFailures
+) -> None:
+    o.put("c/s1", b"first")
+    before = rows(cloud)
+    o.put("c/s2", b"second")
+    o.put("c/large", X_Object_Manifest="c/s")
+    assert o.get("c/large").body == b"firstsecond"
+    cloud.cloud.made(ObjectStore).remove(rows(cloud) - before)
+    with pytest.raises(IncompleteRead):
+        o.get("c/large")
+    logged_failures.flush(Unavailable)

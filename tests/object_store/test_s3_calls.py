@@ -66,7 +66,6 @@ def test_hosts_of_its_own() -> None:
 
 WANTED = {
     "policy": "NoSuchBucketPolicy",
-    "lifecycle": "NoSuchLifecycleConfiguration",
     "object-lock": "ObjectLockConfigurationNotFoundError",
     "tagging": "NoSuchTagSet",
 }

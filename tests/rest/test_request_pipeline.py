@@ -126,7 +126,7 @@ class Things:
 
     @routes.get("/file", policy=None)
     async def download(self, call: Call) -> Reply:
-        return Reply(Download(self.file, 2, 3), 206)
+        return Reply(Download.of(self.file, 2, 3), 206)
 
     @routes.put("/file", policy="compute:things:create", raw=True, status=204, admits="may_upload")
     async def upload(self, call: Call) -> None:

@@ -10,6 +10,7 @@ import orjson
 from attrs import evolve
 from sqlalchemy import select
 
+from cloudctl.drivers.file.driver import ObjectFiles
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.tables import Object
 from cloudctl.testing.cloud import MemoryCloud
@@ -48,9 +49,10 @@ def kept(cloud: MemoryCloud) -> dict[str, Path]:
     """The files with pieces of backups, by their names, or by those of their objects."""
     directory: Path = cloud.cloud.config.state_dir / "backups"
     found = {path.name: path for path in directory.rglob("*") if path.is_file() and path.name != "manifest.json"}
-    store = cloud.cloud.made(ObjectStore)
+    data = cloud.cloud.made(ObjectStore).data
+    assert isinstance(data, ObjectFiles)
     rows = cloud.transact(lambda conn: conn.execute(select(Object)).all())
-    return found | {row.name: store.path(row.file_id) for row in rows if not row.name.endswith("_metadata")}
+    return found | {row.name: data.path(row.file_id) for row in rows if not row.name.endswith("_metadata")}
 
 
 def changed(record: dict[str, str], **changes: Any) -> dict[str, Any]:

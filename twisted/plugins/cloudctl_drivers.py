@@ -23,3 +23,4 @@ nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volume
 netns_network = DriverMaker(
     "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )
+file_objects = DriverMaker("objects", "file", "cloudctl.drivers.file.driver", "Data of objects in files of a directory")

@@ -121,7 +121,7 @@ class Data:
             if text is not None:
                 offset, length = byte_range(text, form, size)
                 headers.append(("Content-Range", f"bytes {offset}-{offset + length - 1}/{size}"))
-                return Reply(Download(path, offset, length), 206, tuple(headers))
+                return Reply(Download.of(path, offset, length), 206, tuple(headers))
         if image.checksum is not None:
             headers.append(("Content-MD5", image.checksum))
-        return Reply(Download(path, 0, size), 200, tuple(headers))
+        return Reply(Download.of(path, 0, size), 200, tuple(headers))

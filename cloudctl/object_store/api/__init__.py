@@ -16,6 +16,7 @@ from cloudctl.object_store.api.info import Info
 from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.objects import Objects
 from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.rest.app import ApiApp
@@ -27,11 +28,12 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions) -> ApiApp:
     reader = Reader(db, intake.store, door)
     bulk, forms = Bulk(intake, door, options.max_object_size), Forms(intake)
     copying = Copying(reader, intake, options.max_object_size)
+    objects = Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms)
     resources: tuple[Any, ...] = (
         Info(options),
         Accounts(db, door, bulk),
-        Containers(db, door, bulk, forms, intake),
-        Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms),
+        Containers(db, door, bulk, forms, intake, Websites(door, objects.read)),
+        objects,
         CrossOrigin(db),
     )
     pipeline = Pipeline(http, "object-store", FAULTS, verbatim=True, transaction_id="X-Trans-Id")

@@ -15,6 +15,7 @@ from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
+from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
@@ -79,6 +80,12 @@ class Containers:
     bulk: Bulk
     forms: Forms
     intake: Intake
+    sites: Websites
+
+    async def _visited(self, call: Call, place: Place, method: str) -> Reply | None:
+        """What a visitor of a web site is shown; None: it is none."""
+        site = await self.sites.visited(call, place)
+        return await self.sites.root(call, place, site, method) if site is not None and site.has_folders else None
 
     async def _said(self, call: Call, container: Container) -> Headers:
         usage = await self.db.read(containers.usage, container.id)
@@ -94,7 +101,10 @@ class Containers:
     @routes.head("/v1/<account>/<container>", policy="object_store:containers:show", anonymous=True, status=204)
     async def show(self, call: Call, account: str, container: str) -> Reply:
         """Show what is said of a container."""
-        found = await self._entered(call, placed(account, container))
+        place = placed(account, container)
+        if (page := await self._visited(call, place, "HEAD")) is not None:
+            return page
+        found = await self._entered(call, place)
         return Reply(None, headers=(*await self._said(call, found), ("Content-Type", "text/plain; charset=utf-8")))
 
     @routes.get(
@@ -106,6 +116,8 @@ class Containers:
     async def list(self, call: Call, account: str, container: str) -> Reply:
         """List the objects of a container."""
         place = placed(account, container)
+        if (page := await self._visited(call, place, "GET")) is not None:
+            return page
         found = await self._entered(call, place)
         wanted, form = listings.wanted(call), listings.media(call)
         if "versions" in call.query:

@@ -59,6 +59,7 @@ def capabilities(options: ObjectStoreOptions) -> dict[str, Any]:
             "max_containers_per_extraction": bulk.MOST_CONTAINERS,
             "max_failed_extractions": bulk.MOST_FAILED,
         },
+        "staticweb": {},
         "formpost": {"allowed_digests": list(temp_url.DIGESTS)},
         "versioned_writes": {"allowed_flags": ["x-versions-location", "x-history-location"]},
         "object_versioning": {},

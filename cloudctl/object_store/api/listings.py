@@ -128,13 +128,13 @@ class Kind:
     def _xml(self, name: str, entries: Sequence[Entry]) -> str:
         items = "".join(self._item(entry) for entry in entries)
         start = '<?xml version="1.0" encoding="UTF-8"?>\n'
-        return f"{start}<{self.list} name={quoteattr(_shown(name))}>{items}</{self.list}>"
+        return f"{start}<{self.list} name={quoteattr(shown(name))}>{items}</{self.list}>"
 
     def _item(self, entry: Entry) -> str:
         if "subdir" in entry:
-            text = _shown(entry["subdir"])
+            text = shown(entry["subdir"])
             return f"<subdir name={quoteattr(text)}><name>{escape(text)}</name></subdir>"
-        parts = "".join(f"<{key}>{escape(_shown(str(value)))}</{key}>" for key, value in entry.items())
+        parts = "".join(f"<{key}>{escape(shown(str(value)))}</{key}>" for key, value in entry.items())
         return f"<{self.item}>{parts}</{self.item}>"
 
 
@@ -145,7 +145,7 @@ def reply(form: str, body: bytes, headers: Headers) -> Reply:
     return Reply(body, 200, kept)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     return NOT_IN_XML.sub("\ufffd", text)
 
 

@@ -7,17 +7,18 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, LengthRequired, PreconditionFailed, TooLarge, Unavailable
+from cloudctl.errors import Invalid, LengthRequired, PreconditionFailed, TooLarge
 from cloudctl.object_store import acl, containers, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
-from cloudctl.object_store.api.door import Entered
+from cloudctl.object_store.api.door import SHOW, Entered
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import Place, placed
@@ -102,15 +103,21 @@ class Objects:
     @routes.head(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def show(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Show what is said of an object."""
-        return await self._read(call, placed(account, container, name), "HEAD")
+        return await self._page(call, placed(account, container, name), "HEAD")
 
     @routes.get(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def download(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Get the data of an object, or ranges of them."""
-        return await self._read(call, placed(account, container, name), "GET")
+        return await self._page(call, placed(account, container, name), "GET")
 
-    async def _read(self, call: Call, place: Place, method: str) -> Reply:
-        entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method)
+    async def _page(self, call: Call, place: Place, method: str) -> Reply:
+        sites = Websites(self.reader.door, self.read)
+        site = await sites.visited(call, place)
+        return await (self.read(call, place, method) if site is None else sites.page(call, place, site, method))
+
+    async def read(self, call: Call, place: Place, method: str) -> Reply:
+        """Answer with an object. Raises what the caller may be told."""
+        entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
         manifest = call.query.get("multipart-manifest") == "get"
         own, version = manifest or call.query.get("symlink") == "get", call.query.get("version-id") or ""
         found = await self.reader.find(
@@ -123,10 +130,7 @@ class Objects:
         said = self._said(found, entered)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
-        try:
-            body, status, told = self.reader.body(call, found)
-        except OSError as error:
-            raise Unavailable("The data cannot be read now.") from error
+        body, status, told = self.reader.body(call, found)
         if found.place != place:
             told += (("Content-Location", f"/v1/{found.place.account}/{found.place.container}/{found.place.name}"),)
         return Reply(body, status, (*said, *told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from secrets import token_hex
 
 from attrs import frozen
@@ -101,13 +102,13 @@ class Reader:
         return large.of_file(found)
 
     def opened(self, pieces: Sequence[Piece]) -> list[Download | bytes]:
-        """A single file is opened now, since it may be replaced and removed meanwhile. Raises OSError."""
+        """A single file is opened now, since it may be replaced and removed meanwhile. Raises Unavailable."""
         parts: list[Download | bytes] = []
         for piece in pieces:
             if piece.file_id:
-                path = self.store.path(piece.file_id)
-                file = path.open("rb") if len(pieces) == 1 else None
-                parts.append(Download(path, piece.offset, piece.length, file))
+                opens = partial(self.store.open, piece.file_id)
+                file = opens() if len(pieces) == 1 else None
+                parts.append(Download(opens, piece.offset, piece.length, file))
             else:
                 parts.append(piece.data)
         return parts

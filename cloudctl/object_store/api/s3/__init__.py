@@ -11,6 +11,7 @@ from cloudctl.identity.signers import Signers
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.api.s3.ageing import Ageing
 from cloudctl.object_store.api.s3.buckets import Buckets
 from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
 from cloudctl.object_store.api.s3.deletes import Deletes
@@ -38,6 +39,7 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         objects,
         Uploads(objects),
         CrossOrigin(door, documents, intake, signers),
+        Ageing(door, documents, intake),
         Forms(door, intake),
     )
     pipeline = Pipeline(

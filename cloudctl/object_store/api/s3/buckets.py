@@ -34,7 +34,6 @@ XML_TYPE = ("Content-Type", "application/xml")
 # What a bucket may have elsewhere, and what its absence is called.
 UNSET = {
     "policy": "NoSuchBucketPolicy",
-    "lifecycle": "NoSuchLifecycleConfiguration",
     "website": "NoSuchWebsiteConfiguration",
     "encryption": "ServerSideEncryptionConfigurationNotFoundError",
     "object-lock": "ObjectLockConfigurationNotFoundError",

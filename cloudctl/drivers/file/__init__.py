@@ -1,0 +1,1 @@
+"""Data of objects in files of a directory."""

@@ -1,0 +1,150 @@
+"""The objects driver `file`: contents are `<directory>/<two digits>/<id>`.
+
+A file never changes after it has its name, and whoever has opened it reads on although the name is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from attrs import frozen
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable, Unusable
+from cloudctl.drivers.interfaces import IObjectData
+from cloudctl.drivers.objects_interface import ContentState
+from cloudctl.drivers.specs import DriverResources
+
+CHUNK = 2**20  # bytes that are in memory at once
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# Why a hard link cannot be where a copy can: another file system, or one without such links.
+UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+DIGITS = 2  # of the ids, that name folders
+HALF = "half-"  # what a copy is called until it is whole
+ABANDONED = 86_400.0  # seconds after which nobody copies any more
+
+
+@frozen
+class Config:
+    """`[driver.objects.file]`"""
+
+    directory: str = ""  # empty: "objects" beside all other data
+
+
+def create(config: Config, resources: DriverResources) -> ObjectFiles:
+    directory = Path(config.directory) if config.directory else resources.state_dir
+    if directory is None:
+        raise ValueError("the driver needs a directory")
+    return ObjectFiles(directory)
+
+
+@implementer(IObjectData)
+@frozen
+class ObjectFiles:
+    directory: Path
+
+    async def check(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=self.directory):
+                """It can be written."""
+            # Others may be copying now.
+            for half in self.directory.glob(f"{HALF}*"):
+                if half.stat().st_mtime < time.time() - ABANDONED:
+                    half.unlink(missing_ok=True)
+        except OSError as error:
+            raise Unusable(f"{self.directory} cannot be written: {error.strerror}") from None
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def path(self, id: str) -> Path:
+        return self.directory / id[:DIGITS] / id
+
+    def ensure_kept(self, id: str, path: str) -> None:
+        target = self.path(id)
+        with _told(target):
+            if not target.parent.exists():
+                target.parent.mkdir(exist_ok=True, mode=0o700)
+                _sync(self.directory)
+            if not target.exists():
+                self._name(Path(path), target)
+            _sync(target.parent)
+
+    def open(self, id: str) -> IO[bytes]:
+        path = self.path(id)
+        with _told(path):
+            try:
+                return path.open("rb")
+            except FileNotFoundError:
+                raise UnknownContent(id) from None
+
+    def ensure_absent(self, id: str) -> None:
+        """What a power cut brings back is in the inventory."""
+        path = self.path(id)
+        with _told(path):
+            path.unlink(missing_ok=True)
+
+    def inventory(self, after: str) -> tuple[ContentState, ...]:
+        with _told(self.directory):
+            for folder in sorted(self.directory.iterdir()):
+                if len(folder.name) == DIGITS and folder.name >= after[:DIGITS] and folder.is_dir():
+                    found = sorted(_contents(folder), key=lambda each: each.id)
+                    if found := [each for each in found if each.id > after]:
+                        return tuple(found)
+            return ()
+
+    def _name(self, source: Path, target: Path) -> None:
+        """`target` is what `source` is; all of it is on the disk before it has the name."""
+        _sync(source)
+        try:
+            os.link(source, target)
+            return
+        except FileExistsError:
+            return  # somebody else keeps the same
+        except OSError as error:
+            if error.errno not in UNLINKABLE:
+                raise
+        opened, half = tempfile.mkstemp(prefix=HALF, dir=self.directory)
+        try:
+            with source.open("rb") as read, os.fdopen(opened, "wb") as written:
+                shutil.copyfileobj(read, written, CHUNK)
+                written.flush()
+                os.fsync(written.fileno())
+            os.replace(half, target)
+        finally:
+            Path(half).unlink(missing_ok=True)
+
+
+def _contents(folder: Path) -> Iterator[ContentState]:
+    for entry in os.scandir(folder):
+        try:
+            yield ContentState(entry.name, entry.stat().st_ctime)
+        except FileNotFoundError:
+            continue  # somebody has removed it
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system says, as drivers say it."""
+    try:
+        yield
+    except OSError as error:
+        kind = NoCapacity if error.errno in FULL else Unreachable
+        raise kind(f"{path}: {error.strerror}") from error

@@ -1,0 +1,126 @@
+"""What every driver of objects' data must do. Used as `hypervisor_suite` is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cloudctl.drivers.boundary import call
+from cloudctl.drivers.errors import UnknownContent
+from cloudctl.testing.driver_checks import Make, Move, after_failure, at_once, driving, once, refused, twice, verify
+
+ID = "0a" * 16
+OTHER = "f3" * 16
+DATA = bytes(range(256)) * 4096
+
+
+def objects_suite(make: Make) -> type[Any]:
+    """A class of tests for the driver that `make(directory)` returns."""
+
+    class ObjectsSuite:
+        def file(self, directory: Path, content: bytes = DATA) -> str:
+            path = directory / "content"
+            path.write_bytes(content)
+            return str(path)
+
+        async def read(self, driver: Any, id: str) -> bytes | None:
+            try:
+                with await driver.open(id) as file:
+                    return bytes(file.read())
+            except UnknownContent:
+                return None
+
+        async def ids(self, driver: Any) -> list[str]:
+            """Of all that is kept."""
+            found: list[str] = []
+            while page := await driver.inventory(found[-1] if found else ""):
+                found += [each.id for each in page]
+            assert found == sorted(set(found)), "the inventory is not sorted by id"
+            return found
+
+        async def see(self, driver: Any) -> dict[str, bytes | None]:
+            """Everything, on which `open` and `inventory` must agree."""
+            listed = await self.ids(driver)
+            for id in (ID, OTHER):
+                assert (await self.read(driver, id) is not None) == (id in listed), "inventory and open disagree"
+            return {id: await self.read(driver, id) for id in listed}
+
+        def moves(self, directory: Path) -> Sequence[Move]:
+            source = self.file(directory)
+            return (
+                Move("ensure_kept", (ID, source), {ID: DATA}),
+                Move("ensure_kept", (OTHER, source), {ID: DATA, OTHER: DATA}),
+                Move("ensure_absent", (ID,), {OTHER: DATA}),
+                Move("ensure_absent", (OTHER,), {}),
+            )
+
+        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
+            driver = await call(make, tmp_path)
+            verify(driver, "objects")
+
+        async def test_a_content_is_kept_and_removed(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                assert await self.see(driver) == {}
+                await once(driver, self.moves(tmp_path), lambda: self.see(driver))
+
+        async def test_a_repeat_changes_nothing(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await twice(driver, self.moves(tmp_path), lambda: self.see(driver))
+
+        async def test_three_calls_at_once_do_what_one_does(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await at_once(driver, self.moves(tmp_path), lambda: self.see(driver))
+
+        async def test_a_failure_before_the_effect_can_be_repeated(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await after_failure(driver, self.moves(tmp_path), lambda: self.see(driver), False)
+
+        async def test_a_lost_answer_can_be_repeated(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await after_failure(driver, self.moves(tmp_path), lambda: self.see(driver), True)
+
+        async def test_what_is_there_stays_as_it_is(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_kept(ID, self.file(tmp_path))
+                (tmp_path / "content").unlink()
+                await driver.ensure_kept(ID, self.file(tmp_path, b"something else"))
+                (tmp_path / "content").unlink()
+                assert await self.see(driver) == {ID: DATA}
+
+        async def test_unknown_ids(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await refused(UnknownContent, driver.open, ID)
+                await driver.ensure_absent(ID)
+
+        async def test_nothing_is_a_content_too(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_kept(ID, self.file(tmp_path, b""))
+                assert await self.see(driver) == {ID: b""}
+
+        async def test_parts_are_read_from_anywhere(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_kept(ID, self.file(tmp_path))
+                with await driver.open(ID) as file:
+                    for start, length in ((len(DATA) - 3, 10), (0, 1), (700_000, 65_536)):
+                        file.seek(start)
+                        assert file.read(length) == DATA[start : start + length]
+
+        async def test_who_reads_goes_on_when_it_is_removed(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await driver.ensure_kept(ID, self.file(tmp_path))
+                with await driver.open(ID) as file:
+                    await driver.ensure_absent(ID)
+                    assert file.read() == DATA
+
+        async def test_the_inventory_has_all_and_says_since_when(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                wanted = sorted(f"{number:02x}{number:030x}" for number in range(0, 256, 5))
+                source = self.file(tmp_path, b"x")
+                for id in reversed(wanted):
+                    await driver.ensure_kept(id, source)
+                assert await self.ids(driver) == wanted
+                first = await driver.inventory("")
+                assert all(each.since > 0 for each in first) and first == await driver.inventory("")
+
+    return ObjectsSuite

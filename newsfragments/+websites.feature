@@ -1,0 +1,1 @@
+Containers can be web sites, by Swift's headers `X-Container-Meta-Web-…`: an index, listings, pages for errors.

@@ -1,0 +1,95 @@
+"""The public suite of objects' data against the driver `file`; what it does where a hard link cannot be."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from cloudctl.drivers.errors import NoCapacity, Unreachable
+from cloudctl.drivers.file.driver import Config, ObjectFiles, create
+from cloudctl.drivers.loader import check
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.errors import ConfigError
+from cloudctl.testing.faults import with_faults
+from cloudctl.testing.objects_suite import ID, objects_suite
+
+
+def make(directory: Path) -> Any:
+    from twisted.internet import reactor
+
+    resources = DriverResources(clock=reactor, name="file", reactor=reactor, state_dir=directory / "state")
+    return with_faults(create(Config(), resources), reactor)
+
+
+class TestFile(objects_suite(make)):
+    pass
+
+
+@pytest.fixture
+def other_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", link)
+
+
+@pytest.mark.usefixtures("other_file_system")
+class TestFileOfAnotherFileSystem(objects_suite(make)):
+    pass
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> ObjectFiles:
+    made = create(Config(str(tmp_path / "own")), DriverResources(clock=Clock(), name="file"))
+    check(made, "driver.objects.file")
+    (tmp_path / "content").write_bytes(b"data")
+    return made
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, NoCapacity), (errno.EIO, Unreachable)])
+def test_what_the_system_refuses_is_told_and_nothing_is_there(
+    driver: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: type[Exception]
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fails)
+        with pytest.raises(told, match=os.strerror(number)):
+            driver.ensure_kept(ID, str(tmp_path / "content"))
+    assert driver.inventory("") == ()
+
+
+@pytest.mark.usefixtures("other_file_system")
+def test_a_copy_that_fails_leaves_nothing_half(
+    driver: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(NoCapacity):
+        driver.ensure_kept(ID, str(tmp_path / "content"))
+    assert [path for path in driver.directory.rglob("*") if path.is_file()] == []
+
+
+def test_copies_that_a_killed_process_left_are_removed_once_nobody_can_be_copying(driver: ObjectFiles) -> None:
+    old, new = driver.directory / "half-old", driver.directory / "half-new"
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    check(driver, "driver.objects.file")
+    assert not old.exists() and new.exists()
+    assert driver.inventory("") == ()
+
+
+def test_a_directory_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    made = create(Config(str(tmp_path / "file")), DriverResources(clock=Clock(), name="file"))
+    with pytest.raises(ConfigError, match=r"driver\.objects\.file: .*/file cannot be written"):
+        check(made, "driver.objects.file")

@@ -1,0 +1,86 @@
+"""Containers as web sites."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.http import Response
+from tests.object_store.asking import Account
+
+
+@pytest.fixture
+def site(cloud: MemoryCloud) -> Account:
+    o = Account(cloud.client("demo"))
+    o.put("site", X_Container_Read=".r:*", X_Container_Meta_Web_Index="index.html")
+    o.put("site/index.html", b"<p>home</p>")
+    o.put("site/a b/index.html", b"<p>inner</p>")
+    o.put("site/plain/<file>", b"file")
+    return o
+
+
+@pytest.fixture
+def visitor(cloud: MemoryCloud, site: Account) -> Account:
+    return Account(cloud.anonymous(), site.project_id)
+
+
+def where(answer: Response) -> str:
+    assert answer.status == 301, answer
+    return str(answer.headers["Location"]).partition("/object-store/v1/")[2].partition("/")[2]
+
+
+def test_a_folder_shows_its_index(site: Account, visitor: Account) -> None:
+    assert where(visitor.get("site")) == "site/"
+    home = visitor.get("site/")
+    assert (home.status, home.body, home.headers["Content-Type"]) == (200, b"<p>home</p>", "text/html")
+    assert (visitor.head("site/").status, visitor.head("site/").headers["Content-Length"]) == (200, "11")
+    assert where(visitor.get("site/a b")) == "site/a%20b/"
+    assert visitor.get("site/a b/").body == b"<p>inner</p>"
+    assert visitor.get("site/plain/<file>").body == b"file"
+    for missing in ("site/plain", "site/plain/", "site/none", "site/none/"):
+        assert visitor.get(missing).status == 404
+    assert visitor.get("site/index.html", Range="bytes=3-6").body == b"home"
+
+
+def test_with_a_token_a_container_is_a_container_unless_one_asks(site: Account) -> None:
+    assert site.names("site") == ["a b/index.html", "index.html", "plain/<file>"]
+    assert site.get("site/none/").status == 404
+    assert site.get("site/", X_Web_Mode="true").body == b"<p>home</p>"
+    assert where(site.get("site", X_Web_Mode="true")) == "site/"
+
+
+def test_listings_are_for_those_who_may_list(site: Account, visitor: Account) -> None:
+    site.post("site", X_Container_Meta_Web_Listings="true", X_Remove_Container_Meta_Web_Index="x")
+    assert visitor.get("site/").status == 401
+    assert visitor.get("site/plain").status == 401
+    site.post("site", X_Container_Read=".r:*,.rlistings")
+    listed = visitor.get("site/")
+    assert (listed.status, listed.headers["Content-Type"]) == (200, "text/html; charset=UTF-8")
+    assert b'<a href="a%20b/">a b/</a>' in listed.body and b"<title>Listing of /v1/AUTH_" in listed.body
+    assert where(visitor.get("site/plain")) == "site/plain/"
+    inner = visitor.get("site/plain/").body
+    assert b'<a href="%3Cfile%3E">&lt;file&gt;</a></td><td>4</td>' in inner and b'<a href="../">' in inner
+    assert visitor.get("site/none/").status == 404
+    site.post("site", X_Container_Meta_Web_Listings_CSS="style.css", X_Container_Meta_Web_Listings_Label="<me>")
+    assert b'<link rel="stylesheet" type="text/css" href="style.css" />' in visitor.get("site/").body
+    inner = visitor.get("site/plain/").body
+    assert b'href="../style.css"' in inner and b"<title>Listing of &lt;me&gt;/plain/</title>" in inner
+
+
+def test_errors_have_pages(site: Account, visitor: Account) -> None:
+    site.post("site", X_Container_Meta_Web_Error="error.html", X_Remove_Container_Meta_Web_Index="x")
+    assert b"Not Found" in visitor.get("site/none").body
+    site.put("site/404error.html", b"<p>nothing here</p>")
+    missing = visitor.get("site/none")
+    assert (missing.status, missing.body) == (404, b"<p>nothing here</p>")
+    assert visitor.head("site/none").status == 404
+    # Without folders the container is what it was.
+    assert visitor.get("site").status == 401
+    site.put("private", X_Container_Meta_Web_Error="error.html", X_Container_Meta_Web_Index="index.html")
+    site.put("private/401error.html", b"<p>no</p>")
+    refused = visitor.get("private/")
+    assert refused.status == 401 and b"<p>no</p>" not in refused.body
+
+
+def test_it_is_announced(cloud: MemoryCloud) -> None:
+    assert cloud.anonymous().get("/object-store/info").json()["staticweb"] == {}
