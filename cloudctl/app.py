@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Literal, TypeVar, cast, overload
 
 from attrs import evolve, frozen
 from cryptography.fernet import Fernet
@@ -25,6 +25,7 @@ from sqlalchemy import inspect
 from twisted.application import strports
 from twisted.internet.interfaces import IReactorTime
 
+import cloudctl.compute.guests
 import cloudctl.compute.service
 import cloudctl.identity.service
 import cloudctl.image.service
@@ -40,7 +41,7 @@ from cloudctl.db import Connection, Database, schema
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
-from cloudctl.drivers import loader
+from cloudctl.drivers import hypervisors, loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHypervisor, IObjectData, IVolumeBackend
@@ -204,8 +205,9 @@ class Cloud(OrderedService):
     def _parts(self) -> tuple[tuple[Part, ...], Drivers]:
         """Of all services, and the drivers that they share."""
         chosen = self.config.drivers
-        hypervisor = loader.load("hypervisor", chosen.hypervisor, *self._driver("hypervisor", chosen.hypervisor))
-        self._volumes = self._volume_backends()
+        self._hypervisors = self._chosen("hypervisor", chosen.hypervisor)
+        hypervisor = self._one_hypervisor()
+        self._volumes = self._chosen("volume", chosen.volume)
         network = loader.load("network", chosen.network, *self._driver("network", chosen.network))
         fencers = {
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
@@ -231,13 +233,16 @@ class Cloud(OrderedService):
         volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
         return parts, Drivers(hypervisor, volume, network, image_path, fencers)
 
-    def _volume_backends(self) -> dict[str, IVolumeBackend]:
-        chosen = self.config.drivers.volume
-        if isinstance(chosen, str):
-            return {"": loader.load("volume", chosen, *self._driver("volume", chosen))}
+    @overload
+    def _chosen(self, kind: Literal["hypervisor"], names: str | Mapping[str, str]) -> dict[str, IHypervisor]: ...
+    @overload
+    def _chosen(self, kind: Literal["volume"], names: str | Mapping[str, str]) -> dict[str, IVolumeBackend]: ...
+    def _chosen(self, kind: Any, names: str | Mapping[str, str]) -> Any:
+        """By the names that [drivers] gives them; a single one has the name ""."""
+        if isinstance(names, str):
+            return {"": loader.load(kind, names, *self._driver(kind, names))}
         return {
-            name: loader.load("volume", driver, *self._driver("volume", name), options=name)
-            for name, driver in chosen.items()
+            name: loader.load(kind, driver, *self._driver(kind, name), options=name) for name, driver in names.items()
         }
 
     def _object_data(self) -> IObjectData:
@@ -247,6 +252,16 @@ class Cloud(OrderedService):
         if name == "file":
             resources = evolve(resources, state_dir=self.config.data_dir / "objects")
         return loader.load("objects", name, table, resources)
+
+    def _one_hypervisor(self) -> IHypervisor:
+        """What has all guests; a single driver is that itself."""
+        if len(self._hypervisors) == 1:
+            return next(iter(self._hypervisors.values()))
+
+        async def places(server_id: str) -> Sequence[str]:
+            return await self.db.read(cloudctl.compute.guests.places, server_id)
+
+        return hypervisors.as_one(self._hypervisors, places)
 
     def _driver(
         self, kind: str, name: str, hypervisor: IHypervisor | None = None
@@ -348,7 +363,8 @@ class Cloud(OrderedService):
         else:
             schema.prepare(self.db)
         chosen = self.config.drivers
-        loader.check(self.drivers.hypervisor, f"driver.hypervisor.{chosen.hypervisor}")
+        for name, driver in self._hypervisors.items():
+            loader.check(driver, f"driver.hypervisor.{name or chosen.hypervisor}")
         for name, backend in self._volumes.items():
             loader.check(backend, f"driver.volume.{name or chosen.volume}")
         loader.check(self.drivers.network, f"driver.network.{chosen.network}")

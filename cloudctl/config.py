@@ -183,16 +183,18 @@ class PolicyOptions:
 
 
 def filled(_options: Any, _option: Any, value: str | dict[str, str]) -> None:
-    """Raises ValueError for a table without a backend, or with a name that cannot be part of a host's."""
+    """Raises ValueError for a table without a driver, or with a name that cannot be part of a host's."""
     if isinstance(value, dict) and (not value or any(not name or set(name) & set("@#") for name in value)):
-        raise ValueError("must name at least one backend, and no name may hold @ or #")
+        raise ValueError("must name at least one driver, and no name may hold @ or #")
 
 
 @frozen
 class DriversOptions:
     """[drivers]: which driver of each kind; `cloudctl drivers` lists what is installed."""
 
-    hypervisor: str = "fake"
+    # One driver; or several side by side, each with a name and its driver: { here = "qemu", rack = "libvirt" }. The
+    # options of each are in [driver.hypervisor.NAME]. No two may have hosts of the same name.
+    hypervisor: str | dict[str, str] = field(default="fake", validator=filled)
     # One driver; or several backends, each with a name and its driver: { fast = "nbd", large = "qcow2" }. The options
     # of a backend are in [driver.volume.NAME]. Types choose by `volume_backend_name`.
     volume: str | dict[str, str] = field(default="fake", validator=filled)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from attrs import evolve
 
-from cloudctl.compute import block_devices, networking
+from cloudctl.compute import block_devices, migrations, networking, servers
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestFile, GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
@@ -171,3 +171,12 @@ def connection(device: BlockDevice, info: Any) -> VolumeConnection:
 def plugged(conn: Connection, server_id: str) -> Sequence[str]:
     """The ids of a server's ports."""
     return [row.port_id for row in networking.of_server(conn, server_id)]
+
+
+def places(conn: Connection, server_id: str) -> tuple[str, ...]:
+    """The hosts that a server's guest may be on: where it shall be, then those that it is leaving."""
+    server = servers.find(conn, server_id)
+    if server is None:
+        return ()
+    found = [server.host, *(each.source_host for each in migrations.unfinished(conn, server_id))]
+    return tuple(dict.fromkeys(host for host in found if host is not None))

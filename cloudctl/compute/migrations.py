@@ -152,6 +152,11 @@ def on_its_way(conn: Connection, server_id: str) -> Sequence[Migration]:
     return conn.execute(_on_their_way, {"server": server_id}).all()
 
 
+def unfinished(conn: Connection, server_id: str) -> Sequence[Migration]:
+    """Those of a server, of every kind, that have not come to their end."""
+    return conn.execute(_open_of_server, {"server": server_id}).all()
+
+
 def live_ids(conn: Connection, server_id: str) -> Sequence[str]:
     """Of all live migrations of a server, whatever became of them."""
     mine = Migration.server_id == server_id, Migration.kind == LIVE
@@ -165,6 +170,6 @@ def open_ids() -> Select[Any]:
 
 def close_all(conn: Connection, server_id: str, now: datetime) -> None:
     """The server is gone: one that was finished counts as confirmed. May be repeated."""
-    for row in conn.execute(_open_of_server, {"server": server_id}).all():
+    for row in unfinished(conn, server_id):
         claims.release(conn, row.id)
         try_move(conn, row.id, "confirmed" if row.status in (FINISHED, CONFIRMING) else "failed", now)

@@ -164,9 +164,11 @@ def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
     )
 
 
-def moved(conn: Connection, server: Server, host: str | None, *, forced: bool) -> Wish:
+def moved(
+    conn: Connection, server: Server, host: str | None, *, forced: bool, out_of_reach: frozenset[str] = frozenset()
+) -> Wish:
     """For a server that shall be on another host than it is. Where it had to be at first does not bind it."""
-    found = wish(conn, server, () if server.host is None else (server.host,))
+    found = wish(conn, server, out_of_reach if server.host is None else {server.host} | out_of_reach)
     return evolve(found, forced=host if forced else None, requested=host)
 
 

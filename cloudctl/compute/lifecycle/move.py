@@ -21,6 +21,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice, Migration, Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import Aborted, DriverError, UnknownGuest
+from cloudctl.drivers.hypervisors import out_of_reach
 from cloudctl.network import plugging, ports
 from cloudctl.placement import claims, hosts
 from cloudctl.tasks import Context, Step, Transient, Workflow
@@ -30,7 +31,9 @@ from cloudctl.volume import attachments
 
 def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     async def schedule(ctx: Context) -> Memo:
-        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], ctx.args["forced"], options, ctx.now)
+        migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+        far = await out_of_reach(ctx.drivers.hypervisor, migration.source_host)
+        await ctx.commit(place, ctx.resource_id, migration.id, ctx.args["forced"], far, options, ctx.now)
         return None
 
     steps = (
@@ -50,11 +53,17 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
 
 
 def place(
-    conn: Connection, server_id: str, migration_id: str, forced: bool, options: ComputeOptions, now: datetime
+    conn: Connection,
+    server_id: str,
+    migration_id: str,
+    forced: bool,
+    far: frozenset[str],
+    options: ComputeOptions,
+    now: datetime,
 ) -> None:
-    """Claim the new place. Raises NoValidHost."""
+    """Claim the new place, on none of the hosts that are `far`. Raises NoValidHost."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
-    wish = placing.moved(conn, server, migration.asked_host, forced=forced)
+    wish = placing.moved(conn, server, migration.asked_host, forced=forced, out_of_reach=far)
     claims.hand_over(conn, server_id, migration_id)
     host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
     migrations.try_move(conn, migration_id, "prepare", now, dest_host=host.name)

@@ -19,6 +19,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import SHUTDOWN
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
+from cloudctl.drivers.hypervisors import out_of_reach
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
@@ -35,7 +36,9 @@ NO_HOST: Mapping[str, str] = {
 
 def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     async def schedule(ctx: Context) -> Memo:
-        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], options, ctx.now)
+        migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+        far = await out_of_reach(ctx.drivers.hypervisor, migration.source_host)
+        await ctx.commit(place, ctx.resource_id, migration.id, far, options, ctx.now)
         return None
 
     async def off(ctx: Context) -> Memo:
@@ -78,13 +81,20 @@ def moves(migration: Migration) -> bool:
 # -- schedule
 
 
-def place(conn: Connection, server_id: str, migration_id: str, options: ComputeOptions, now: datetime) -> None:
-    """Claim the new place. Raises NoValidHost, CloudError, Cancelled."""
+def place(
+    conn: Connection,
+    server_id: str,
+    migration_id: str,
+    far: frozenset[str],
+    options: ComputeOptions,
+    now: datetime,
+) -> None:
+    """Claim the new place, on none of the hosts that are `far`. Raises NoValidHost, CloudError, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     if server.image_id and 0 < migration.new_flavor["disk"] < migration.old_flavor["disk"]:
         raise CloudError("Flavor's disk is smaller than the one that the server has; a root disk cannot shrink.")
     stays = migration.kind == migrations.RESIZE and options.allow_resize_to_same_host
-    wish = placing.wish(conn, server, () if stays else (migration.source_host,))
+    wish = placing.wish(conn, server, far if stays else {migration.source_host} | far)
     wish = evolve(
         wish,
         resources=placing.resources(migration.new_flavor, bool(server.image_id)),

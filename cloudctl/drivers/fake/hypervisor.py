@@ -72,7 +72,7 @@ KERNEL_MIB = 64  # what a guest uses that does nothing
 class Config:
     """`[driver.hypervisor.fake]`"""
 
-    hosts: int = field(default=3, validator=ge(1))  # called fake-1, fake-2, …
+    hosts: int = field(default=3, validator=ge(1))  # called fake-1, fake-2, …, or by the name of one of several
     vcpus: int = field(default=64, validator=ge(1))  # of each host
     memory_mib: int = field(default=262144, validator=ge(1))
     disk_gib: int = field(default=4096, validator=ge(1))
@@ -113,7 +113,7 @@ class Guest:
 
 def create(config: Config, resources: DriverResources) -> FakeHypervisor:
     root = directory(config.durable, resources)
-    names = [f"fake-{number}" for number in range(1, config.hosts + 1)]
+    names = [f"{resources.name}-{number}" for number in range(1, config.hosts + 1)]
     return FakeHypervisor(
         machines={
             name: HostInventory(

@@ -1,0 +1,199 @@
+"""Several hypervisors as one: each call goes to the driver that has the host of the guest.
+
+Which driver has a host is learnt from the drivers; on which hosts a guest may be is said by `places`. A driver that
+does not answer has its hosts shown as down, and nobody waits for it who asks for guests of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from attrs import define, evolve, field
+from twisted.internet.defer import DeferredList, ensureDeferred
+from twisted.logger import Logger
+from zope.interface import Interface, alsoProvides
+
+from cloudctl.drivers.boundary import methods
+from cloudctl.drivers.errors import DriverError, HostDown, Unfit, UnknownGuest, UnknownHost
+from cloudctl.drivers.interfaces import CAPABILITIES, IGuestEvents, IHypervisor, ILiveMigrate
+from cloudctl.drivers.specs import GuestSpec, GuestState, HostInventory
+
+log = Logger()
+
+# Guest id → the hosts that it may be on: where it shall be, then those that it has not left yet.
+Places = Callable[[str], Awaitable[Sequence[str]]]
+
+# What is of use where some have it: guests of the others are audited, and stay where they are.
+OF_SOME = (IGuestEvents, ILiveMigrate)
+
+
+def as_one(at: Mapping[str, IHypervisor], places: Places) -> IHypervisor:
+    """`at`: name → driver. It has the capabilities that all of them have, and those `OF_SOME`."""
+    return cast(IHypervisor, Hypervisors(dict(at), places))
+
+
+async def out_of_reach(hypervisor: IHypervisor, host: str) -> frozenset[str]:
+    """The hosts that no guest of this one can move to, since another driver has them."""
+    if not isinstance(hypervisor, Hypervisors):
+        return frozenset()
+    return await hypervisor.with_others_than(host)
+
+
+@define(eq=False, slots=False)
+class Hypervisors:
+    """What is not a method here is of one guest, by the id that is its first argument: it goes to its driver."""
+
+    at: Mapping[str, IHypervisor]
+    places: Places
+    _hosts: dict[str, str] = field(factory=dict)  # host → the name of its driver
+    _last: dict[str, tuple[HostInventory, ...]] = field(factory=dict)  # by the names of drivers
+
+    def __attrs_post_init__(self) -> None:
+        for capability in CAPABILITIES["hypervisor"]:
+            having = [capability.providedBy(each) for each in self.at.values()]
+            if all(having) or (capability in OF_SOME and any(having)):
+                alsoProvides(self, capability)
+                for name in methods(capability):
+                    if not hasattr(self, name):
+                        setattr(self, name, partial(self._routed, capability, name))
+
+    async def check(self) -> None:
+        for each in self.at.values():
+            await each.check()
+
+    async def close(self) -> None:
+        for each in self.at.values():
+            await each.close()
+
+    # -- of all together
+
+    async def hosts(self) -> tuple[HostInventory, ...]:
+        """Those of a driver that does not answer are down."""
+        for driver, answer in (await self._of_each("hosts")).items():
+            if isinstance(answer, DriverError):
+                log.warn("the hosts of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
+                self._last[driver] = tuple(evolve(host, up=False) for host in self._last.get(driver, ()))
+            else:
+                self._last[driver] = answer
+        found: dict[str, HostInventory] = {}
+        self._hosts = {}
+        for driver, inventory in self._last.items():
+            for host in inventory:
+                if host.name in found:
+                    having = self._hosts[host.name]
+                    log.error("hypervisors {one} and {two} both name a host {host}; it is left to the first",
+                              one=having, two=driver, host=host.name)  # fmt: skip
+                else:
+                    found[host.name], self._hosts[host.name] = host, driver
+        return tuple(found[name] for name in sorted(found))
+
+    async def inventory(self) -> tuple[GuestState, ...]:
+        """A guest that two of them have is shown where it shall be."""
+        kept: dict[str, GuestState] = {}
+        for driver, answer in (await self._of_each("inventory")).items():
+            if isinstance(answer, DriverError):
+                log.warn("the guests of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
+                continue
+            for state in answer:
+                if state.id not in kept or state.host in (await self.places(state.id))[:1]:
+                    kept[state.id] = state
+        return tuple(kept[id] for id in sorted(kept))
+
+    async def with_others_than(self, host: str) -> frozenset[str]:
+        """The hosts of other drivers than that of this one."""
+        await self.hosts()
+        mine = self._hosts.get(host)
+        return frozenset(name for name, driver in self._hosts.items() if driver != mine)
+
+    async def watch_guests(self, changed: Callable[[str], None]) -> None:
+        for each in self.at.values():
+            if IGuestEvents.providedBy(each):
+                await cast(Any, each).watch_guests(changed)
+
+    async def ensure_absent(self, id: str) -> None:
+        """At none of them: a move that was stopped may have left something anywhere."""
+        answers = await self._of_each("ensure_absent", id)
+        for error in answers.values():
+            if isinstance(error, DriverError):
+                raise error
+
+    async def _of_each(self, method: str, *args: Any) -> dict[str, Any]:
+        """Name → what the driver answers, or the DriverError that it raises; they are asked at the same time."""
+
+        async def asked(driver: IHypervisor) -> Any:
+            try:
+                return await getattr(driver, method)(*args)
+            except DriverError as error:
+                return error
+
+        asking = [ensureDeferred(asked(each)) for each in self.at.values()]
+        answers = await DeferredList(asking, fireOnOneErrback=False, consumeErrors=True)
+        for well, answer in answers:
+            if not well:
+                answer.raiseException()
+        return dict(zip(self.at, (answer for _, answer in answers), strict=True))
+
+    # -- of one guest
+
+    async def ensure_defined(self, spec: GuestSpec) -> None:
+        """Raises Unfit for a guest whose disk is with another driver, which this one cannot read."""
+        name = await self._driver_of(spec.host)
+        for other in await self._may_have(spec.id):
+            if other != name and await self._has(other, spec.id):
+                raise Unfit(f"guest {spec.id} cannot move to {spec.host}: it is with hypervisor {other}, not {name}")
+        await self.at[name].ensure_defined(spec)
+
+    async def _has(self, name: str, id: str) -> bool:
+        """Not if its host is down: then it is made anew."""
+        try:
+            await self.at[name].observe(id)
+        except (UnknownGuest, HostDown):
+            return False
+        return True
+
+    async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
+        name = await self._driver_of(spec.host)
+        if name != await self._where(spec.id):
+            raise Unfit(f"guest {spec.id} cannot move to {spec.host}: its hypervisor is another one")
+        await self._having(name, ILiveMigrate).ensure_migrated(spec, disks)
+
+    async def _routed(self, capability: type[Interface], method: str, id: str, *args: Any, **kwargs: Any) -> Any:
+        return await getattr(self._having(await self._where(id), capability), method)(id, *args, **kwargs)
+
+    def _having(self, name: str, capability: type[Interface]) -> Any:
+        driver = self.at[name]
+        if not capability.providedBy(driver):
+            raise Unfit(f"hosts of hypervisor {name} cannot do this")
+        return driver
+
+    async def _where(self, id: str) -> str:
+        """The name of the driver of a guest. Raises UnknownGuest, HostDown."""
+        names = await self._may_have(id)
+        if len(names) == 1:
+            return names[0]
+        for name in names:
+            if await self._has(name, id):
+                return name
+        answers = await self._of_each("observe", id)
+        for name, answer in answers.items():
+            if not isinstance(answer, DriverError):
+                return name
+        # One that is down may have it.
+        raise next((each for each in answers.values() if not isinstance(each, UnknownGuest)), UnknownGuest(id))
+
+    async def _may_have(self, id: str) -> list[str]:
+        """Names of drivers, the likeliest first."""
+        hosts = await self.places(id)
+        if any(host not in self._hosts for host in hosts):
+            await self.hosts()
+        return list(dict.fromkeys(self._hosts[host] for host in hosts if host in self._hosts))
+
+    async def _driver_of(self, host: str) -> str:
+        """Raises UnknownHost."""
+        if host not in self._hosts:
+            await self.hosts()
+        if host not in self._hosts:
+            raise UnknownHost(host)
+        return self._hosts[host]
