@@ -23,3 +23,6 @@ nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volume
 netns_network = DriverMaker(
     "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )
+ovn_network = DriverMaker(
+    "network", "ovn", "cloudctl.drivers.ovn.driver", "Networks over hosts, in the northbound database of an OVN"
+)
