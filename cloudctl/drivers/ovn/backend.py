@@ -56,13 +56,10 @@ class Ovn:
         if self.resources.reactor is None:
             raise Unusable("it has a connection to a database and therefore needs a reactor")
         if self.config.has_tls:
-            for option, path in zip(
-                ("private_key", "certificate", "ca_certificate"), self.config.tls_files, strict=True
-            ):
-                if path is None:
-                    raise Unusable(f"an ssl: remote needs {option}")
+            for option in ("private_key", "certificate", "ca_certificate"):
+                path = getattr(self.config, option)
                 if not os.access(path, os.R_OK):
-                    raise Unusable(f"cannot read {option} {path}")
+                    raise Unusable(f"an ssl: remote needs {option}, and {path} cannot be read")
 
     async def close(self) -> None:
         await self.connection.close()

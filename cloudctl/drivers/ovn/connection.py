@@ -194,10 +194,9 @@ class Connection:
         self._unwatch()
         if self.config.has_tls:
             # They are the whole process's, and asked for when a connection is opened: here and nowhere else.
-            key, certificate, authority = map(str, self.config.tls_files)
-            stream.Stream.ssl_set_private_key_file(key)
-            stream.Stream.ssl_set_certificate_file(certificate)
-            stream.Stream.ssl_set_ca_cert_file(authority)
+            stream.Stream.ssl_set_private_key_file(str(self.config.private_key))
+            stream.Stream.ssl_set_certificate_file(str(self.config.certificate))
+            stream.Stream.ssl_set_ca_cert_file(str(self.config.ca_certificate))
         interest = Interest()
         try:
             self._run_once(interest)

@@ -27,9 +27,9 @@ class Config:
     # The northbound database: the servers of its cluster.
     northbound: list[str] = field(factory=lambda: ["unix:/run/ovn/ovnnb_db.sock"], validator=_remotes)
     # For ssl: remotes, PEM files: who we are, and who says that they are who they are.
-    private_key: Path | None = None
-    certificate: Path | None = None
-    ca_certificate: Path | None = None
+    private_key: Path = Path("/etc/cloudctl/ovn/key.pem")
+    certificate: Path = Path("/etc/cloudctl/ovn/certificate.pem")
+    ca_certificate: Path = Path("/etc/cloudctl/ovn/authority.pem")
     # The chassis (their system-id) on which routers meet the outside; the first one that is alive does.
     gateway_chassis: list[str] = field(factory=list)
     # The most that a guest's packet may have on a network whose packets travel in Geneve: 1500 without 58 of headers.
@@ -42,10 +42,6 @@ class Config:
     answer_timeout: float = field(default=30.0, validator=gt(0))
     # Seconds of silence after which the database is asked whether it is still there.
     probe_seconds: int = field(default=5, validator=ge(1))
-
-    @property
-    def tls_files(self) -> tuple[Path | None, Path | None, Path | None]:
-        return self.private_key, self.certificate, self.ca_certificate
 
     @property
     def has_tls(self) -> bool:

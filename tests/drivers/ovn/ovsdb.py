@@ -89,7 +89,7 @@ class Server:
 def make_driver(server: Server, **options: Any) -> Any:
     from twisted.internet import reactor
 
-    config = Config(northbound=[server.remote], gateway_chassis=["east", "west"], **options)
+    config = Config(**{"northbound": [server.remote], "gateway_chassis": ["east", "west"], **options})
     return create(config, DriverResources(clock=reactor, name="ovn", reactor=reactor))
 
 

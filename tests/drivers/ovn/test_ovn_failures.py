@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from twisted.internet.task import deferLater
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.ovn import networks, ports
+from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.specs import (
     DhcpOption,
     FixedIp,
@@ -276,7 +278,12 @@ async def test_a_hypervisor_is_told_how_to_plug_a_port(driver: Any) -> None:
 
 
 async def test_tls_without_its_files_is_told(northbound: Server) -> None:
-    driver = make_driver(northbound)
-    object.__setattr__(driver.config, "northbound", ["ssl:192.0.2.1:6641"])
+    driver = make_driver(northbound, northbound=["ssl:192.0.2.1:6641"], private_key=Path("/no/such.pem"))
     with pytest.raises(Unusable, match="private_key"):
         await driver.check()
+
+
+@pytest.mark.parametrize("remotes", [[], ["tcp:db.example.com:6641"], ["/run/ovn/ovnnb_db.sock"]])
+def test_a_remote_that_cannot_be_is_told(remotes: list[str]) -> None:
+    with pytest.raises(ValueError, match="database|ADDRESS"):
+        Config(northbound=remotes)
