@@ -285,5 +285,5 @@ async def test_tls_without_its_files_is_told(northbound: Server) -> None:
 
 @pytest.mark.parametrize("remotes", [[], ["tcp:db.example.com:6641"], ["/run/ovn/ovnnb_db.sock"]])
 def test_a_remote_that_cannot_be_is_told(remotes: list[str]) -> None:
-    with pytest.raises(ValueError, match="database|ADDRESS"):
+    with pytest.raises(ValueError, match=r"database|ADDRESS"):
         Config(northbound=remotes)
