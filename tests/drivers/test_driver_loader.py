@@ -112,7 +112,7 @@ def test_available_lists_by_kind_and_name() -> None:
 
 
 def test_an_unknown_name_says_what_there_is() -> None:
-    assert problems("network", "ovn", {}) == ["driver.network.ovn: unknown driver; available drivers: fake, netns"]
+    assert problems("network", "ofn", {}) == ["driver.network.ofn: unknown driver; available drivers: fake, netns, ovn"]
     assert failed_plugins() == {}
 
 

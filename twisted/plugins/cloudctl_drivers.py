@@ -24,3 +24,6 @@ netns_network = DriverMaker(
     "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )
 file_objects = DriverMaker("objects", "file", "cloudctl.drivers.file.driver", "Data of objects in files of a directory")
+ovn_network = DriverMaker(
+    "network", "ovn", "cloudctl.drivers.ovn.driver", "Networks over hosts, in the northbound database of an OVN"
+)

@@ -1,0 +1,161 @@
+"""The network driver `ovn`: each call is one transaction on the northbound database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import define
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import UnknownPort, Unusable
+from cloudctl.drivers.interfaces import (
+    IDhcpOptions,
+    IMarking,
+    INetworkBackend,
+    IPortForwarding,
+    IRouters,
+    ISecurityGroups,
+    ITrunks,
+)
+from cloudctl.drivers.ovn import networks, ports, wishes
+from cloudctl.drivers.ovn.connection import Connection
+from cloudctl.drivers.ovn.options import Config
+from cloudctl.drivers.ovn.ports import Port
+from cloudctl.drivers.ovn.replica import Draft, Replica
+from cloudctl.drivers.ovn.wishes import Wishes
+from cloudctl.drivers.specs import (
+    DriverResources,
+    NetworkInventory,
+    NetworkSpec,
+    PortBinding,
+    PortSpec,
+    PortState,
+    RouterSpec,
+    SecurityGroupSpec,
+)
+
+T = TypeVar("T")
+
+
+def create(config: Config, resources: DriverResources) -> Ovn:
+    return Ovn(config, resources, Connection(config, resources.reactor, resources.clock))
+
+
+@implementer(INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IMarking, IPortForwarding)
+@define(eq=False)
+class Ovn:
+    """Any name is a host: a port waits for the chassis of that name to take it up."""
+
+    config: Config
+    resources: DriverResources
+    connection: Connection
+
+    async def check(self) -> None:
+        if self.resources.reactor is None:
+            raise Unusable("it has a connection to a database and therefore needs a reactor")
+        if self.config.has_tls:
+            for option in ("private_key", "certificate", "ca_certificate"):
+                path = getattr(self.config, option)
+                if not os.access(path, os.R_OK):
+                    raise Unusable(f"an ssl: remote needs {option}, and {path} cannot be read")
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def _change(self, fn: Callable[[Wishes], T]) -> T:
+        def run(draft: Draft) -> T:
+            return fn(Wishes(draft, self.config))
+
+        return await self.connection.transact(run)
+
+    # -- what there is
+
+    async def inventory(self) -> NetworkInventory:
+        return await self.connection.read(_inventory)
+
+    async def observe_port(self, id: str) -> PortState:
+        return await self.connection.read(lambda replica: _state(replica, id))
+
+    # -- networks
+
+    async def ensure_network(self, spec: NetworkSpec) -> None:
+        await self._change(lambda wishes: wishes.put_network(spec))
+
+    async def ensure_network_absent(self, id: str) -> None:
+        await self._change(lambda wishes: wishes.remove_network(id))
+
+    # -- ports
+
+    async def ensure_port(self, port: PortSpec, host: str) -> PortBinding:
+        def put(wishes: Wishes) -> int:
+            kept = wishes.port(port.id)
+            hosts = kept.hosts if kept else ()
+            wishes.put_port(Port(ports.without_binding(port), hosts if host in hosts else (*hosts, host)))
+            network = wishes.network(port.network_id)
+            assert network is not None, "a port was put into it"
+            return networks.guest_mtu(network, self.config)
+
+        mtu = await self._change(put)
+        details = {
+            "bridge": self.config.bridge,
+            "interface_id": port.id,
+            "tap": ports.tap(port.id),
+            "mtu": mtu,
+            "datapath_type": self.config.datapath,
+            # In userspace nobody fills in the checksums that a guest leaves out.
+            "offloads": self.config.datapath == "system",
+            "port_filter": True,
+        }
+        return {"vif_type": "ovs", "vif_details": details}
+
+    async def ensure_port_absent(self, id: str, host: str | None = None) -> None:
+        def take(wishes: Wishes) -> None:
+            kept = wishes.port(id)
+            left = tuple(each for each in kept.hosts if host not in (None, each)) if kept else ()
+            if kept is None or not left:
+                wishes.remove_port(id)
+            elif left != kept.hosts:
+                wishes.put_port(Port(kept.spec, left))
+
+        await self._change(take)
+
+    # -- routers
+
+    async def ensure_router(self, spec: RouterSpec) -> None:
+        await self._change(lambda wishes: wishes.put_router(spec))
+
+    async def ensure_router_absent(self, id: str) -> None:
+        await self._change(lambda wishes: wishes.remove_router(id))
+
+    # -- security groups
+
+    async def ensure_security_group(self, spec: SecurityGroupSpec) -> None:
+        await self._change(lambda wishes: wishes.put_group(spec))
+
+    async def ensure_security_group_absent(self, id: str) -> None:
+        await self._change(lambda wishes: wishes.remove_group(id))
+
+
+def _inventory(replica: Replica) -> NetworkInventory:
+    found = (wishes.find(replica, wishes.PORT, id, Port) for id in wishes.ids(replica, wishes.PORT))
+    return NetworkInventory(
+        networks=wishes.ids(replica, wishes.NETWORK),
+        ports=tuple(_seen(replica, port) for port in found if port is not None),
+        routers=wishes.ids(replica, wishes.ROUTER),
+        security_groups=wishes.ids(replica, wishes.GROUP),
+    )
+
+
+def _state(replica: Replica, id: str) -> PortState:
+    port = wishes.find(replica, wishes.PORT, id, Port)
+    if port is None:
+        raise UnknownPort(id)
+    return _seen(replica, port)
+
+
+def _seen(replica: Replica, port: Port) -> PortState:
+    """Up is what may pass: that its chassis has taken it up, the database is told later, and by others."""
+    row = replica.row(ports.logical_port(port.spec.id))
+    return PortState(port.spec.id, port.spec.network_id, tuple(sorted(port.hosts)), up=row.enabled != [False])

@@ -1,0 +1,278 @@
+"""The connection to the northbound database, driven by the reactor.
+
+The IDL wants to be run whenever its socket is ready or its time has come, and tells what it waits for as it would tell
+a poll loop. It reconnects by itself, to another server of a cluster if there is one, and then fetches what it missed.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from attrs import define, field
+from ovs import jsonrpc, stream, timeval
+from ovs.db.idl import Transaction
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, TimeoutError
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, IReadDescriptor, IWriteDescriptor
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import Busy, DriverError, Unreachable
+from cloudctl.drivers.ovn.options import Config
+from cloudctl.drivers.ovn.replica import Draft, Replica
+
+log = Logger()
+
+T = TypeVar("T")
+
+DATABASE = "OVN_Northbound"
+AGAIN = 0.05  # seconds until what another process has just changed is surely here
+BROKEN = 1000  # milliseconds
+
+
+@define
+class Interest:
+    """What the IDL waits for. It has the methods of `ovs.poller.Poller` that it is given to say so."""
+
+    fds: dict[int, int] = field(factory=dict)
+    milliseconds: int | None = None
+
+    def fd_wait(self, fd: Any, events: int) -> None:
+        number = fd if isinstance(fd, int) else fd.fileno()
+        self.fds[number] = self.fds.get(number, 0) | events
+
+    def timer_wait(self, milliseconds: int) -> None:
+        sooner = max(0, milliseconds)
+        self.milliseconds = sooner if self.milliseconds is None else min(self.milliseconds, sooner)
+
+    def timer_wait_until(self, milliseconds: int) -> None:
+        self.timer_wait(milliseconds - timeval.msec())
+
+    def immediate_wake(self) -> None:
+        self.milliseconds = 0
+
+
+@implementer(IReadDescriptor, IWriteDescriptor)
+@define(eq=False)
+class Watched:
+    """A socket of the IDL, for the reactor."""
+
+    number: int
+    ready: Callable[[], None]
+
+    def fileno(self) -> int:
+        return self.number
+
+    def logPrefix(self) -> str:
+        return "ovsdb"
+
+    def doRead(self) -> None:
+        self.ready()
+
+    def doWrite(self) -> None:
+        self.ready()
+
+    def connectionLost(self, reason: Failure) -> None:
+        self.ready()
+
+
+@define(eq=False)
+class Connection:
+    config: Config
+    reactor: Any
+    clock: IReactorTime
+    replica: Replica | None = None  # None until the database has told its schema
+    _session: Any = None  # by which it is asked for that
+    _asked: int = 0  # in which connection of the session it was
+    _watched: list[Watched] = field(factory=list)
+    _timer: IDelayedCall | None = None
+    _transactions: dict[Transaction, Deferred[str]] = field(factory=dict)
+    _waiting: list[Deferred[None]] = field(factory=list)
+    _turn: DeferredLock = field(factory=DeferredLock)
+    _is_closed: bool = False
+
+    async def transact(self, fn: Callable[[Draft], T]) -> T:
+        """What `fn` returns, once all that it wrote is in the database; it is called again if that has changed.
+
+        One at a time: each sees what those before it did. Raises Unreachable, Busy, and what `fn` raises.
+        """
+        working = Deferred.fromCoroutine(self._transact(fn))
+        return await self._in_time(working)
+
+    async def read(self, fn: Callable[[Replica], T]) -> T:
+        """Raises Unreachable, and what `fn` raises."""
+        return fn(await self._in_time(Deferred.fromCoroutine(self._current())))
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._unwatch()
+        self._let_go()
+        left: list[Deferred[Any]] = [*self._waiting, *self._transactions.values()]
+        self._waiting.clear()
+        self._transactions.clear()
+        for each in left:
+            each.errback(Unreachable("the connection to the northbound database was closed"))
+
+    async def _in_time(self, working: Deferred[T]) -> T:
+        working.addTimeout(self.config.answer_timeout, self.clock)
+        try:
+            return await working
+        except (TimeoutError, CancelledError):
+            raise Unreachable(
+                f"the northbound database did not answer within {self.config.answer_timeout:g} s"
+            ) from None
+
+    async def _transact(self, fn: Callable[[Draft], T]) -> T:
+        async with self._turn:
+            while True:
+                replica = await self._current()
+                transaction = Transaction(replica)
+                try:
+                    result = fn(Draft(replica, transaction))
+                except BaseException:
+                    transaction.abort()
+                    raise
+                # Before the IDL runs again: it runs without a transaction that is being written.
+                status = transaction.commit()
+                if status == Transaction.INCOMPLETE:
+                    status = await self._end_of(transaction)
+                if status in (Transaction.SUCCESS, Transaction.UNCHANGED):
+                    return result
+                if status != Transaction.TRY_AGAIN:
+                    raise _refusal(transaction.get_error())
+                await deferLater(self.clock, AGAIN)
+
+    def _end_of(self, transaction: Transaction) -> Deferred[str]:
+        def give_up(_: Deferred[str]) -> None:
+            del self._transactions[transaction]
+
+        ended: Deferred[str] = Deferred(give_up)
+        self._transactions[transaction] = ended
+        self._soon()
+        return ended
+
+    async def _current(self) -> Replica:
+        if self._is_closed:
+            raise Unreachable("the connection to the northbound database is closed")
+        while self.replica is None or not self.replica.is_current:
+            waiting: Deferred[None] = Deferred(lambda found: self._waiting.remove(found))
+            self._waiting.append(waiting)
+            self._soon()
+            await waiting
+        return self.replica
+
+    # -- run by the reactor
+
+    def _soon(self) -> None:
+        """What is to be done is done when nobody is in the midst of something."""
+        self._wake_in(0)
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._timer is not None and self._timer.active():
+            if self._timer.getTime() <= self.clock.seconds() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = self.clock.callLater(seconds, self._run)
+
+    def _unwatch(self) -> None:
+        """Before the IDL runs: it may close its socket, and open another under the same number."""
+        for each in self._watched:
+            self.reactor.removeReader(each)
+            self.reactor.removeWriter(each)
+        self._watched.clear()
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+
+    def _run(self) -> None:
+        if self._is_closed:
+            return
+        self._unwatch()
+        if self.config.has_tls:
+            # They are the whole process's, and asked for when a connection is opened: here and nowhere else.
+            stream.Stream.ssl_set_private_key_file(str(self.config.private_key))
+            stream.Stream.ssl_set_certificate_file(str(self.config.certificate))
+            stream.Stream.ssl_set_ca_cert_file(str(self.config.ca_certificate))
+        interest = Interest()
+        try:
+            self._run_once(interest)
+        except Exception:  # whatever a server that is none may say: the next attempt begins anew
+            log.failure("the connection to the northbound database is begun anew")
+            self._let_go()
+            interest = Interest(milliseconds=BROKEN)
+        if not self._is_closed:
+            self._watch(interest)
+
+    def _run_once(self, interest: Interest) -> None:
+        if self.replica is None:
+            self._ask_schema()
+        if self.replica is not None:
+            self._run_replica(self.replica, interest)
+        elif self._session is not None:
+            self._session.wait(interest)
+            self._session.recv_wait(interest)
+
+    def _let_go(self) -> None:
+        for end in (self.replica, self._session):
+            if end is not None:
+                end.close()
+        self.replica = self._session = None
+        self._asked = 0
+
+    def _watch(self, interest: Interest) -> None:
+        for number, events in interest.fds.items():
+            watched = Watched(number, self._run)
+            self._watched.append(watched)
+            if events & select.POLLIN:
+                self.reactor.addReader(watched)
+            if events & select.POLLOUT:
+                self.reactor.addWriter(watched)
+        if interest.milliseconds is not None:
+            self._wake_in(interest.milliseconds / 1000)
+
+    def _ask_schema(self) -> None:
+        if self._session is None:
+            probe = self.config.probe_seconds * 1000
+            self._session = jsonrpc.Session.open_multiple(list(self.config.northbound), probe_interval=probe)
+        session = self._session
+        session.run()
+        if session.is_connected() and session.get_seqno() != self._asked:
+            self._asked = session.get_seqno()
+            session.send(jsonrpc.Message.create_request("get_schema", [DATABASE]))
+        while (answer := session.recv()) is not None:
+            if answer.type == jsonrpc.Message.T_REPLY:
+                session.close()
+                self._session = None
+                remotes = ",".join(self.config.northbound)
+                self.replica = Replica(remotes, answer.result, self.config.probe_seconds)
+                return
+            if answer.type == jsonrpc.Message.T_ERROR:
+                log.error("the northbound database has no schema: {error}", error=answer.error)
+
+    def _run_replica(self, replica: Replica, interest: Interest) -> None:
+        if replica.run():
+            # Not all may have been read yet; what the socket's TLS has read already, no readiness tells of.
+            interest.immediate_wake()
+        for transaction, ended in list(self._transactions.items()):
+            status = transaction.commit()
+            if status != Transaction.INCOMPLETE:
+                del self._transactions[transaction]
+                ended.callback(status)
+        if replica.is_current:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                each.callback(None)
+        if not self._is_closed:
+            replica.wait(interest)
+
+
+def _refusal(details: str) -> DriverError:
+    """What the database said of a transaction."""
+    if "duplicate uuid" in details or "constraint violation" in details:
+        # Another process was faster with the same; what it did is seen next time.
+        return Busy(f"the northbound database did not take it: {details}")
+    return DriverError(f"the northbound database refused: {details}")

@@ -1,0 +1,26 @@
+"""What the plugin loads: the options. The driver itself, once chosen, needs the package `ovs`, which is an extra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloudctl.drivers.ovn.options import Config
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cloudctl.drivers.ovn.backend import Ovn
+
+__all__ = ["Config", "create"]
+
+
+def create(config: Config, resources: DriverResources) -> Ovn:
+    """Raises ConfigError without the package."""
+    try:
+        from cloudctl.drivers.ovn import backend
+    except ModuleNotFoundError as error:
+        if error.name != "ovs":
+            raise
+        missing = "driver.network.ovn: needs ovs, which `pip install cloudctl[ovn]` installs"
+        raise ConfigError([missing]) from error
+    return backend.create(config, resources)

@@ -1,0 +1,48 @@
+"""What an operator may set for the network driver `ovn`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import Attribute, field, frozen
+from attrs.validators import ge, gt
+
+REMOTE = re.compile(r"unix:/.+|(tcp|ssl):([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
+
+
+def _remotes(_config: object, _option: Attribute[Any], value: list[str]) -> None:
+    # A name would be looked up in the reactor's thread.
+    if wrong := [each for each in value if not REMOTE.fullmatch(each)]:
+        raise ValueError(f"not unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT: {', '.join(map(repr, wrong))}")
+    if not value:
+        raise ValueError("names no database")
+
+
+@frozen
+class Config:
+    """`[driver.network.ovn]`"""
+
+    # The northbound database: the servers of its cluster.
+    northbound: list[str] = field(factory=lambda: ["unix:/run/ovn/ovnnb_db.sock"], validator=_remotes)
+    # For ssl: remotes, PEM files: who we are, and who says that they are who they are.
+    private_key: Path = Path("/etc/cloudctl/ovn/key.pem")
+    certificate: Path = Path("/etc/cloudctl/ovn/certificate.pem")
+    ca_certificate: Path = Path("/etc/cloudctl/ovn/authority.pem")
+    # The chassis (their system-id) on which routers meet the outside; the first one that is alive does.
+    gateway_chassis: list[str] = field(factory=list)
+    # The most that a guest's packet may have on a network whose packets travel in Geneve: 1500 without 58 of headers.
+    tunnel_mtu: int = field(default=1442, validator=ge(1280))
+    # The bridge on every host that ovn-controller looks after, and its kind: the kernel's, or in userspace.
+    bridge: str = "br-int"
+    datapath: Literal["system", "netdev"] = "system"
+    lease_seconds: int = field(default=43200, validator=gt(0))  # of addresses given by DHCP
+    # Seconds until a call that the database does not answer is given up; it is tried again.
+    answer_timeout: float = field(default=30.0, validator=gt(0))
+    # Seconds of silence after which the database is asked whether it is still there.
+    probe_seconds: int = field(default=5, validator=ge(1))
+
+    @property
+    def has_tls(self) -> bool:
+        return any(each.startswith("ssl:") for each in self.northbound)

@@ -1,0 +1,81 @@
+"""Rows of the northbound database as values: what shall be there. `northbound` makes it so.
+
+What the cloud wants of one object (a network, a port, …) is an `Owned`: all of its rows, of which the first is its
+anchor. The anchor keeps the wish itself, so that the database alone says what is there, to any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID, uuid5
+
+from attrs import frozen
+
+NAMESPACE = UUID("6f0b1c7e-51ad-4f39-9d0c-7d4f1f3c9a52")
+
+# Keys of `external_ids`.
+OWNER = "cloudctl:owner"  # whose row it is: KIND/ID
+WISH = "cloudctl:wish"  # of an anchor: the specification, as JSON
+NAMED = "cloudctl:named"  # of an anchor: the owners that its specification speaks of, with spaces between them
+WITHIN = "cloudctl:within"  # of a row that is part of another: TABLE COLUMN UUID
+
+
+@frozen
+class Ref:
+    """A row, by what it is: its UUID follows from that, so two processes never make it twice."""
+
+    table: str
+    key: str
+
+    @property
+    def uuid(self) -> UUID:
+        return uuid5(NAMESPACE, f"{self.table} {self.key}")
+
+
+Atom = str | int | bool | Ref
+Value = Atom | tuple[Atom, ...] | Mapping[str, Atom]
+
+
+@frozen
+class Place:
+    """A column that has rows of others."""
+
+    row: Ref
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.row.table} {self.column} {self.row.uuid}"
+
+
+@frozen
+class Row:
+    ref: Ref
+    columns: Mapping[str, Value]  # those of no interest to us are missing
+    within: Place | None = None  # what it is a part of: it goes with that; None: it stands for itself
+    members_of: tuple[Place, ...] = ()  # sets that it is in; one that is not there is left out
+
+
+@frozen
+class Owned:
+    """All rows of one object."""
+
+    owner: str
+    wish: str
+    rows: tuple[Row, ...]  # the anchor first
+    named: frozenset[str] = frozenset()
+
+    @property
+    def anchor(self) -> Row:
+        return self.rows[0]
+
+    def external_ids(self, row: Row) -> dict[str, str]:
+        found = {OWNER: self.owner}
+        if row.within is not None:
+            found[WITHIN] = str(row.within)
+        if row is self.anchor:
+            found |= {WISH: self.wish, NAMED: " ".join(sorted(self.named))}
+        return found
+
+
+def owner(kind: str, id: str) -> str:
+    return f"{kind}/{id}"

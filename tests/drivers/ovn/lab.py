@@ -1,0 +1,164 @@
+"""An OVN of the tests' own: its central daemons, and one chassis in a network namespace with packets in userspace.
+
+Daemons keep their sockets and databases in a directory; nothing of this machine's Open vSwitch is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from cloudctl.drivers.specs import PortBinding, PortSpec
+from tests.drivers.netns.lab import Guest, run
+from tests.drivers.ovn import ovsdb
+from tests.drivers.ovn.ovsdb import Server, eventually
+
+DAEMONS = ("ovn-northd", "ovn-controller", "ovn-nbctl", "ovn-sbctl", "ovs-vswitchd", "ovs-vsctl", "ip", "busybox")
+VSWITCH = Path("/usr/share/openvswitch/vswitch.ovsschema")
+SOUTHBOUND = Path("/usr/share/ovn/ovn-sb.ovsschema")
+OUTSIDE = "203.0.113.1"
+CHASSIS = "east"
+DIRECTORIES = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVN_RUNDIR", "OVN_LOGDIR")
+
+
+def lacking() -> str | None:
+    """Why no packet can be sent through an OVN here."""
+    if os.geteuid() != 0:
+        return "Open vSwitch needs root"
+    missing = [name for name in DAEMONS if shutil.which(name) is None]
+    missing += [str(each) for each in (VSWITCH, SOUTHBOUND, Path("/dev/net/tun")) if not each.exists()]
+    return f"OVN's packets need {', '.join(missing)}" if missing else ovsdb.lacking()
+
+
+@define
+class Lab:
+    prefix: str
+    directory: Path
+    northbound: Server
+    _daemons: list[subprocess.Popen[bytes]] = field(factory=list)
+
+    @property
+    def chassis(self) -> str:
+        """Its namespace."""
+        return f"{self.prefix}-chassis"
+
+    @property
+    def outside(self) -> str:
+        return f"{self.prefix}-outside"
+
+    def start(self) -> None:
+        for name in (self.chassis, self.outside):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "dev", "lo", "up")
+        southbound, switch = (f"unix:{self.directory}/{name}.sock" for name in ("sb", "switch"))
+        self._database("sb", SOUTHBOUND)
+        self._daemon("ovn-northd", f"--ovnnb-db={self.northbound.remote}", f"--ovnsb-db={southbound}")
+        self._database("switch", VSWITCH)
+        self.vsctl("--no-wait", "init")
+        told = {
+            "ovn-remote": southbound,
+            "ovn-encap-type": "geneve",
+            "ovn-encap-ip": "127.0.0.1",
+            "system-id": CHASSIS,
+            "hostname": CHASSIS,
+            "ovn-bridge-datapath-type": "netdev",
+            "ovn-bridge-mappings": "public:br-ex",
+        }
+        self.vsctl("--no-wait", "set", "open", ".", *(f'external-ids:{key}="{value}"' for key, value in told.items()))
+        threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
+        self.vsctl("--no-wait", "set", "open", ".", *threads)
+        self._daemon("ovs-vswitchd", switch)
+        self.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", "datapath_type=netdev")
+        self._daemon("ovn-controller", switch)
+        self._pair(self.outside, "wire", "02:00:00:00:00:01")
+        self.vsctl("add-port", "br-ex", "wire")
+        run("ip", "-n", self.outside, "address", "add", f"{OUTSIDE}/24", "dev", "eth0")
+        run("ip", "-n", self.outside, "link", "set", "dev", "eth0", "up")
+
+    def stop(self) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.kill()
+            daemon.wait()
+        for name in sorted(os.listdir("/run/netns")):
+            if name.startswith(f"{self.prefix}-"):
+                run("ip", "netns", "del", name)
+
+    def vsctl(self, *words: str) -> None:
+        run("ovs-vsctl", f"--db=unix:{self.directory}/switch.sock", "--timeout=60", *words)
+
+    def guest(self, port: PortSpec, binding: PortBinding) -> Guest:
+        """A namespace that is plugged as the binding says."""
+        details = binding["vif_details"]
+        namespace = f"{self.prefix}-g-{port.id[:8]}"
+        run("ip", "netns", "add", namespace)
+        run("ip", "-n", namespace, "link", "set", "dev", "lo", "up")
+        self._pair(namespace, details["tap"], port.mac)
+        plugged = ("--", "set", "interface", details["tap"], f"external-ids:iface-id={details['interface_id']}")
+        self.vsctl("add-port", details["bridge"], details["tap"], *plugged)
+        run("ip", "-n", namespace, "link", "set", "dev", "eth0", "mtu", str(details["mtu"]), "up")
+        return Guest(namespace, port.mac, self.directory)
+
+    def settled(self) -> None:
+        """The chassis does what the northbound database says now."""
+        run("ovn-nbctl", f"--db={self.northbound.remote}", "--timeout=60", "--wait=hv", "sync")
+
+    def complaints(self) -> list[str]:
+        """What the daemons did not understand of it."""
+        logs = ("ovn-northd", "ovn-controller")
+        lines = [line for name in logs for line in (self.directory / f"{name}.log").read_text().splitlines()]
+        return [line for line in lines if "|ERR|" in line or "syntax error" in line.lower() or "parsing" in line]
+
+    def _pair(self, namespace: str, name: str, mac: str) -> None:
+        """`eth0` there, and its other end in the chassis."""
+        run(
+            "ip",
+            "-n",
+            namespace,
+            "link",
+            "add",
+            "eth0",
+            "address",
+            mac,
+            "type",
+            "veth",
+            "peer",
+            name,
+            "netns",
+            self.chassis,
+        )
+        run("ip", "-n", self.chassis, "link", "set", "dev", name, "up")
+
+    def _database(self, name: str, schema: Path) -> None:
+        file, socket = self.directory / f"{name}.db", self.directory / f"{name}.sock"
+        subprocess.run(["ovsdb-tool", "create", file, schema], check=True)
+        self._daemon("ovsdb-server", str(file), f"--remote=punix:{socket}", name=name)
+        eventually(socket.exists)
+
+    def _daemon(self, program: str, *words: str, name: str = "") -> None:
+        name = name or program
+        own = [f"--log-file={self.directory}/{name}.log", "-vconsole:off"]
+        if program != "ovn-controller":  # which has no such option, and obeys the directory
+            own.append(f"--unixctl={self.directory}/{name}.ctl")
+        command = ["ip", "netns", "exec", self.chassis, program, *words, *own]
+        place = dict.fromkeys(DIRECTORIES, str(self.directory))
+        self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **place}))
+
+
+@contextmanager
+def lab() -> Iterator[Lab]:
+    with ExitStack() as left, tempfile.TemporaryDirectory(prefix="cc-") as directory:
+        northbound = Server(Path(directory))
+        left.callback(northbound.stop)
+        made = Lab(f"o{secrets.token_hex(2)}", Path(directory), northbound)
+        left.callback(made.stop)
+        made.start()
+        yield made
+        left.close()

@@ -1,0 +1,100 @@
+"""A northbound database of the tests' own: a server with its schema and nothing that acts on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cloudctl.drivers.ovn.driver import Config, create
+from cloudctl.drivers.specs import DriverResources
+
+SCHEMA = Path("/usr/share/ovn/ovn-nb.ovsschema")
+PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovsdb-client")
+DATABASE = "OVN_Northbound"
+
+
+def lacking() -> str | None:
+    """Why there can be no database here."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"OVN's tests need {', '.join(missing)}"
+    if not SCHEMA.exists():
+        return f"OVN's tests need {SCHEMA}"
+    try:
+        import ovs  # noqa: F401 - the question is whether it is there
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+class Server:
+    """One that can be killed and started again. `remote` leads to it."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.file = directory / "nb.db"
+        self.socket = directory / "nb.sock"
+        self.remote = f"unix:{self.socket}"
+        self.options = options
+        subprocess.run(["ovsdb-tool", "create", self.file, SCHEMA], check=True)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        command = ["ovsdb-server", str(self.file), f"--remote=punix:{self.socket}", "--no-chdir", *self.options]
+        command += [f"--unixctl={self.directory}/nb.ctl", f"--log-file={self.directory}/nb.log", "-vconsole:off"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        eventually(self.socket.exists)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        self.socket.unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def transact(self, *operations: dict[str, Any]) -> list[Any]:
+        """By another client than the driver."""
+        query = orjson.dumps([DATABASE, *operations]).decode()
+        done = subprocess.run(["ovsdb-client", "transact", self.remote, query], capture_output=True, check=True)
+        return orjson.loads(done.stdout)
+
+    def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
+        wanted = {"op": "select", "table": table, "where": [], "columns": list(columns)}
+        return self.transact(wanted)[0]["rows"]
+
+    def empty(self) -> None:
+        """The database holds nothing of ours."""
+        tables = ("Logical_Switch", "Logical_Router", "Port_Group", "Address_Set", "DHCP_Options", "Load_Balancer")
+        self.transact(*({"op": "delete", "table": each, "where": []} for each in tables))
+
+
+def make_driver(server: Server, **options: Any) -> Any:
+    from twisted.internet import reactor
+
+    config = Config(**{"northbound": [server.remote], "gateway_chassis": ["east", "west"], **options})
+    return create(config, DriverResources(clock=reactor, name="ovn", reactor=reactor))
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "it did not come to be"
+        time.sleep(0.02)
