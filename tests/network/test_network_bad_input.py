@@ -52,15 +52,18 @@ LISTS = (
 
 
 def fields() -> list[tuple[str, str, str, Any, str]]:
-    """(method, path, key of the envelope, body class, wire name) of every field of every body."""
-    found = []
+    """(method, path, key of the envelope, body class, wire name) of every field of every body.
+
+    A field that several bodies of a kind of resource have is read by the same code, so the first is asked.
+    """
+    found = {}
     driver = create(Config(), DriverResources(Clock(), "fake"))
     nothing: Any = None  # is asked
     for path, operation in build(nothing, nothing, driver, "fake", NetworkOptions()).operations:
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
-                found.append((operation.method, path, body.key or "", body.type, name))
-    return found
+                found.setdefault((operation.tag, name), (operation.method, path, body.key or "", body.type, name))
+    return list(found.values())
 
 
 @frozen
@@ -162,15 +165,14 @@ def test_fields(neutron: Neutron, ids: Any, method: str, path: str, key: str, bo
     valid = {field: {**VALID, **ids}[field] for field in REQUIRED.get(body.__name__, ())}
     for value in VALUES:
         sent = {**valid, name: value}
-        for user in ("admin", "demo"):
-            answer = neutron.ask(method, filled(path, ids), {key: sent} if key else sent, user)
-            assert answer.status < 500, (value, answer)
+        answer = neutron.ask(method, filled(path, ids), {key: sent} if key else sent, "admin")
+        assert answer.status < 500, (value, answer)
     neutron.settle()
 
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda raw: raw[:30].decode("latin-1"))
 def test_bodies(neutron: Neutron, ids: Any, raw: bytes) -> None:
-    for method, path in {(method, path) for method, path, *_ in fields()}:
+    for method, path in [(each.method, path) for path, each in neutron.api.operations if each.body]:
         answer = neutron.ask(method, filled(path, ids), raw, "admin")
         # An empty body, or one of null, is refused as well.
         assert 400 <= answer.status < 500, (method, path, answer)
