@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -80,17 +80,33 @@ def is_expired(found: Object, now: datetime) -> bool:
     return found.delete_at is not None and found.delete_at <= seconds(now)
 
 
-def check_room(conn: Connection, container: Container, size: int, *, lock: bool = False) -> None:
-    """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge."""
+def nothing_beside(conn: Connection, project_id: str) -> int:
+    return 0
+
+
+def check_room(
+    conn: Connection,
+    container: Container,
+    size: int,
+    *,
+    lock: bool = False,
+    beside: Callable[[Connection, str], int] = nothing_beside,
+) -> None:
+    """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge.
+
+    `lock`: the caller holds the container, and nobody else's bytes are counted meanwhile. `beside`: the bytes of a
+    project that count, and are no objects yet.
+    """
+    project_id = container.project_id
     most, most_count = quota(container.headers, "X-Container-Meta-Quota")
     if most is not None or most_count is not None:
-        _check(containers.usage(conn, container.id), size, most, most_count)
-    most, most_count = quota(accounts.headers(conn, container.project_id), "X-Account-Quota")
+        _check(containers.usage(conn, container.id), size + beside(conn, project_id), most, most_count)
+    most, most_count = quota(accounts.headers(conn, project_id), "X-Account-Quota")
     if most is not None or most_count is not None:
         if lock:
             # What others put into other containers is counted before, or waits.
-            accounts.lock(conn, container.project_id)
-        _check(accounts.usage(conn, container.project_id), size, most, most_count)
+            accounts.lock(conn, project_id)
+        _check(accounts.usage(conn, project_id), size + beside(conn, project_id), most, most_count)
 
 
 def quota(headers: Mapping[str, str], name: str) -> tuple[int | None, int | None]:

@@ -93,9 +93,10 @@ class Putting:
 
     def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
         """Raises NotFound, TooLarge."""
-        upload = get(conn, place, self.upload_id, lock=True)
-        container = containers.get(conn, place)
-        objects.check_room(conn, container, new.content.size + waiting(conn, upload.project_id))
+        get(conn, place, self.upload_id, lock=True)
+        # Parts of other uploads, and objects, are counted before or wait.
+        container = containers.get(conn, place, lock=True)
+        objects.check_room(conn, container, new.content.size, lock=True, beside=waiting)
         named = {"id": self.upload_id, "number": self.number}
         before = conn.execute(_part, named).first()
         mine = (UploadPart.upload_id == self.upload_id, UploadPart.number == self.number)
