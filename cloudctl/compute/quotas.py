@@ -162,6 +162,8 @@ def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mappin
 def take_keypair(conn: Connection, project_id: str, user_id: str) -> None:
     """Raises OverQuota. The limit is the project's, the count the user's."""
     of_project = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
+    # He may be asking in other projects, too.
+    quota.turn(conn, QUOTAS, user_id)
     limit = user_limits(conn, project_id, user_id).get("key_pairs", of_project)
     query = select(func.count()).select_from(Keypair).where(Keypair.user_id == user_id)
     if limit != UNLIMITED and conn.execute(query).scalar_one() >= limit:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
@@ -17,7 +17,7 @@ from cloudctl.object_store import accounts, containers, numbered, versions
 from cloudctl.object_store.metadata import number
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import EMPTY, Content
-from cloudctl.object_store.tables import Container, Object, UploadPart, Version
+from cloudctl.object_store.tables import Container, Object, Upload, UploadPart, Version
 
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
@@ -25,6 +25,10 @@ _lock_named = _named.with_for_update()
 _have_file = tuple(
     select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
 )
+# Bytes of uploads that are not finished.
+_waiting = select(func.coalesce(func.sum(UploadPart.size), 0)).join(Upload, Upload.id == UploadPart.upload_id)
+_waiting_in = _waiting.where(Upload.container_id == bindparam("container"))
+_waiting_of = _waiting.where(Upload.project_id == bindparam("project"))
 _files_of_parts = select(UploadPart.file_id).where(UploadPart.upload_id == bindparam("upload"))
 
 
@@ -81,16 +85,23 @@ def is_expired(found: Object, now: datetime) -> bool:
 
 
 def check_room(conn: Connection, container: Container, size: int, *, lock: bool = False) -> None:
-    """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge."""
+    """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge.
+
+    Parts of uploads that are not finished count, too. `lock`: the caller holds the container, and nobody else's bytes
+    are counted meanwhile.
+    """
+    project_id = container.project_id
     most, most_count = quota(container.headers, "X-Container-Meta-Quota")
     if most is not None or most_count is not None:
-        _check(containers.usage(conn, container.id), size, most, most_count)
-    most, most_count = quota(accounts.headers(conn, container.project_id), "X-Account-Quota")
+        waiting = int(conn.execute(_waiting_in, {"container": container.id}).scalar_one())
+        _check(containers.usage(conn, container.id), size + waiting, most, most_count)
+    most, most_count = quota(accounts.headers(conn, project_id), "X-Account-Quota")
     if most is not None or most_count is not None:
         if lock:
             # What others put into other containers is counted before, or waits.
-            accounts.lock(conn, container.project_id)
-        _check(accounts.usage(conn, container.project_id), size, most, most_count)
+            accounts.lock(conn, project_id)
+        waiting = int(conn.execute(_waiting_of, {"project": project_id}).scalar_one())
+        _check(accounts.usage(conn, project_id), size + waiting, most, most_count)
 
 
 def quota(headers: Mapping[str, str], name: str) -> tuple[int | None, int | None]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from attrs import evolve, frozen
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -29,11 +29,6 @@ _upload = select(Upload).where(Upload.id == bindparam("id"))
 _lock_upload = _upload.with_for_update()
 _part = select(UploadPart).where(UploadPart.upload_id == bindparam("id"), UploadPart.number == bindparam("number"))
 _parts = select(UploadPart).where(UploadPart.upload_id == bindparam("id")).order_by(UploadPart.number)
-_waiting = (
-    select(func.coalesce(func.sum(UploadPart.size), 0))
-    .join(Upload, Upload.id == UploadPart.upload_id)
-    .where(Upload.project_id == bindparam("project"))
-)
 
 
 @frozen
@@ -79,11 +74,6 @@ def every_part(conn: Connection, upload_id: str) -> Sequence[UploadPart]:
     return conn.execute(_parts, {"id": upload_id}).all()
 
 
-def waiting(conn: Connection, project_id: str) -> int:
-    """Bytes of uploads that are not finished."""
-    return int(conn.execute(_waiting, {"project": project_id}).scalar_one())
-
-
 @frozen
 class Putting:
     """Makes a content a part: `intake` calls it in the place of `objects.put`."""
@@ -93,9 +83,10 @@ class Putting:
 
     def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
         """Raises NotFound, TooLarge."""
-        upload = get(conn, place, self.upload_id, lock=True)
-        container = containers.get(conn, place)
-        objects.check_room(conn, container, new.content.size + waiting(conn, upload.project_id))
+        get(conn, place, self.upload_id, lock=True)
+        # Parts of other uploads, and objects, are counted before or wait.
+        container = containers.get(conn, place, lock=True)
+        objects.check_room(conn, container, new.content.size, lock=True)
         named = {"id": self.upload_id, "number": self.number}
         before = conn.execute(_part, named).first()
         mine = (UploadPart.upload_id == self.upload_id, UploadPart.number == self.number)

@@ -9,10 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from cloudctl.rest.identity import AccessRule
+from cloudctl.rest.identity import AccessRule, Identity
 
 # Says no more than one of them.
 MANY = re.compile(r"(?:/\*\*){2,}(?=/|$)")
+
+
+def let(identity: Identity, service: str, types: Sequence[str], method: str, path: str) -> bool:
+    """Whether an identity may make this call of a service, as far as its access rules go. `path`: below the service."""
+    if identity.access_rules is None:
+        return True
+    return allow(identity.access_rules, (service, *types), method, (path, f"/{service}{path}"))
 
 
 def allow(rules: Iterable[AccessRule], services: Sequence[str], method: str, paths: Sequence[str]) -> bool:

@@ -273,7 +273,8 @@ class Pipeline:
             identity = await self.signatures.identity(request, utc(self.http.clock.seconds()))
         else:
             identity = await self.http.authenticator.authenticate(self._token(request))
-        if identity.access_rules is not None and not self._rule_allows(request, identity):
+        method = request.method.decode("ascii", "replace")
+        if not access_rules.let(identity, self.api, self.types, method, request.where.path):
             raise Unauthorized(UNAUTHENTICATED)
         return identity
 
@@ -286,11 +287,6 @@ class Pipeline:
         if not token:
             raise Unauthorized(UNAUTHENTICATED)
         return str(token)
-
-    def _rule_allows(self, request: Any, identity: Identity) -> bool:
-        method = request.method.decode("ascii", "replace")
-        paths = (request.where.path, f"/{self.api}{request.where.path}")
-        return access_rules.allow(identity.access_rules or (), (self.api, *self.types), method, paths)
 
     def _check_project(self, request: Any, identity: Identity) -> None:
         named = request.where.project_id

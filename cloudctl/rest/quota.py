@@ -114,7 +114,7 @@ def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str,
 
     Returns the limits: who counts in its own way asks with nothing in `wanted`, and nobody else counts meanwhile.
     """
-    _lock(conn, quotas.service, project_id)
+    turn(conn, quotas, project_id)
     return check(conn, quotas, project_id, wanted)
 
 
@@ -133,7 +133,7 @@ def check(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str
 
 def set_limits(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> None:
     # Two requests that set a limit for the first time take turns.
-    _lock(conn, quotas.service, project_id)
+    turn(conn, quotas, project_id)
     for name, limit in wanted.items():
         key = (
             QuotaLimit.service == quotas.service,
@@ -164,13 +164,14 @@ def check_totals(db: Database) -> Callable[[], Awaitable[Sequence[Finding]]]:
     return round
 
 
-def _lock(conn: Connection, service: str, project_id: str) -> None:
+def turn(conn: Connection, quotas: Quotas, whose: str) -> None:
+    """Until this transaction ends nobody else has the turn of this project, or of this user: who counts waits."""
     if conn.dialect.name == "sqlite":
         return
-    mine = {"of_service": service, "of_project": project_id}
+    mine = {"of_service": quotas.service, "of_project": whose}
     if conn.execute(_turn, mine).rowcount == 0:
         try:
             with conn.begin_nested():
-                conn.execute(insert(QuotaLock).values(service=service, project_id=project_id, turn=1))
+                conn.execute(insert(QuotaLock).values(service=quotas.service, project_id=whose, turn=1))
         except IntegrityError:
             conn.execute(_turn, mine)

@@ -1,7 +1,7 @@
 """Filters, markers, sort keys and counts of every list: what is asked of another project's rows is told of nobody's.
 
-What the longest of those rows says is asked for, in the words of each filter that the list has and of each attribute
-that a row shows. The answer holds nothing of those rows, and is the one that a value gets which nobody has.
+What the most telling of those rows says is asked for, in the words of each filter that the list has and of each
+attribute that a row shows. The answer holds nothing of those rows, and is the one that a value gets which nobody has.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Lists:
         own = self.mine.get(path, headers=version)
         if own.status != 200:
             return
-        found = sorted(rows(self.theirs.get(path, headers=version)), key=lambda row: len(str(row)))[-1:]
         public = own.body.decode()
+        every = rows(self.theirs.get(path, headers=version))
+        found = sorted(every, key=lambda row: len({each for each in strings(row) if each not in public}))[-1:]
         self.secrets = {text for each in found for text in strings(each) if text not in public} - {self.project}
         if not self.secrets:
             return

@@ -148,6 +148,12 @@ def test_quotas_count_parts(s3: S3, mine: Account) -> None:
     put(s3, upload, 1, b"x" * 20)
     refused = s3.ask("PUT", "bucket/big", f"partNumber=2&uploadId={upload}", body=b"x" * 20)
     assert code(refused) == (400, "EntityTooLarge")
+    # Nor is there room for an object beside them, until they are given up; in other buckets there is.
+    assert mine.ask("PUT", "bucket/o", body=b"x" * 20).status == 413
+    mine.put("other", b"", X_Container_Meta_Quota_Bytes="25")
+    mine.put("other/o", b"x" * 20)
+    assert s3.ask("DELETE", "bucket/big", f"uploadId={upload}").status == 204
+    mine.put("bucket/o", b"x" * 20)
 
 
 # -- versions

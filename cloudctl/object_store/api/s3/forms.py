@@ -30,6 +30,7 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.multipart import Form, Part, boundary_of
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
+from cloudctl.rest import access_rules
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.route import Routes
@@ -109,6 +110,8 @@ class Forms:
                 raise error("SignatureDoesNotMatch", "The form is not signed as it says.")
 
         identity = await self.door.signed.who(signature.access, check)
+        if not access_rules.let(identity, "s3", (), call.method, call.path):
+            raise error("AccessDenied")
         call.caller = evolve(call.caller, identity=identity)
         return conditions(policy, {**fields, "bucket": bucket.rpartition(":")[2]}, call.now)
 
