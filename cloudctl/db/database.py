@@ -83,7 +83,7 @@ class Database(Service):
             readers, writer = ThreadPool(1, SQLITE_READERS, name="database"), ThreadPool(1, 1, name="database writer")
             return cls(create(url), readers, reactor, reactor, writer)
         made = cls(create(url), ThreadPool(1, threads, name="database"), reactor, reactor)
-        made.line = Line(made.engine, reactor, made._hear, made._line_is)
+        made.line = Line(made.engine, reactor, reactor, made._hear, made._line_is)
         return made
 
     @classmethod

@@ -12,10 +12,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Engine
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.logger import Logger
 
 log = Logger()
@@ -26,8 +27,12 @@ SAY = f"SELECT pg_notify('{NOTICES}', %s)"
 # The name's place among PostgreSQL's advisory locks; `tasks.peers` asks for it in the same way.
 HOLD = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
-# Seconds. Between two attempts to connect, and to hold a name that an ended connection of ours still holds.
+# Seconds. Between two attempts to hold a name that an ended connection of ours still holds.
 AGAIN = 1.0
+# Before a connection follows one that failed: short at first, since others take a process without a line for dead, and
+# twice as long each time that the next one does not last either.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+LASTING = 10.0
 # What is said within this time of the last word is said together, so that many commits do not cost a word each.
 PAUSE = 0.02
 
@@ -52,11 +57,13 @@ class Line:
         self,
         engine: Engine,
         reactor: IReactorFromThreads,
+        clock: IReactorTime,
         heard: Callable[[Iterable[str]], object],
         changed: Callable[[bool], object],
     ) -> None:
         self._engine = engine
         self._reactor = reactor
+        self._clock = clock
         self._heard = heard
         self._changed = changed
         self._names: list[str] = []
@@ -102,23 +109,26 @@ class Line:
 
     def _run(self) -> None:
         told = False  # in the log, that it is not open
+        pause = FIRST_PAUSE
         while not self._stopping:
+            began = self._clock.seconds()
             try:
-                driver = self._connect()
+                with closing(self._connect()) as driver:
+                    self._open(driver)
             except Exception as error:  # whatever the driver raises: it is tried again, and said once
+                if self._clock.seconds() - began > LASTING:
+                    told, pause = False, FIRST_PAUSE
                 told = self._tell_trouble(told, error)
-                self._sleep(AGAIN)
-                continue
-            try:
-                told = False
-                self._reactor.callFromThread(self._changed, True)
-                self._serve(driver)
-            except Exception as error:
-                told = self._tell_trouble(told, error)
-            finally:
-                driver.close()
-                self._reactor.callFromThread(self._changed, False)
+                self._sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
         self._woken.close()
+
+    def _open(self, driver: Any) -> None:
+        self._reactor.callFromThread(self._changed, True)
+        try:
+            self._serve(driver)
+        finally:
+            self._reactor.callFromThread(self._changed, False)
 
     def _tell_trouble(self, told: bool, error: Exception) -> bool:
         if not told and not self._stopping:
@@ -129,8 +139,8 @@ class Line:
     def _sleep(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
-            end = time.monotonic() + seconds
-            while not self._stopping and (left := end - time.monotonic()) > 0:
+            end = self._clock.seconds() + seconds
+            while not self._stopping and (left := end - self._clock.seconds()) > 0:
                 if selector.select(left):
                     self._drain()
 

@@ -28,7 +28,6 @@ Way = tuple[str, str | None, str | None]
 
 # Built once: building a statement costs more than running it.
 _of_port = select(FloatingIp).where(FloatingIp.port_id == bindparam("port"))
-_floating = select(FloatingIp.id).where(FloatingIp.floating_port_id == bindparam("port"))
 _of_router = (
     select(FloatingIp).where(FloatingIp.router_id == bindparam("router")).order_by(FloatingIp.created_at, FloatingIp.id)
 )
@@ -81,11 +80,6 @@ class Target:
 def of_port(conn: Connection, port_id: str) -> list[FloatingIp]:
     """The floating IPs that lead to a port."""
     return list(conn.execute(_of_port, {"port": port_id}))
-
-
-def is_floating(conn: Connection, port_id: str) -> bool:
-    """Whether this is the hidden port of a floating IP."""
-    return conn.scalar(_floating, {"port": port_id}) is not None
 
 
 def of_router(conn: Connection, router_id: str) -> list[FloatingIp]:

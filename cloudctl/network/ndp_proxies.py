@@ -37,8 +37,6 @@ class NewNdpProxy:
 
 # Built once: building a statement costs more than running it.
 _of_router = select(NdpProxy.ip_address).where(NdpProxy.router_id == bindparam("router")).order_by(NdpProxy.ip_address)
-# Whether a port has any: to be asked together with the port.
-any_of_port = select(NdpProxy.id).where(NdpProxy.port_id == Port.id).exists()
 _routers_of_port = select(NdpProxy.router_id).where(NdpProxy.port_id == bindparam("port")).distinct()
 _into = (
     select(NdpProxy.id)

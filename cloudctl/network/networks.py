@@ -280,8 +280,11 @@ def _check_unused(conn: Connection, network_id: str) -> None:
 def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
     """The network as the driver shall hold it; None if there is none."""
     row = find(conn, network_id)
-    if row is None:
-        return None
+    return None if row is None else spec_of(conn, row)
+
+
+def spec_of(conn: Connection, row: Network) -> NetworkSpec:
+    """The same of one that was read already."""
     return NetworkSpec(
         id=row.id,
         name=row.name,
@@ -291,8 +294,8 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
         mtu=row.mtu,
         admin_state_up=row.admin_state_up,
         external=row.external,
-        no_dhcp_on=tuple(conn.scalars(_absences, {"network": network_id})),
-        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": network_id})),
+        no_dhcp_on=tuple(conn.scalars(_absences, {"network": row.id})),
+        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": row.id})),
     )
 
 

@@ -32,11 +32,10 @@ def wiring(conn: Connection, port_id: str) -> Wiring | None:
     found = ports.held(conn, port_id)
     if found is None:
         return None
-    row, spec = found
-    network = networks.driver_spec(conn, row.network_id)
-    assert network is not None, "a port holds its network"
+    row, network, spec = found
     groups = (security_groups.driver_spec(conn, group) for group in spec.security_groups)
-    return Wiring(row.host, spec, network, tuple(group for group in groups if group is not None))
+    around = networks.spec_of(conn, network)
+    return Wiring(row.host, spec, around, tuple(group for group in groups if group is not None))
 
 
 async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:

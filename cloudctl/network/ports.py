@@ -32,6 +32,7 @@ from cloudctl.network import (
     networks,
     port_forwardings,
     port_security,
+    port_uses,
     qos_rules,
     quotas,
     router_ports,
@@ -53,9 +54,8 @@ BINDING_FAILED = "binding_failed"
 # Built once, here and below: building a statement costs more than running it.
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_going = select(Port, ndp_proxies.any_of_port).where(Port.id == bindparam("wanted")).with_for_update(of=Port.table)
 _with_network = (
-    select(Port, Network.mtu, Network.qos_policy_id, logs.any_enabled, local_ip_ports.any_to_port)
+    select(Port, Network, logs.any_enabled, local_ip_ports.any_to_port, trunk_ports.any_of_parent)
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
@@ -354,13 +354,14 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
 
     `privileged`: also one that a floating IP of another project leads to.
     """
-    made_for_another = row.device_owner == LOCAL_IP or associations.is_floating(conn, row.id)
-    if made_for_another or router_ports.router_of(conn, row.id) is not None:
+    uses = port_uses.of(conn, row.id)
+    if row.device_owner == LOCAL_IP or uses.is_floating or uses.is_routers:
         message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
         raise Conflict(message, type="ServicePortInUse")
-    if not privileged:
+    if uses.has_floating_ips and not privileged:
         associations.check_deletable(conn, row.id, row.project_id)
-    trunk_ports.check_deletable(conn, row.id)
+    if uses.is_of_trunk:
+        trunk_ports.check_deletable(conn, row.id)
     delete(conn, row.id, now, by)
 
 
@@ -369,14 +370,17 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
 
     `has_left`: after `leaving` the driver has let go, so nothing is left to do unless somebody has plugged it again.
     """
-    found = conn.execute(_going, {"wanted": port_id}).first()
-    if found is None:
+    row = find(conn, port_id, lock=True)
+    if row is None:
         return
-    row, has_proxies = found
-    associations.forget_port(conn, port_id, now, by)
-    trunk_ports.forget(conn, port_id, by)
-    port_forwardings.forget_port(conn, port_id, now, by)
-    if has_proxies:
+    uses = port_uses.of(conn, port_id)
+    if uses.has_floating_ips:
+        associations.forget_port(conn, port_id, now, by)
+    if uses.is_of_trunk:
+        trunk_ports.forget(conn, port_id, by)
+    if uses.has_forwardings:
+        port_forwardings.forget_port(conn, port_id, now, by)
+    if uses.has_proxies:
         ndp_proxies.forget_port(conn, port_id, by)
     fixed_ips.release(conn, row.network_id, port_id)
     tags.forget(conn, port_id)
@@ -434,16 +438,16 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     found = held(conn, port_id)
     if found is None:
         raise not_found(port_id)
-    return found[1]
+    return found[2]
 
 
-def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
-    """The port, and how a driver shall hold it. None if there is none."""
+def held(conn: Connection, port_id: str) -> tuple[Port, Network, PortSpec] | None:
+    """The port, its network, and how a driver shall hold the port. None if there is none."""
     found = conn.execute(_with_network, {"wanted": port_id}).first()
     if found is None:
         return None
-    row, mtu, network_policy_id, is_any_logged, has_local_ips = found
-    obeyed = qos_rules.of_port(conn, row, network_policy_id)
+    row, network, is_any_logged, has_local_ips, carries_others = found
+    obeyed = qos_rules.of_port(conn, row, network.qos_policy_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
     groups = tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ()))
     spec = PortSpec(
@@ -451,7 +455,7 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         network_id=row.network_id,
         mac=row.mac_address,
         fixed_ips=tuple(FixedIp(**each) for each in fixed_ips_of(conn, [port_id]).get(port_id, ())),
-        mtu=mtu,
+        mtu=network.mtu,
         admin_state_up=row.admin_state_up,
         port_security=row.port_security_enabled,
         security_groups=groups,
@@ -461,12 +465,12 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec] | None:
         packet_limits=obeyed.packet_limits,
         guarantees=obeyed.guarantees,
         dscp_mark=obeyed.dscp_mark,
-        subports=trunk_ports.driver_specs(conn, row.id),
+        subports=trunk_ports.driver_specs(conn, row.id) if carries_others else (),
         dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
         local_ips=local_ip_ports.driver_specs(conn, row.id) if has_local_ips else (),
         logged=logs.events(conn, row, groups) if is_any_logged else (),
     )
-    return row, spec
+    return row, network, spec
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:

@@ -23,6 +23,8 @@ ACTIVE, DOWN = "ACTIVE", "DOWN"
 FREE = {"device_id": "", "device_owner": "", "host": "", "vif_type": "unbound", "vif_details": {}, "status": DOWN}
 
 # Built once: building a statement costs more than running it.
+# Whether a port carries others: to be asked together with the port.
+any_of_parent = select(Trunk.id).where(Trunk.port_id == Port.id).exists()
 _of_parent = select(Trunk).where(Trunk.port_id == bindparam("port"))
 _subport = select(SubPort).where(SubPort.port_id == bindparam("port"))
 _subports = (

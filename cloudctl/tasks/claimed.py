@@ -8,10 +8,10 @@ calls do, so that they do not lock each other out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from attrs import define, evolve, frozen
-from sqlalchemy import bindparam, func, select, update
+from attrs import define, evolve
+from sqlalchemy import bindparam, exists, func, update
 from sqlalchemy.sql.dml import ReturningUpdate
 from twisted.internet.interfaces import IReactorTime
 
@@ -24,29 +24,31 @@ from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Wo
 # Results in the log of steps.
 SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
 
+# Of a task that this process lets go of.
+NOBODYS: Mapping[str, Any] = {"owner": None, "lease_until": None}
+
 Log = tuple[Mapping[str, Any], ...]
 
-_successor = (
-    select(TaskRow.id)
-    .where(
-        TaskRow.resource_type == bindparam("of_type"),
-        TaskRow.resource_id == bindparam("of"),
-        TaskRow.ended_at.is_(None),
-        TaskRow.state.in_(OPEN),
-    )
-    .limit(1)
-)
 # Built once, and given its values as parameters: building it costs more than running it.
 _write = (
     update(TaskRow)
     .where(TaskRow.id == bindparam("of_task"), TaskRow.owner == bindparam("by"), TaskRow.fence == bindparam("at_fence"))
     .returning(TaskRow.cancel)
 )
+_next = TaskRow.table.alias("next")
+_has_successor = exists().where(
+    _next.c.resource_type == bindparam("of_type"),
+    _next.c.resource_id == bindparam("of"),
+    _next.c.ended_at.is_(None),
+    _next.c.state.in_(OPEN),
+    # Whether this sees the row before or after its end is the database's choice.
+    _next.c.id != bindparam("of_task"),
+)
+_end = _write.returning(_has_successor)
 _park = _write.values(not_before=func.coalesce(TaskRow.not_before, bindparam("wake")))
 
 
-@frozen
-class Place:
+class Place(NamedTuple):
     """Where the task stands once a transaction has committed."""
 
     position: int  # of the step to do or undo; -1: only the end of an undoing is left
@@ -74,12 +76,15 @@ class Claimed:
         """Change the row and store the memo. Raises Lost."""
         self._execute(conn, _write, values)
 
-    def _execute(self, conn: Connection, statement: ReturningUpdate[Any], values: dict[str, Any]) -> None:
+    def _execute(self, conn: Connection, statement: ReturningUpdate[Any], values: Mapping[str, Any]) -> Sequence[Any]:
+        """What the statement returns beside the wish to stop. Raises Lost."""
         mine = {"of_task": self.task.id, "by": self.owner, "at_fence": self.fence}
         row = conn.execute(statement, {"memo": self.memo, **mine, **values}).first()
         if row is None:
             raise Lost(f"task {self.task.id}")
-        self.cancelled = self.cancelled or row.cancel
+        self.cancelled = self.cancelled or row[0]
+        more: Sequence[Any] = row[1:]
+        return more
 
     # -- borders between steps
 
@@ -90,15 +95,15 @@ class Claimed:
             log = closed(place.log, self.clock.seconds(), UNDONE)
             position = self.undoable(place.position - 1)
             if position < 0:
-                return self.undone(conn, evolve(place, log=log))
+                return self.undone(conn, place._replace(log=log))
             self.write(conn, step=steps[position].name, attempts=0, log=log)
-            return evolve(place, position=position, log=log, attempts=0)
+            return place._replace(position=position, log=log, attempts=0)
         log = closed(place.log, self.clock.seconds(), SUCCESS)
         position = place.position + 1
         if position >= len(steps):
-            return self.end(conn, evolve(place, log=log), DONE)
+            return self.end(conn, place._replace(log=log), DONE)
         self.write(conn, step=steps[position].name, attempts=0, log=log, progress=100 * position // len(steps))
-        return evolve(place, position=position, log=log, attempts=0)
+        return place._replace(position=position, log=log, attempts=0)
 
     def undoable(self, position: int) -> int:
         """`position`, or the nearest one before it, whose step can be undone; -1 if there is none."""
@@ -142,7 +147,7 @@ class Claimed:
             log=place.log,
         )
         notify(conn, queue.CHANNEL)
-        return evolve(place, let_go="restarted")
+        return place._replace(let_go="restarted")
 
     # -- ends
 
@@ -155,11 +160,13 @@ class Claimed:
         values: dict[str, Any] = {"error": place.error}
         if state == DONE:
             values = {"error": None, "progress": 100}
-        self._give_up(conn, not_before=None, state=state, ended_at=now, log=place.log, **values)
+        resource = {"of_type": self.task.resource_type, "of": self.task.resource_id}
+        ended = {"not_before": None, "state": state, "ended_at": now, "log": place.log}
+        (has_successor,) = self._execute(conn, _end, {**NOBODYS, **resource, **ended, **values})
         children.wake_parent(conn, self.task, now)
-        if conn.execute(_successor, {"of_type": self.task.resource_type, "of": self.task.resource_id}).first():
+        if has_successor:
             notify(conn, queue.CHANNEL)
-        return evolve(place, let_go=state)
+        return place._replace(let_go=state)
 
     def _as_it_is(self) -> Task:
         """The task with the memo that it has by now."""
@@ -170,7 +177,7 @@ class Claimed:
         log = closed(place.log, self.clock.seconds(), FAILURE)
         self._give_up(conn, not_before=None, state=HELD, error=why, log=log)
         children.wake_parent(conn, self.task, self.db.now(conn))
-        return evolve(place, log=log, let_go=HELD)
+        return place._replace(log=log, let_go=HELD)
 
     def park(self, conn: Connection, place: Place, delay: float, state: str) -> Place:
         """Give up the slot for `delay` seconds, not past the deadline; a wake-up that came while this ran counts."""
@@ -186,15 +193,14 @@ class Claimed:
                 "attempts": place.attempts,
                 "error": place.error,
                 "log": place.log,
-                "owner": None,
-                "lease_until": None,
+                **NOBODYS,
             },
         )
         notify(conn, queue.CHANNEL)
-        return evolve(place, let_go="parked")
+        return place._replace(let_go="parked")
 
     def _give_up(self, conn: Connection, **values: Any) -> None:
-        self.write(conn, owner=None, lease_until=None, **values)
+        self.write(conn, **NOBODYS, **values)
 
 
 def opened(log: Log, step: str, now: float) -> Log:

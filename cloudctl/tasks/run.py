@@ -149,7 +149,7 @@ class Run:
                 if outcome is not None:
                     raise RuntimeError(f"step {step.name} returned {outcome!r} after its commit")
             elif isinstance(outcome, Wait):
-                self.place = evolve(self.place, attempts=0)
+                self.place = self.place._replace(attempts=0)
                 await self._park(outcome.poll, WAITING)
             else:
                 self.context.remember(**(outcome or {}))
@@ -163,7 +163,7 @@ class Run:
     def _begin(self, step: Step) -> None:
         self.step_name = step.name
         self._committed = False
-        self.place = evolve(self.place, log=opened(self.place.log, step.name, self.now))
+        self.place = self.place._replace(log=opened(self.place.log, step.name, self.now))
 
     async def _interruptible(self, do: Callable[[Context], Awaitable[T]]) -> T:
         async def doing() -> T:
@@ -198,7 +198,7 @@ class Run:
             await self._turn_back(position, Reason.FAILED, message, error)
 
     async def _turn_back(self, position: int, why: Reason, message: str, error: Exception | None = None) -> None:
-        place = evolve(self.place, position=position)
+        place = self.place._replace(position=position)
         self.place = await self._transaction(self.claimed.turn_back, place, why, message, error)
         # What an interrupted step left in a thread holds the old fence, and so commits nothing any more.
         self.claimed = evolve(self.claimed, fence=self.claimed.fence + 1)
@@ -208,7 +208,7 @@ class Run:
     async def _backward(self) -> None:
         """Undo the step at the present position, or the nearest one before it that can be undone."""
         position = self.claimed.undoable(self.place.position)
-        self.place = evolve(self.place, position=position)
+        self.place = self.place._replace(position=position)
         name = self.workflow.steps[position].name if position >= 0 else "the end"
         try:
             if position < 0:
@@ -234,7 +234,7 @@ class Run:
         if self._committed:
             return
         if isinstance(outcome, Wait):
-            self.place = evolve(self.place, attempts=0)
+            self.place = self.place._replace(attempts=0)
             await self._park(outcome.poll, UNDOING)
         else:
             self.place = await self._transaction(self.claimed.step_over, self.place)
@@ -261,7 +261,7 @@ class Run:
         attempts = self.place.attempts + 1
         if attempts >= most:
             return False
-        self.place = evolve(self.place, attempts=attempts, error=message)
+        self.place = self.place._replace(attempts=attempts, error=message)
         await self._park(backoff(attempts, self.at.chance()), state)
         return True
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import text
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 
 from cloudctl.db import Connection, Database, notify
-from cloudctl.db.line import HOLD
+from cloudctl.db.line import FIRST_PAUSE, HOLD, LONGEST_PAUSE, Line
 from cloudctl.db.threads import Inline
 
 Open = Callable[[], Database]
@@ -159,3 +160,45 @@ async def test_a_name_is_held_as_long_as_the_process_is_there(another: Open) -> 
     # The server takes a moment to see it.
     while await other.run(is_held):
         await sleep(0.01)
+
+
+class Unlucky:
+    """An engine whose connections open, and break as soon as anybody listens on them. When each was asked for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.opened: list[float] = []
+        self.driver_connection = self.info = self
+        self.backend_pid = 1
+
+    def raw_connection(self) -> Unlucky:
+        self.opened.append(self.clock.seconds())
+        return self
+
+    def detach(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def add_notify_handler(self, handler: object) -> None: ...
+
+    def execute(self, text: str) -> None: ...
+
+    def fileno(self) -> int:
+        raise OSError("the server has closed the connection")
+
+
+def test_a_line_that_breaks_at_once_again_and_again_is_made_less_and_less_often() -> None:
+    clock = Clock()
+    engine: Any = Unlucky(clock)
+    line = Line(engine, cast(Any, Inline()), clock, lambda channels: None, lambda is_open: None)
+    line.start()
+    give_up = time.monotonic() + 60
+    while len(engine.opened) < 8:
+        assert time.monotonic() < give_up
+        clock.advance(0.01)
+        line._ring()
+        time.sleep(0.001)
+    line.stop()
+    pauses = [after - before for before, after in pairwise(engine.opened)]
+    expected = [FIRST_PAUSE * 2**number for number in range(6)] + [LONGEST_PAUSE]
+    assert all(pause >= least - 1e-6 for pause, least in zip(pauses, expected, strict=False)), pauses
