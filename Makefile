@@ -24,7 +24,9 @@ INSTALLED := $(VENV)/.installed
 # The long tests come first (tests/conftest.py), and are not all given to one process.
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
-.PHONY: help run test lint format bench docs lock sbom clean
+CLIENTS := novaclient cinderclient glanceclient openstackclient osc-placement libcloud rally
+
+.PHONY: help run test lint format bench clients docs lock sbom clean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +35,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   measure this machine"
+	@echo "make clients stock clients' own suites against a cloud of this checkout (tests/clients/README.md)"
 	@echo "make docs    write docs/api.md and etc/policy.toml from the code"
 	@echo "make lock    choose new versions for requirements.lock"
 	@echo "make sbom    write sbom.cdx.json, the packages of requirements.lock, as CycloneDX"
@@ -57,6 +60,11 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+
+# Each of them runs, whatever became of those before it.
+clients: $(INSTALLED)
+	@failed=; for client in $(CLIENTS); do echo "== $$client"; tests/clients/$$client || failed="$$failed $$client"; done; \
+		[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 docs: $(INSTALLED)
 	$(BIN)/cloudctl docs api > docs/api.md.new && mv docs/api.md.new docs/api.md

@@ -119,7 +119,8 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
 
 
 def swap_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str, other_id: str) -> NoReturn:
-    """Block storage asks for it, in the midst of moving a volume. It moves none that is attached, so all are refused.
+    """Block storage would ask for it in the midst of a move. Ours swaps what it moves by itself (its kind SWAP_VOLUME),
+    and anybody else is refused: a guest would go on with bytes of which its owner knows nothing.
 
     Raises NotFound, Forbidden, Invalid, Conflict.
     """

@@ -1,6 +1,9 @@
 # Sourced by the runs beside it: a cloud of its own on fake drivers, for as long as the run lasts.
 #
-#   ROOT  the checkout; CLOUDCTL_PYTHON  one with what cloudctl needs; WORK  a directory that goes with the run; URL  of the cloud
+#   ROOT, WORK     the checkout; a directory that goes with the run
+#   URL            of the cloud, which has OPTIONS beside those here
+#   client NAME PACKAGE…          makes VENV, where the client is
+#   functional MODULE [REGEX]     runs the client's own tests
 
 set -eu
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -16,6 +19,7 @@ require_networks = false   # suites create servers without networks at old micro
 
 [policy]
 file = "$ROOT/etc/policy-openstack.toml"
+${OPTIONS:-}
 TOML
 (cd "$WORK" && PYTHONPATH=$ROOT exec "$PYTHON" "$(dirname "$PYTHON")/twist" cloudctl --config=cloud.toml \
     --state-dir="$WORK/state" --listen="tcp:$PORT:interface=127.0.0.1" \
@@ -26,3 +30,32 @@ until curl -sf -o /dev/null "$URL/healthcheck"; do
     kill -0 $CLOUD || { cat "$WORK/cloud.log"; exit 1; }
     sleep 1
 done
+
+login() { # NAME USER: a cloud of clouds.yaml
+    cat <<YAML
+  $1:
+    auth: {auth_url: $URL/identity/v3, username: $2, password: password, project_name: $2,
+           user_domain_id: default, project_domain_id: default}
+    region_name: RegionOne
+YAML
+}
+{
+    echo clouds:
+    for name in functional_admin devstack-admin admin; do login $name admin; done
+    for name in devstack demo; do login $name demo; done
+} > "$WORK/clouds.yaml"
+export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml
+
+client() { # NAME PACKAGE…
+    VENV=${VENV:-${CLIENTS:-$ROOT/.clients}/$1}
+    [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV"
+    [ -e "$VENV/.installed" ] || "$VENV/bin/pip" install --quiet "${@:2}"
+    touch "$VENV/.installed"
+}
+
+functional() { # MODULE [REGEX]
+    site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+    cd "$WORK"
+    PYTHON=$VENV/bin/python OS_TEST_TIMEOUT=300 "$VENV/bin/stestr" --test-path "$site/${1//.//}" --top-dir "$site" \
+        run --serial "${2:-}"
+}

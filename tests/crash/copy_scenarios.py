@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import DriverError, InUse, UnknownVolume
+from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.fake.volume import Volume
 from cloudctl.object_store import containers
 from cloudctl.object_store.names import Place
@@ -22,11 +22,9 @@ from cloudctl.volume.archive import Archive
 from cloudctl.volume.kinds import (
     DELETE_VOLUME,
     MEND_VOLUME,
-    MOVE_VOLUME,
     REIMAGE_VOLUME,
     RESTORE_VOLUME,
     REVERT_VOLUME,
-    SWAP_VOLUME,
     UPLOAD_VOLUME,
 )
 from cloudctl.volume.tables import Backup
@@ -36,7 +34,6 @@ from tests.crash.scenario import Scenario, broken
 from tests.crash.stage import Stage
 
 IMPORTED = "6f1d2c3b-0000-4000-8000-00000000000a"
-SECOND = "cloudctl@second#second"
 CONTENT = b"what a volume holds"
 Told = tuple[str, str]
 Check = Callable[[Stage, Told], None]
@@ -317,63 +314,6 @@ def reimaged_is(expected: str) -> Callable[[Stage, str], None]:
     return check
 
 
-# -- moves to another backend
-
-
-def moves(stage: Stage) -> str:
-    volume_id = full_volume(stage)
-    answer = stage.admin.post(f"{V3}/volumes/{volume_id}/action", {"os-migrate_volume": {"host": SECOND}})
-    good(answer)
-    return volume_id
-
-
-def moved_is(there: bool) -> Callable[[Stage, str], None]:
-    def check(stage: Stage, volume_id: str) -> None:
-        shown = good(stage.admin.get(f"{V3}/volumes/{volume_id}"))["volume"]
-        assert (shown["status"], shown["migration_status"]) == ("available", "success" if there else "error")
-        disks = stage.drivers.volume.volumes.get(volume_id), stage.drivers.second.volumes.get(volume_id)
-        left, kept_disk = disks if there else disks[::-1]
-        assert left is None and kept_disk.head.encode() == CONTENT
-        assert (shown["os-vol-host-attr:host"] == SECOND) is there
-        assert not kept(stage, volume_id)
-
-    return check
-
-
-def moves_in_use(stage: Stage) -> str:
-    volume_id = used_volume(stage)
-    good(stage.admin.post(f"{V3}/volumes/{volume_id}/action", {"os-migrate_volume": {"host": SECOND}}))
-    return volume_id
-
-
-def swapped_is(there: bool) -> Callable[[Stage, str], None]:
-    """Its only server has the volume, where that is now and nowhere else."""
-
-    def check(stage: Stage, volume_id: str) -> None:
-        shown = good(stage.admin.get(f"{V3}/volumes/{volume_id}"))["volume"]
-        assert (shown["status"], shown["migration_status"]) == ("in-use", "success" if there else "error")
-        assert (shown["os-vol-host-attr:host"] == SECOND) is there
-        disks = stage.drivers.volume.volumes.get(volume_id), stage.drivers.second.volumes.get(volume_id)
-        left, kept_disk = disks if there else disks[::-1]
-        guest = asks.guest(stage, shown["attachments"][0]["server_id"])
-        (connection,) = guest.spec.volumes
-        assert (left, kept_disk.hosts, kept_disk.head.encode()) == (None, (guest.spec.host,), CONTENT)
-        driver = stage.drivers.second if there else stage.drivers.volume
-        assert connection.info["data"]["backend"] == driver.name
-        assert not kept(stage, volume_id)
-
-    return check
-
-
-def guest_cannot_be_led(stage: Stage) -> None:
-    error = UnknownVolume("it has just let go of it")
-    stage.drivers.hypervisor.behaviour.fail("ensure_volume_swapped", times=None, error=error)
-
-
-def second_cannot_be_filled(stage: Stage) -> None:
-    stage.drivers.second.behaviour.fail("ensure_imported", times=None, error=DriverError("it is broken"))
-
-
 # -- what the audit finds
 
 
@@ -422,12 +362,6 @@ SCENARIOS = (
     Scenario(DELETE_VOLUME.name, "works with snapshots", deletes_all, snapshot_is("gone", False, "gone")),
     Scenario(REIMAGE_VOLUME.name, "works", reimages, reimaged_is("available")),
     Scenario(REIMAGE_VOLUME.name, "fails", reimages, reimaged_is("error"), broken("volume", "ensure_imported")),
-    Scenario(MOVE_VOLUME.name, "works", moves, moved_is(True)),
-    Scenario(MOVE_VOLUME.name, "fails", moves, moved_is(False), second_cannot_be_filled),
-    Scenario(MOVE_VOLUME.name, "fails while it is used", moves_in_use, swapped_is(False), guest_cannot_be_led),
-    Scenario(SWAP_VOLUME.name, "works", moves_in_use, swapped_is(True)),
-    Scenario(SWAP_VOLUME.name, "cannot be filled", moves_in_use, swapped_is(False), second_cannot_be_filled),
-    Scenario(SWAP_VOLUME.name, "fails", moves_in_use, swapped_is(False), guest_cannot_be_led),
     Scenario(REVERT_VOLUME.name, "works", reverts, snapshot_is("available", True)),
     Scenario(
         REVERT_VOLUME.name,

@@ -17,6 +17,7 @@ from tests.crash import (
     other_scenarios,
     server_scenarios,
     shelve_scenarios,
+    volume_move_scenarios,
 )
 from tests.crash.scenario import Scenario
 from tests.crash.stage import Stage
@@ -28,6 +29,7 @@ SCENARIOS = (
     *move_scenarios.SCENARIOS,
     *other_scenarios.SCENARIOS,
     *copy_scenarios.SCENARIOS,
+    *volume_move_scenarios.SCENARIOS,
     *managing_scenarios.SCENARIOS,
     *ha_scenarios.SCENARIOS,
 )

@@ -182,6 +182,16 @@ def test_aggregates_are_those_of_compute(placing: Placing) -> None:
     assert compute.get("/os-services?host=fake-1").json()["services"][0]["zone"] == "nova"
 
 
+def test_an_aggregate_is_shown_as_it_was_written(placing: Placing) -> None:
+    path = f"/resource_providers/{placing.provider('pool')}/aggregates"
+    plain, dashed = "f519e5c202ba46d6ac912c8d4078b7d4", "f519e5c2-02ba-46d6-ac91-2c8d4078b7d5"
+    assert placing.ask("PUT", path, [dashed, plain], "1.18").json() == {"aggregates": [dashed, plain]}
+    for each in (plain, dashed):
+        found = placing.ask("GET", f"/resource_providers?member_of={each}").json()["resource_providers"]
+        assert [provider["name"] for provider in found] == ["pool"]
+    assert placing.ask("PUT", path, ["f519e5c2"], "1.18").status == 400
+
+
 def test_aggregates_have_no_generation_before_1_19(placing: Placing) -> None:
     path = f"/resource_providers/{placing.provider('pool')}/aggregates"
     one, other = str(uuid4()), str(uuid4())

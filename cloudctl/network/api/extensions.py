@@ -51,7 +51,7 @@ class Extension:
 KNOWN = {
     "address-group": Extension("Address Group", "Groups of addresses that rules name."),
     "address-scope": Extension("Address Scope", "Within one, addresses do not overlap."),
-    "default-subnetpools": Extension("Default Subnet Pools", "The pool that is meant where none is named."),
+    "default-subnetpools": Extension("Default Subnetpools", "The pool that is meant where none is named."),
     "rbac-address-group": Extension("RBAC Address Groups", "Shares address groups with projects."),
     "rbac-address-scope": Extension("RBAC Address Scopes", "Shares address scopes with projects."),
     "rbac-subnetpool": Extension("RBAC Subnet Pools", "Shares subnet pools with projects."),

@@ -14,7 +14,7 @@ from cloudctl.placement import allocations, candidates, providers
 from cloudctl.placement.api import gates, queries
 from cloudctl.placement.providers import NewProvider
 from cloudctl.placement.tables import Consumer, Provider
-from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Range, Uuid, gated
+from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Pattern, Range, Uuid, gated
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import ALWAYS, since
@@ -40,7 +40,9 @@ LINKS = {
 
 ProviderName = Annotated[str, Length(1, 200)]
 Generation = Annotated[int, Range(0)]
-Ids = Annotated[list[Uuid], Items(0, 1000)]
+# An aggregate is shown as it was written, with dashes or without.
+AggregateId = Annotated[str, Pattern(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", "a UUID")]
+Ids = Annotated[list[AggregateId], Items(0, 1000)]
 
 
 @frozen

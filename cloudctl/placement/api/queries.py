@@ -94,7 +94,7 @@ def aggregates(
     for value in given:
         forbids = value.startswith("!") and version in gates.FORBIDDEN_AGGREGATES
         text = value.removeprefix("!") if forbids else value
-        ids = {uuid(each, name) for each in _words(text.removeprefix("in:"), name)}
+        ids = {_aggregate(each, name) for each in _words(text.removeprefix("in:"), name)}
         if len(ids) > 1 and not text.startswith("in:"):
             message = f"Multiple values for {name!r} must be prefixed with 'in:'."
             raise Invalid(message, type=BAD_VALUE)
@@ -103,6 +103,12 @@ def aggregates(
         else:
             inside.append(frozenset(ids))
     return tuple(inside), frozenset(outside)
+
+
+def _aggregate(text: str, name: str) -> str:
+    """As it was written: so a provider is told of it, and so it is shown. Raises Invalid."""
+    uuid(text, name)
+    return text
 
 
 def group(call: Call, suffix: str = "") -> Group:
