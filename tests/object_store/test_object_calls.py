@@ -213,3 +213,10 @@ def test_a_body_without_a_length(o: Account, demo: Client) -> None:
         f"PUT {o.url}/c/x HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {demo.token}\r\n\r\n".encode(),
     )
     assert raw.startswith(b"HTTP/1.1 411 ")
+
+
+@pytest.mark.parametrize("path", ["", "c"])
+def test_what_is_said_of_nothing_has_no_length(mine: Account, path: str) -> None:
+    mine.put("c")
+    told = mine.head(path)
+    assert (told.status, told.headers["Content-Length"]) == (204, "0")

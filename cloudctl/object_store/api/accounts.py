@@ -13,7 +13,7 @@ from cloudctl.object_store.accounts import Usage
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
-from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.faults import HTML_TYPE, NOTHING
 from cloudctl.object_store.api.headers import Headers, changes, shown, timestamp
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place, placed
@@ -71,7 +71,7 @@ class Accounts:
         """Show what is said of an account."""
         place = placed(account)
         await self.door.enter(call, place)
-        return Reply(None, headers=(*await self._said(call, place), ("Content-Type", "text/plain; charset=utf-8")))
+        return Reply(None, headers=(*await self._said(call, place), *NOTHING))
 
     @routes.get("/v1/<account>", policy="object_store:accounts:show", anonymous=True, query=listings.PARAMETERS)
     async def list(self, call: Call, account: str) -> Reply:

@@ -12,7 +12,7 @@ from cloudctl.object_store import acl, containers, listing, removal, version_lis
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
-from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.faults import HTML_TYPE, NOTHING
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers, container_changes, last_modified, shown, timestamp
 from cloudctl.object_store.api.websites import Websites
@@ -105,7 +105,7 @@ class Containers:
         if (page := await self._visited(call, place, "HEAD")) is not None:
             return page
         found = await self._entered(call, place)
-        return Reply(None, headers=(*await self._said(call, found), ("Content-Type", "text/plain; charset=utf-8")))
+        return Reply(None, headers=(*await self._said(call, found), *NOTHING))
 
     @routes.get(
         "/v1/<account>/<container>",

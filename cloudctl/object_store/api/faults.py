@@ -31,5 +31,7 @@ def _write(body: JsonObject) -> bytes:
 
 HTML = Form("text/html", _write, "UTF-8")
 HTML_TYPE = ("Content-Type", HTML.content_type)
+# Of answers to HEAD, as Swift has it and its clients look for it, although 204 says as much.
+NOTHING = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "0"))
 
 FAULTS = Faults(_envelope, plain_problems, unknown_path=USUAL[404], forms=(HTML,), otherwise=HTML)

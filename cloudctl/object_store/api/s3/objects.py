@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, NotFound, RangeNotSatisfiable, Unavailable
+from cloudctl.errors import CloudError, NotFound, RangeNotSatisfiable
 from cloudctl.object_store import containers, large, numbered, objects
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.copying import Copying
@@ -91,10 +91,7 @@ class Objects:
         said += self._overridden(call)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
-        try:
-            body, status, told = self._body(call, found)
-        except OSError as failed:
-            raise Unavailable("") from failed
+        body, status, told = self._body(call, found)
         told = tuple(each for each in told if each[0] not in dict(said))
         return Reply(body, status, (*said, *told))
 
