@@ -111,7 +111,7 @@ class HostConnection:
     async def run_within(
         self, seconds: float, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        connection = await self._get()
+        connection = await self.opened()
         try:
             return await self._limited(seconds, fn, connection, *args, **kwargs)
         except (TimeoutError, CancelledError):
@@ -160,8 +160,11 @@ class HostConnection:
 
     # -- opening
 
-    async def _get(self) -> Any:
-        """Raises HostDown, at once for a while after it could not be opened."""
+    async def opened(self) -> Any:
+        """libvirt's own, which blocks: for threads.
+
+        Raises HostDown, at once for a while after it could not be opened.
+        """
         if self._connection is not None:
             return self._connection
         async with self._opening:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, product
 from typing import Any
 from uuid import UUID
@@ -35,10 +35,12 @@ CPU = {"tcg": "qemu64", "kvm": ""}
 
 @frozen
 class Notes:
-    """What we note of a guest beside what it is: which reboot was asked for last, and whether its power was cut."""
+    """What we note of a guest beside what it is: which reboot was asked for last, whether its power was cut, …"""
 
     token: str = ""
     done: bool = False
+    # When it was defined, in seconds since the epoch. Of two of one id, on two hosts, the later one is the guest.
+    made: float = 0.0
 
 
 @frozen
@@ -113,7 +115,7 @@ def guest(config: Config, spec: GuestSpec, notes: Notes) -> Element:
 
 
 def noted(notes: Notes) -> Element:
-    return Element(f"{{{NOTES}}}guest", token=notes.token, done=str(int(notes.done)))
+    return Element(f"{{{NOTES}}}guest", token=notes.token, done=str(int(notes.done)), made=str(notes.made))
 
 
 def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str]) -> Iterator[Element]:
@@ -217,15 +219,51 @@ def seen(xml: str) -> Seen:
     domain = fromstring(xml)
     devices = _child(domain, "devices")
     aliases = [each.get("name", "") for each in devices.iterfind("*/alias")]
-    notes = domain.find(f"metadata/{{{NOTES}}}guest")
     return Seen(
         vcpus=int(domain.findtext("vcpu", "1")),
         memory_mib=int(domain.findtext("memory", "0")) // 1024,
         volume_ids=tuple(sorted(id for alias in aliases if (id := _id_of(VOLUME, alias)) is not None)),
         port_ids=tuple(sorted(id for alias in aliases if (id := _id_of(PORT, alias)) is not None)),
-        notes=Notes() if notes is None else Notes(notes.get("token", ""), notes.get("done") == "1"),
+        notes=_noted(domain),
         targets=frozenset(each.get("dev", "") for each in devices.iterfind("disk/target")),
     )
+
+
+def _noted(domain: Element) -> Notes:
+    notes = domain.find(f"metadata/{{{NOTES}}}guest")
+    if notes is None:
+        return Notes()
+    return Notes(notes.get("token", ""), notes.get("done") == "1", float(notes.get("made", "0")))
+
+
+def targets_of(xml: str, names: Collection[str]) -> list[str]:
+    """Of the guest's own disks of these names: vda, …"""
+    wanted = {f"ua-{name}" for name in names}
+    found = []
+    for disk in _child(fromstring(xml), "devices").iterfind("disk"):
+        alias, target = disk.find("alias"), disk.find("target")
+        if alias is not None and target is not None and alias.get("name") in wanted:
+            found.append(target.get("dev", ""))
+    return found
+
+
+def elsewhere(xml: str, spec: GuestSpec) -> str:
+    """libvirt's own text of a guest, for the host where its volumes and ports are as `spec` says.
+
+    All that the guest sees stays as it is. Raises Unfit.
+    """
+    tree = fromstring(xml)
+    wished = {volume_alias(each.volume_id): volume_disk(each, "") for each in spec.volumes}
+    wished |= {port_alias(each.id): interface(each) for each in spec.ports}
+    for each in _child(tree, "devices"):
+        alias = each.find("alias")
+        wish = None if alias is None else wished.get(alias.get("name", ""))
+        # Of a disk the source is the host's affair, of an interface the target.
+        part = "source" if each.tag == "disk" else "target"
+        old, new = (None, None) if wish is None else (each.find(part), wish.find(part))
+        if old is not None and new is not None:
+            each[list(each).index(old)] = new
+    return text(tree)
 
 
 def device(xml: str, alias: str) -> Element | None:

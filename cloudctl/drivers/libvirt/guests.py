@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import libvirt
+from attrs import evolve
 
 from cloudctl.drivers.errors import Busy, InvalidPower, UnknownGuest, UnknownVolume
 from cloudctl.drivers.libvirt import domain
@@ -70,27 +71,42 @@ def get(connection: Any, id: str) -> Any:
 
 
 def names(connection: Any) -> frozenset[str]:
-    return frozenset(each.name() for each in connection.listAllDomains(0))
+    return frozenset(each.name() for each in _at_home(connection))
 
 
-def states(connection: Any, host: str) -> list[GuestState]:
+def made(connection: Any, id: str) -> float | None:
+    """When the guest was defined here; None if it was not: one that is on its way here is not yet."""
+    with Unless(libvirt.VIR_ERR_NO_DOMAIN):
+        guest = find(connection, id)
+        if guest is not None and guest.isPersistent():
+            return domain.seen(guest.XMLDesc(0)).notes.made
+    return None
+
+
+def states(connection: Any, host: str) -> list[tuple[GuestState, float]]:
+    """With the times of their definitions."""
     found = []
-    for each in connection.listAllDomains(0):
+    for each in _at_home(connection):
         with Unless(libvirt.VIR_ERR_NO_DOMAIN):  # it went meanwhile
             found.append(_state(each, host))
     return found
 
 
+def _at_home(connection: Any) -> list[Any]:
+    return list(connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT))
+
+
 def state(connection: Any, id: str, host: str) -> GuestState:
     """Raises UnknownGuest."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
-        return _state(get(connection, id), host)
+        return _state(get(connection, id), host)[0]
     raise UnknownGuest(id)
 
 
-def _state(guest: Any, host: str) -> GuestState:
-    found = domain.seen(guest.XMLDesc(0))
-    return GuestState(guest.name(), host, power(guest), found.vcpus, found.memory_mib, found.volume_ids, found.port_ids)
+def _state(guest: Any, host: str) -> tuple[GuestState, float]:
+    seen = domain.seen(guest.XMLDesc(0))
+    found = GuestState(guest.name(), host, power(guest), seen.vcpus, seen.memory_mib, seen.volume_ids, seen.port_ids)
+    return found, seen.notes.made
 
 
 def power(guest: Any) -> Power:
@@ -133,7 +149,7 @@ def _cpu_info(capabilities: Element) -> dict[str, Any]:
 # -- defined and gone
 
 
-def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path | None) -> None:
+def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path | None, now: float) -> None:
     """It is as `spec` says. Raises InvalidPower, Unfit, NoCapacity, Busy."""
     guest = find(connection, spec.id)
     if guest is not None:
@@ -141,7 +157,7 @@ def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path 
         if found not in OFF:
             _change(connection, config, guest, spec, found)
             return
-    notes = Notes() if guest is None else domain.seen(guest.XMLDesc(0)).notes
+    notes = Notes(made=now) if guest is None else domain.seen(guest.XMLDesc(0)).notes
     tree = domain.guest(config, spec, notes)
     # The definition comes last: a guest that is there has its disks.
     Storage(config, connection).ensure(spec, config_drive)
@@ -179,7 +195,7 @@ def remove(connection: Any, config: Config, id: str) -> bool:
     """Whether there was one."""
     guest = find(connection, id)
     if guest is not None:
-        _cut(guest)
+        cut(guest)
         with Unless(libvirt.VIR_ERR_NO_DOMAIN):
             guest.undefineFlags(UNDEFINE)
     Storage(config, connection).remove_all(id)
@@ -205,7 +221,7 @@ def stop(connection: Any, id: str, timeout: float) -> None:
         return
     if timeout > 0 and power(guest) is Power.RUNNING:
         _ask(guest, timeout)
-    _cut(guest)
+    cut(guest)
 
 
 def reboot(connection: Any, id: str, token: str, timeout: float) -> None:
@@ -213,11 +229,11 @@ def reboot(connection: Any, id: str, token: str, timeout: float) -> None:
     guest = get(connection, id)
     notes = domain.seen(guest.XMLDesc(0)).notes
     if notes.token != token:
-        notes = Notes(token, False)
+        notes = evolve(notes, token=token, done=False)
         _note(guest, notes)
     if not notes.done:
         stop(connection, id, timeout)
-        _note(guest, Notes(token, True))
+        _note(guest, evolve(notes, done=True))
     start(connection, id)
 
 
@@ -251,7 +267,7 @@ def _ask(guest: Any, timeout: float) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _cut(guest: Any) -> None:
+def cut(guest: Any) -> None:
     if guest.isActive():
         with Unless(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
             guest.destroy()

@@ -6,10 +6,13 @@ All that is known of a guest is its domain on its host, so nothing is kept here:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import unquote
 
 import libvirt
 from attrs import define, field
@@ -18,20 +21,34 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, UnknownHost, Unreachable, Unusable
+from cloudctl.drivers.errors import (
+    Aborted,
+    DriverError,
+    HostDown,
+    InvalidPower,
+    Unfit,
+    UnknownGuest,
+    UnknownHost,
+    Unreachable,
+    Unusable,
+)
 from cloudctl.drivers.interfaces import (
     IDiagnostics,
     IGuestEvents,
     IHypervisor,
+    ILiveMigrate,
     IPause,
     IResizeAttached,
     ISuspend,
 )
-from cloudctl.drivers.libvirt import domain, guests
+from cloudctl.drivers.libvirt import carrying, domain, guests, migration
+from cloudctl.drivers.libvirt.carrying import Part
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
+from cloudctl.drivers.libvirt.host import Host
+from cloudctl.drivers.libvirt.migration import Standing
 from cloudctl.drivers.libvirt.options import Config
-from cloudctl.drivers.libvirt.storage import Storage
+from cloudctl.drivers.libvirt.storage import IMAGE, Storage
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu.console import last_lines
@@ -43,11 +60,13 @@ from cloudctl.drivers.specs import (
     GuestSpec,
     GuestState,
     HostInventory,
+    MigrationProgress,
     PortSpec,
+    Power,
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, IDiagnostics, IResizeAttached, IGuestEvents)
+INTERFACES = (IHypervisor, IPause, ISuspend, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,48 +83,6 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
     }
     disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, Path(), 0.0)
     return Libvirt(config, resources, hosts, disks)
-
-
-@define(eq=False)
-class Host:
-    """A host and the guests that were last seen on it."""
-
-    connection: HostConnection
-    config: Config
-    guests: frozenset[str] | None = None  # None: it never answered
-    last: HostInventory | None = None
-
-    def __attrs_post_init__(self) -> None:
-        self.connection.prepare = self._prepare
-
-    @property
-    def name(self) -> str:
-        return self.connection.name
-
-    def _prepare(self, connection: Any) -> None:
-        """In a thread, for each new connection."""
-        Storage(self.config, connection).prepare()
-        self.guests = guests.names(connection)
-
-    async def inventory(self) -> HostInventory:
-        """What it has; what it had, if it is down."""
-        try:
-            self.last = await self.connection.run(guests.inventory, self.name, self.config)
-        except (HostDown, Unreachable):
-            known = self.last or HostInventory(self.name, "QEMU", 0, 0, 0)
-            return HostInventory(
-                self.name, "QEMU", known.vcpus, known.memory_mib, known.disk_gib, known.hypervisor_version, up=False
-            )
-        return self.last
-
-    async def states(self) -> list[GuestState]:
-        """None of a host that is down."""
-        try:
-            found = await self.connection.run(guests.states, self.name)
-        except (HostDown, Unreachable):
-            return []
-        self.guests = frozenset(each.id for each in found)
-        return found
 
 
 @implementer(*INTERFACES)
@@ -138,9 +115,34 @@ class Libvirt:
         return tuple(await gatherResults(asked, consumeErrors=True))
 
     async def inventory(self) -> tuple[GuestState, ...]:
+        """Of two guests of one id the one that was made later: the other was on a host that was down meanwhile."""
         asked = [ensureDeferred(host.states()) for host in self.hosts_by_name.values()]
+        kept: dict[str, tuple[GuestState, float]] = {}
         found = await gatherResults(asked, consumeErrors=True)
-        return tuple(sorted((state for states in found for state in states), key=lambda state: state.id))
+        for state, made in (each for states in found for each in states):
+            if state.id not in kept or kept[state.id][1] < made:
+                kept[state.id] = state, made
+        return tuple(kept[id][0] for id in sorted(kept))
+
+    async def drop_superseded(self) -> None:
+        """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile."""
+        twice = Counter(id for host in self.hosts_by_name.values() for id in host.guests or ())
+        for id in (id for id, times in twice.items() if times > 1):
+            async with self._locks.hold(id):
+                found = {host: made for host in self.hosts_by_name.values() if (made := await self._made(host, id))}
+                last = max(found, key=lambda host: found[host], default=None)
+                for host, made in found.items():
+                    # One that moves is on both sides for a moment, and the same.
+                    if last is not None and made < found[last]:
+                        log.warn("guest {id} is on {new} now: {old} drops it", id=id, new=last.name, old=host.name)
+                        await self._clear(host, id, last)
+
+    async def _made(self, host: Host, id: str) -> float | None:
+        """None, too, of a host that is down."""
+        try:
+            return await self._run(host, guests.made, id)
+        except (HostDown, Unreachable):
+            return None
 
     async def observe(self, id: str) -> GuestState:
         host = await self._where(id)
@@ -162,9 +164,16 @@ class Libvirt:
         for host in self.hosts_by_name.values():
             host.connection.changed = changed
         # Whoever comes back is listened to again.
-        self._watching = LoopingCall(self.inventory)
+        self._watching = LoopingCall(self._look)
         self._watching.clock = self.resources.clock
         self._watching.start(max(self.config.retry_seconds, 10.0))
+
+    async def _look(self) -> None:
+        try:
+            await self.inventory()
+            await self.drop_superseded()
+        except DriverError as error:
+            log.warn("the guests of the hosts could not be looked at: {error}", error=error)
 
     # -- defined and gone
 
@@ -173,10 +182,9 @@ class Libvirt:
         async with self._locks.hold(spec.id):
             # From a host that is down it cannot move: a guest that was there is made anew.
             there = await self._find(spec.id, of_those_up=True)
-            if there is not None and there is not host:
-                raise DriverError(
-                    f"guest {spec.id} is on {there.name}; this driver does not move disks between libvirt hosts yet"
-                )
+            moves = there is not None and there is not host
+            if there is not None and moves:
+                await self._carry(there, host, spec.id)
             with tempfile.TemporaryDirectory(prefix="cloudctl-") as directory:
                 drive = None
                 if spec.config_drive:
@@ -185,8 +193,55 @@ class Libvirt:
                     drive = files.config_drive
                 # Two guests of one image do not copy it at the same time.
                 async with self._locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
-                    await self._copy(host, guests.define, self.config, spec, drive)
-            host.guests = (host.guests or frozenset()) | {spec.id}
+                    await self._copy(host, guests.define, self.config, spec, drive, self.resources.clock.seconds())
+            host.gained(spec.id)
+            if there is not None and moves:
+                await self._clear(there, spec.id, host)
+
+    async def _carry(self, there: Host, host: Host, id: str) -> None:
+        """The disks of a guest that is off are on this host, too. Raises InvalidPower."""
+        found = await self._run(there, guests.state, id, there.name)
+        if found.power not in guests.OFF:
+            raise InvalidPower(f"guest {id} is {found.power.value}; its size and host can only change while it is off")
+        if not await self._share(there, host):
+            having = await self._based(there, host, id)
+            await self._between(there, host, carrying.carry, id, having)
+
+    async def _based(self, there: Host, host: Host, id: str) -> list[Part]:
+        """What a guest has; what its disks are based on is on the other host, too."""
+        having = await self._run(there, lambda found: carrying.parts(Storage(self.config, found), id))
+        for base in {part.base for part in having if part.base is not None}:
+            # The same lock as of one that is made of the image.
+            async with self._locks.hold(host.name, unquote(base.removeprefix(IMAGE))):
+                await self._between(there, host, carrying.carry_base, base)
+        return having
+
+    async def _share(self, there: Host, host: Host) -> bool:
+        return await self._between(there, host, carrying.shares)
+
+    async def _between(
+        self,
+        there: Host,
+        host: Host,
+        fn: Callable[Concatenate[Storage, Storage, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`fn(storage there, storage here, …)`."""
+        other = await host.connection.opened()
+
+        def call(found: Any) -> T:
+            return fn(Storage(self.config, found), Storage(self.config, other), *args, **kwargs)
+
+        return await self._copy(there, call)
+
+    async def _clear(self, host: Host, id: str, keeper: Host) -> None:
+        """The host has nothing of a guest that `keeper` has. Disks that both of them see stay."""
+        if await self._share(host, keeper):
+            await self._run(host, migration.drop, id)
+        else:
+            await self._run(host, guests.remove, self.config, id)
+        host.lost(id)
 
     async def ensure_absent(self, id: str) -> None:
         async with self._locks.hold(id):
@@ -194,7 +249,7 @@ class Libvirt:
             for host in self.hosts_by_name.values():
                 try:
                     was_there |= await self._run(host, guests.remove, self.config, id)
-                    host.guests = (host.guests or frozenset()) - {id}
+                    host.lost(id)
                 except HostDown as error:
                     down.append((host, error))
             for host, refused in down:
@@ -252,6 +307,122 @@ class Libvirt:
                 timeout = self.config.unplug_timeout
                 await self._within(timeout, host, guests.detach, id, alias, timeout)
 
+    # -- on its way
+
+    async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
+        to = self._host(spec.host)
+        async with self._locks.hold(spec.id):
+            # Look at both first: a process before this one may have begun it, or ended it.
+            source = await self._settled(spec.id, to)
+            state = await self._run(source, guests.state, spec.id, source.name)
+            if state.power not in (Power.RUNNING, Power.PAUSED):
+                raise InvalidPower(f"guest {spec.id} is {state.power.value}; only one that is on can be moved so")
+            if source is not to:
+                await self._move(source, to, spec, disks)
+
+    async def _settled(self, id: str, to: Host) -> Host:
+        """Where a guest is that nobody moves: if it was moved away, the end of that is awaited, and nothing is left of
+        it elsewhere. Raises UnknownGuest, HostDown, InvalidPower.
+        """
+        await self._run(to, migration.standing, id)
+        source = await self._where(id)
+        if source is not to and await self._run(source, migration.standing, id) is Standing.LEAVING:
+            await self._attended(source, id, self._copy(source, migration.wait, id))
+            source = await self._where(id)
+        there, here = [await self._run(host, migration.standing, id) for host in (source, to)]
+        if source is to:
+            # It may have arrived while the other one was told nothing of it.
+            for host in await self._left_by(id, to):
+                await self._clear(host, id, to)
+            return to
+        if here is Standing.ARRIVING:
+            # Nobody sends it.
+            await self._run(to, migration.drop, id)
+        elif here is not Standing.ABSENT and there is Standing.LEFT:
+            await self._clear(source, id, to)
+            to.gained(id)
+            return to
+        elif here is Standing.OFF:
+            # It was there once, and the host was down when it went.
+            await self._clear(to, id, source)
+        if there is Standing.LEFT:
+            await self._run(source, migration.stay, id)
+        return source
+
+    async def _left_by(self, id: str, to: Host) -> list[Host]:
+        """The hosts on which a guest stands still that is on this one."""
+        found = []
+        for host in self.hosts_by_name.values():
+            may_have = host is not to and id in (host.guests or ())
+            if may_have and await self._run(host, migration.standing, id) is Standing.LEFT:
+                found.append(host)
+        return found
+
+    async def _move(self, source: Host, to: Host, spec: GuestSpec, disks: bool | None) -> None:
+        shared = await self._share(source, to)
+        having = await self._run(source, lambda found: carrying.parts(Storage(self.config, found), spec.id))
+        if disks is not None and disks == shared and any(part.name in carrying.MIRRORED for part in having):
+            how = "both hosts see its disks" if shared else f"its disks cannot be seen from {to.name}"
+            raise Unfit(f"guest {spec.id} cannot be moved so: {how}")
+        if not shared:
+            await self._based(source, to, spec.id)
+            await self._between(source, to, carrying.prepare, spec.id, having)
+        try:
+            going = self._migrating(source, migration.migrate, self.config, spec, to.peer_uri, not shared)
+            await self._attended(source, spec.id, going)
+        except (DriverError, Aborted):
+            if not shared:
+                await self._take_back(to, spec.id)
+            raise
+        to.gained(spec.id)
+        await self._clear(source, spec.id, to)
+
+    async def _take_back(self, to: Host, id: str) -> None:
+        """The disks that were prepared for a guest that has not come; the next one that comes clears them, too."""
+        try:
+            if await self._run(to, migration.standing, id) is Standing.ABSENT:
+                await self._run(to, lambda found: Storage(self.config, found).remove_all(id))
+        except DriverError as error:
+            log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
+
+    async def _attended(self, source: Host, id: str, going: Coroutine[Any, Any, T]) -> T:
+        """What is late is ended: given up, or hurried if that is allowed."""
+        too_late = False
+
+        def end() -> None:
+            nonlocal too_late
+            too_late = not self.config.post_copy
+            ending = migration.abort if too_late else partial(migration.hurry, config=self.config)
+            ensureDeferred(self._copy(source, lambda found: ending(found, id=id))).addErrback(
+                lambda failure: log.failure("a migration that is late could not be ended", failure)
+            )
+
+        clock = self.resources.clock.callLater(self.config.migration_timeout, end)
+        try:
+            return await going
+        except Aborted as error:
+            if too_late:
+                seconds = self.config.migration_timeout
+                raise DriverError(f"guest {id} had not arrived after {seconds:g} s; it stays where it was") from error
+            raise
+        finally:
+            if clock.active():
+                clock.cancel()
+
+    async def migration_progress(self, id: str) -> MigrationProgress | None:
+        host = await self._find(id)
+        return None if host is None else await self._run(host, migration.progress, id)
+
+    async def ensure_migration_aborted(self, id: str) -> None:
+        host = await self._find(id)
+        if host is not None:
+            await self._copy(host, migration.abort, id)
+
+    async def ensure_migration_forced(self, id: str) -> None:
+        host = await self._find(id)
+        if host is not None:
+            await self._run(host, migration.hurry, self.config, id)
+
     # -- where
 
     def _host(self, name: str) -> Host:
@@ -274,19 +445,26 @@ class Libvirt:
         return found
 
     async def _find(self, id: str, *, of_those_up: bool = False) -> Host | None:
-        """Where it is, first asked where it was. Raises HostDown if it was, or may be, on one that is down.
+        """Where it is: of those that may have it the one on which it was made last. Raises HostDown if it was, or may
+        be, on one that is down.
 
         `of_those_up`: what is down is left out.
         """
         down: list[HostDown] = []
-        known = sorted(self.hosts_by_name.values(), key=lambda host: id not in (host.guests or ()))
-        for host in known:
-            try:
-                if await self._run(host, guests.find, id) is not None:
-                    return host
-            except HostDown as error:
-                if not of_those_up and (host.guests is None or id in host.guests):
-                    down.append(error)
+        likely = [host for host in self.hosts_by_name.values() if host.guests is None or id in host.guests]
+        others = [host for host in self.hosts_by_name.values() if host not in likely]
+        for group in (likely, others):
+            found: dict[Host, float] = {}
+            for host in group:
+                try:
+                    made = await self._run(host, guests.made, id)
+                    if made is not None:
+                        found[host] = made
+                except HostDown as error:
+                    if not of_those_up and (host.guests is None or id in host.guests):
+                        down.append(error)
+            if found:
+                return max(found, key=lambda host: found[host])
         if down:
             raise down[0]
         return None
@@ -298,6 +476,12 @@ class Libvirt:
 
     async def _copy(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._within(self.config.copy_timeout, host, fn, *args, **kwargs)
+
+    async def _migrating(
+        self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """It is ended before this is."""
+        return await self._within(2 * self.config.migration_timeout, host, fn, *args, **kwargs)
 
     async def _within(
         self, seconds: float, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs

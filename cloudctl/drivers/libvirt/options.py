@@ -31,6 +31,9 @@ class Config:
 
     # Host → where its libvirtd is reached: qemu+tls://HOST/system?pkipath=DIRECTORY, qemu+unix:///system?socket=PATH.
     hosts: dict[str, str] = field(factory=dict, validator=_uris)
+    # Host → where the libvirtd of the other hosts reach its libvirtd, to move guests there. Those not named: as we do,
+    # with the certificates that each host has in libvirt's own place.
+    peers: dict[str, str] = field(factory=dict, validator=_uris)
     # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm on the hosts, and is many times faster.
     accelerator: Literal["tcg", "kvm"] = "kvm"
     # QEMU's name of the machine type. One with a version keeps guests movable between releases of QEMU.
@@ -54,6 +57,15 @@ class Config:
     open_timeout: float = field(default=10.0, validator=gt(0))
     answer_timeout: float = field(default=30.0, validator=gt(0))
     copy_timeout: float = field(default=1800.0, validator=gt(0))
+    # Whether memory and disks of guests go from host to host by TLS, for which QEMU needs certificates there.
+    migration_tls: bool = True
+    # Seconds that a live migration may take; then it is given up, or ended with post-copy.
+    migration_timeout: float = field(default=3600.0, validator=gt(0))
+    # Whether a guest that is in a hurry, or late, goes on at its new host before all of its memory is there. If the way
+    # between the hosts is cut meanwhile, the guest is lost.
+    post_copy: bool = False
+    # MiB/s that a migration may take; 0: all that there is.
+    migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds between two attempts to reach a host that is down.
     retry_seconds: float = field(default=5.0, validator=gt(0))
     # Seconds between two questions whether a host is still there; it is down after three without an answer.

@@ -23,6 +23,7 @@ from cloudctl.drivers.qemu.disks import swap_header
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
 GIB, MIB = 1 << 30, 1 << 20
+IMAGE = "image-"  # and its id: what root disks are based on
 WHOLE = ".whole"  # beside a copied file: all of it is there
 
 
@@ -96,9 +97,9 @@ class Storage:
         size = _virtual_size(Path(image.path), format)
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")
-        base = f"image-{quote(image.id, safe='')}"
+        base = f"{IMAGE}{quote(image.id, safe='')}"
         self.copy(Path(image.path), base)
-        self._create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
+        self.create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
 
     def _swap(self, name: str, size: int) -> None:
         found = self.find(name)
@@ -106,7 +107,7 @@ class Storage:
             return
         self.remove(name)
         if size:
-            self._upload(self._create(name, "raw", size), BytesIO(swap_header(size)))
+            self._upload(self.create(name, "raw", size), BytesIO(swap_header(size)))
 
     def _blank(self, name: str, size: int) -> None:
         """An empty disk of so many bytes, at least; none of 0."""
@@ -114,7 +115,7 @@ class Storage:
         if not size:
             self.remove(name)
         elif found is None:
-            self._create(name, "qcow2", size)
+            self.create(name, "qcow2", size)
         elif size > found.info()[1]:
             found.resize(size, 0)
 
@@ -141,10 +142,10 @@ class Storage:
         self.remove(name)
         try:
             with source.open("rb") as file:
-                self._upload(self._create(name, "raw", source.stat().st_size), file)
+                self._upload(self.create(name, "raw", source.stat().st_size), file)
         except FileNotFoundError as error:
             raise Unfit(f"{source} does not exist") from error
-        self._create(name + WHOLE, "raw", 0)
+        self.create(name + WHOLE, "raw", 0)
 
     def tail(self, name: str, most: int) -> bytes:
         """The last `most` bytes of a file that others write to; none if there is no such file."""
@@ -162,7 +163,7 @@ class Storage:
         stream.finish()
         return got.getvalue()
 
-    def _create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
+    def create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
         tree = Element("volume")
         SubElement(tree, "name").text = name
         SubElement(tree, "capacity").text = str(size)

@@ -1,23 +1,43 @@
-"""A real libvirtd, one a module. CLOUDCTL_REQUIRE_HOST=1 makes its absence a failure."""
+"""Real libvirtds, a pair a module. CLOUDCTL_REQUIRE_HOST=1 makes their absence a failure."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.drivers.libvirt import pki
 from tests.drivers.libvirt.daemon import Libvirtd, lacking
 from tests.needed import HOST, need
 
 
 @pytest.fixture(scope="module")
-def libvirtd() -> Iterator[Libvirtd]:
+def start_libvirtd() -> Iterator[Callable[[str], Libvirtd]]:
+    """`start_libvirtd(name)`: a host of that name."""
     need(lacking(), HOST)
     directory = Path(tempfile.mkdtemp(prefix="cc-"))
-    daemon = Libvirtd(directory)
-    yield daemon
-    daemon.end()
+    certificates = pki.make(directory / "pki")
+    made: list[Libvirtd] = []
+
+    def start(name: str) -> Libvirtd:
+        (directory / name).mkdir()
+        made.append(Libvirtd(directory / name, certificates, name))
+        return made[-1]
+
+    yield start
+    for daemon in made:
+        daemon.end()
     shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def libvirtd(start_libvirtd: Callable[[str], Libvirtd]) -> Libvirtd:
+    return start_libvirtd("east")
+
+
+@pytest.fixture(scope="module")
+def other_libvirtd(start_libvirtd: Callable[[str], Libvirtd]) -> Libvirtd:
+    return start_libvirtd("west")

@@ -16,7 +16,14 @@ PROGRAMS = ("libvirtd", "unshare", "qemu-system-x86_64", "qemu-img", "genisoimag
 PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
 
 DAEMON = """
-listen_tls = 0
+listen_tls = 1
+listen_addr = "127.0.0.1"
+tls_port = "{port}"
+auth_tls = "none"
+ca_file = "{pki}/cacert.pem"
+cert_file = "{pki}/servercert.pem"
+key_file = "{pki}/serverkey.pem"
+crl_file = ""
 unix_sock_dir = "{directory}"
 auth_unix_rw = "none"
 auth_unix_ro = "none"
@@ -34,6 +41,12 @@ remember_owner = 0
 namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
+migration_host = "127.0.0.2"
+migration_address = "127.0.0.2"
+keepalive_interval = 2
+keepalive_count = 3
+migrate_tls_x509_cert_dir = "{pki}"
+migrate_tls_x509_verify = 1
 """
 
 
@@ -54,19 +67,42 @@ def lacking() -> str | None:
     return None
 
 
-class Libvirtd:
-    """`uri` leads to it. Its guests end with it."""
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
-    def __init__(self, directory: Path) -> None:
+
+class Libvirtd:
+    """A host: `uri` leads to its daemon, `tls_uri` as from another machine. Its guests end with it.
+
+    `pki` is a directory of `tests.drivers.libvirt.pki`; hosts that move guests to each other have the same.
+    """
+
+    def __init__(self, directory: Path, pki: Path, name: str = "east") -> None:
         self.directory = directory
+        self.name = name
+        self.pki = pki
         self.socket = directory / "libvirt-sock"
+        self.port = free_port()
         self.uri = f"qemu+unix:///system?socket={self.socket}"
-        (directory / "libvirtd.conf").write_text(DAEMON.format(directory=directory, uuid=uuid4()))
-        (directory / "qemu.conf").write_text(QEMU)
-        mounts = ["mount --make-rprivate /", "mount -t tmpfs tmpfs /run", "mkdir -p /run/libvirt"]
+        self.tls_uri = f"qemu+tls://127.0.0.1:{self.port}/system?pkipath={pki}"
+        self.uuid = uuid4()
+        self.start()
+
+    def start(self) -> None:
+        """As a machine that is switched on: its disks are as they were."""
+        directory = self.directory
+        settings = DAEMON.format(directory=directory, uuid=self.uuid, port=self.port, pki=self.pki)
+        (directory / "libvirtd.conf").write_text(settings)
+        (directory / "qemu.conf").write_text(QEMU.replace("{pki}", str(self.pki)))
+        # Nobody takes another one's name for its own when guests move between them.
+        (directory / "pid").unlink(missing_ok=True)
+        self.socket.unlink(missing_ok=True)
+        mounts = [f"echo {self.name} > /proc/sys/kernel/hostname", "mount --make-rprivate /"]
+        mounts += ["mount -t tmpfs tmpfs /run", "mkdir -p /run/libvirt"]
         for number, path in enumerate(PRIVATE):
             mine = directory / f"private{number}"
-            mine.mkdir()
+            mine.mkdir(exist_ok=True)
             mounts.append(f"mkdir -p {path} && mount --bind {mine} {path}")
         # The user that Debian's packages make; libvirt asks for it whatever qemu.conf says.
         for name, line in (("passwd", "libvirt-qemu:x:64055:64055::/:/bin/false"), ("group", "libvirt-qemu:x:64055:")):
@@ -74,9 +110,9 @@ class Libvirtd:
             mounts.append(f"mount --bind {directory}/{name} /etc/{name}")
         mounts.append(f"cp {directory}/qemu.conf /etc/libvirt/")
         # The shell stays the first process: it reaps what QEMU leaves behind, and libvirtd waits for that.
-        mounts.append(f"libvirtd --config {directory}/libvirtd.conf --pid-file {directory}/pid; true")
+        mounts.append(f"libvirtd --listen --config {directory}/libvirtd.conf --pid-file {directory}/pid; true")
         # The end of `unshare` is a power cut: all that runs within is killed.
-        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with (directory / "output").open("wb") as output:
             self.process = subprocess.Popen(
                 [*command, "sh", "-ec", "; ".join(mounts)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -106,7 +142,15 @@ class Libvirtd:
 
     def pid_file(self, id: str) -> Path:
         """Of the guest's QEMU, as seen from outside of the namespace."""
-        return Path(f"/proc/{self.pid}/root/run/libvirt/qemu/{id}.pid")
+        return self.inside(f"/run/libvirt/qemu/{id}.pid")
+
+    def inside(self, path: str) -> Path:
+        """A file of the host, as seen from outside of the namespace."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def stop_daemon(self) -> None:
+        """kill -9; the guests go on."""
+        os.kill(self.pid, signal.SIGKILL)
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)

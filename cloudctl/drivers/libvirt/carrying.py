@@ -1,0 +1,110 @@
+"""The disks of a guest that goes to another host: whether that host sees them already, and what has to be there if not.
+
+All of it goes through this process, from one libvirtd to the other: the hosts need not trust each other with files.
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import uuid4
+from xml.etree.ElementTree import fromstring
+
+from attrs import frozen
+
+from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage
+
+CHUNK = 1 << 18
+# What QEMU copies while the guest runs; of these there must be blank ones.
+MIRRORED = ("root", "ephemeral", "swap")
+CONSOLE = "console"
+
+
+@frozen
+class Part:
+    """A file of a guest: `ID.NAME`. `over`: path and format of what a root disk is based on."""
+
+    name: str
+    format: str
+    size: int  # as the guest sees it
+    over: tuple[str, str] | None = None
+
+    @property
+    def base(self) -> str | None:
+        """The name of the volume that it is based on."""
+        return None if self.over is None else PurePosixPath(self.over[0]).name
+
+
+def shares(source: Storage, to: Storage) -> bool:
+    """Whether both hosts see the same directory: what is put there by one is found by the other."""
+    name = f"probe-{uuid4()}"
+    source.create(name, "raw", 0)
+    try:
+        to.pool().refresh(0)
+        return to.find(name) is not None
+    finally:
+        source.remove(name)
+
+
+def parts(storage: Storage, id: str) -> list[Part]:
+    """What a guest has on its host."""
+    pool = storage.pool()
+    pool.refresh(0)
+    found = []
+    for name in sorted(pool.listVolumes()):
+        if name.startswith(f"{id}."):
+            tree = fromstring(pool.storageVolLookupByName(name).XMLDesc(0))
+            format = tree.find("target/format")
+            path, under = tree.findtext("backingStore/path"), tree.find("backingStore/format")
+            over = None if path is None else (path, "raw" if under is None else under.get("type", "raw"))
+            shape = "raw" if format is None else format.get("type", "raw")
+            found.append(Part(name.removeprefix(f"{id}."), shape, int(tree.findtext("capacity", "0")), over))
+    return found
+
+
+def carry_base(source: Storage, to: Storage, base: str) -> None:
+    """The image that root disks are based on is there, too. Not for two calls for one image at a time."""
+    if to.find(base + WHOLE) is None:
+        with RoomFor(f"image {base}"):
+            to.remove(base)
+            _carry(source, to, base)
+            to.create(base + WHOLE, "raw", 0)
+
+
+def prepare(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
+    """All is there that QEMU needs to take the guest over: blank disks, and the files that do not change."""
+    to.remove_all(id)
+    with RoomFor(f"the disks of guest {id}"):
+        for part in having:
+            if part.name in MIRRORED:
+                to.create(f"{id}.{part.name}", part.format, part.size, part.over)
+            elif part.name != CONSOLE:
+                _carry(source, to, f"{id}.{part.name}")
+
+
+def carry(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
+    """All files of a guest that is off, as they are."""
+    to.remove_all(id)
+    with RoomFor(f"the disks of guest {id}"):
+        for part in having:
+            _carry(source, to, f"{id}.{part.name}")
+
+
+def _carry(source: Storage, to: Storage, name: str) -> None:
+    target, sending = to.create(name, "raw", 0), to.connection.newStream(0)
+    target.upload(sending, 0, 0, 0)
+    for chunk in _read(source, name):
+        while chunk:
+            chunk = chunk[sending.send(chunk) :]
+    sending.finish()
+
+
+def _read(storage: Storage, name: str) -> Iterator[bytes]:
+    found: Any = storage.find(name)
+    receiving = storage.connection.newStream(0)
+    found.download(receiving, 0, 0, 0)
+    while chunk := receiving.recv(CHUNK):
+        yield chunk
+    receiving.finish()

@@ -1,0 +1,188 @@
+"""Guests that go from host to host, with two libvirtds that reach each other by TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from twisted.internet.defer import ensureDeferred
+
+from cloudctl.drivers.errors import Aborted, DriverError, InvalidPower, Unfit
+from cloudctl.drivers.specs import DriverResources, GuestSpec, Power
+from tests.drivers.libvirt.daemon import Libvirtd
+from tests.drivers.qemu import real, tiny_guest
+from tests.drivers.qemu.real import ID
+
+# On each of them a directory of its own.
+LOCAL = "/var/lib/libvirt/guests"
+
+
+@pytest.fixture
+def hosts(libvirtd: Libvirtd, other_libvirtd: Libvirtd) -> dict[str, Libvirtd]:
+    return {"east": libvirtd, "west": other_libvirtd}
+
+
+@pytest.fixture
+def make(hosts: dict[str, Libvirtd], tmp_path: Path) -> Iterator[Any]:
+    """`make(directory, **options)`: a driver; one more is another process."""
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    def made(directory: str = LOCAL, **options: Any) -> Any:
+        config = Config(
+            hosts={name: daemon.tls_uri for name, daemon in hosts.items()},
+            peers={name: daemon.tls_uri for name, daemon in hosts.items()},
+            accelerator="tcg",
+            directory=directory,
+            pool=tmp_path.name,
+            slots=2,
+            retry_seconds=0.2,
+            keepalive_seconds=1,
+            **options,
+        )
+        return create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
+
+    yield made
+    for daemon in hosts.values():
+        daemon.empty()
+
+
+def tiny(directory: Path, host: str = "east", **changes: Any) -> GuestSpec:
+    return evolve(real.tiny(directory, **changes), host=host)
+
+
+async def started(driver: Any, spec: GuestSpec) -> None:
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(spec.id)
+
+    async def is_up() -> bool:
+        return tiny_guest.LAST_LINE in await driver.console_output(spec.id)
+
+    assert await real.soon(is_up)
+
+
+def files(daemon: Libvirtd, id: str = ID) -> set[str]:
+    return {each.name.removeprefix(f"{id}.") for each in daemon.inside(LOCAL).glob(f"{id}.*")}
+
+
+async def test_a_guest_moves_with_its_disks_and_back(make: Any, hosts: dict[str, Libvirtd], tmp_path: Path) -> None:
+    driver = make()
+    spec = tiny(tmp_path, ephemeral_gib=1, swap_mib=1, config_drive=True)
+    await started(driver, spec)
+    had = files(hosts["east"]) - {"console"}
+    for here, there in (("east", "west"), ("west", "east")):
+        moved = evolve(spec, host=there)
+        for _ in range(2):
+            await driver.ensure_migrated(moved)
+            state = await driver.observe(ID)
+            assert (state.host, state.power) == (there, Power.RUNNING)
+        assert not files(hosts[here])
+        assert files(hosts[there]) - {"console"} == had
+    # It goes on as it was defined: it can be stopped, and started from the disks that came along.
+    await driver.ensure_stopped(ID, 0.0)
+    await driver.ensure_running(ID)
+    with pytest.raises(Unfit, match="cannot be seen"):
+        await driver.ensure_migrated(evolve(spec, host="west"), disks=False)
+    await driver.ensure_absent(ID)
+    assert not files(hosts["east"])
+    await driver.close()
+
+
+async def test_a_paused_guest_arrives_paused(make: Any, tmp_path: Path) -> None:
+    driver = make()
+    spec = tiny(tmp_path)
+    await started(driver, spec)
+    await driver.ensure_paused(ID)
+    await driver.ensure_migrated(evolve(spec, host="west"))
+    state = await driver.observe(ID)
+    assert (state.host, state.power) == ("west", Power.PAUSED)
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+async def test_a_guest_that_is_off_takes_its_disks_along(make: Any, hosts: dict[str, Libvirtd], tmp_path: Path) -> None:
+    driver = make()
+    spec = tiny(tmp_path, ephemeral_gib=1)
+    await started(driver, spec)
+    moved = evolve(spec, host="west", memory_mib=24)
+    with pytest.raises(InvalidPower):
+        await driver.ensure_defined(moved)
+    await driver.ensure_stopped(ID, 0.0)
+    for _ in range(2):
+        await driver.ensure_defined(moved)
+        state = await driver.observe(ID)
+        assert (state.host, state.power, state.memory_mib) == ("west", Power.STOPPED, 24)
+    assert not files(hosts["east"])
+    # What it wrote before is still there.
+    assert tiny_guest.LAST_LINE in await driver.console_output(ID)
+    await driver.ensure_running(ID)
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+SLOW = {"migration_mib_per_second": 1}
+
+
+async def on_its_way(driver: Any) -> None:
+    async def moves() -> bool:
+        found = await driver.migration_progress(ID)
+        return found is not None and found.memory_total > 0
+
+    assert await real.soon(moves)
+
+
+async def test_what_is_on_its_way_is_shown_and_can_be_called_back(
+    make: Any, hosts: dict[str, Libvirtd], tmp_path: Path
+) -> None:
+    driver, other = make(**SLOW), make(**SLOW)
+    spec = tiny(tmp_path, memory_mib=64)
+    await started(driver, spec)
+    going = ensureDeferred(driver.ensure_migrated(evolve(spec, host="west")))
+    await on_its_way(other)
+    # Until it has arrived it is where it was, whoever is asked.
+    assert [(each.host, each.power) for each in await other.inventory()] == [("east", Power.RUNNING)]
+    await other.ensure_migration_aborted(ID)
+    with pytest.raises(Aborted):
+        await going
+    state = await driver.observe(ID)
+    assert (state.host, state.power) == ("east", Power.RUNNING)
+    assert not files(hosts["west"])
+    await driver.ensure_absent(ID)
+    await driver.close()
+    await other.close()
+
+
+async def test_one_in_a_hurry_arrives_and_another_process_sees_it(make: Any, tmp_path: Path) -> None:
+    driver, other = make(**SLOW), make(**SLOW)
+    spec = tiny(tmp_path, memory_mib=64)
+    await started(driver, spec)
+    moved = evolve(spec, host="west")
+    going = [ensureDeferred(driver.ensure_migrated(moved))]
+    await on_its_way(other)
+    # As one does that takes over from a process that was killed.
+    going.append(ensureDeferred(other.ensure_migrated(moved)))
+    await other.ensure_migration_forced(ID)
+    for each in going:
+        await each
+    for each in (driver, other):
+        state = await each.observe(ID)
+        assert (state.host, state.power) == ("west", Power.RUNNING)
+    await driver.ensure_absent(ID)
+    await driver.close()
+    await other.close()
+
+
+async def test_one_that_is_late_stays(make: Any, hosts: dict[str, Libvirtd], tmp_path: Path) -> None:
+    driver = make(migration_timeout=1.0, **SLOW)
+    spec = tiny(tmp_path, memory_mib=64)
+    await started(driver, spec)
+    with pytest.raises(DriverError, match="it stays where it was"):
+        await driver.ensure_migrated(evolve(spec, host="west"))
+    state = await driver.observe(ID)
+    assert (state.host, state.power) == ("east", Power.RUNNING)
+    await driver.ensure_absent(ID)
+    await driver.close()
