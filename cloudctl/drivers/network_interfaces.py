@@ -132,6 +132,16 @@ class IHostsHeard(Interface):
         """The hosts that have not been heard of for longer than they should, by name."""
 
 
+class INetworkDrift(Interface):
+    """It sees whether others have changed what it made."""
+
+    async def drifted() -> frozenset[str]:
+        """The ids of all networks, ports, routers and security groups that are not as they were wished last.
+
+        The `ensure_…` of each mends it. Called every few minutes, so it may take seconds.
+        """
+
+
 class IGuestMetadata(Interface):
     """Guests can ask for their metadata at 169.254.169.254."""
 

@@ -6,6 +6,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRouters
 from cloudctl.identity.bootstrap import first_project
+from cloudctl.network import audit
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.options import NetworkOptions
@@ -29,6 +30,7 @@ def compose(cloud: Surroundings) -> Part:
         build,
         WORKFLOWS,
         bootstrap=first_rows,
+        checks={"network": audit.check(cloud.db, cloud.network)},
     )
 
 

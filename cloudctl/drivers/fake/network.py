@@ -22,6 +22,7 @@ from cloudctl.drivers.interfaces import (
     IMetering,
     INdpProxies,
     INetworkBackend,
+    INetworkDrift,
     IPacketLimits,
     IPacketLogs,
     IPortForwarding,
@@ -62,6 +63,7 @@ INTERFACES = (
     IManyGateways,
     IServiceHosts,
     IHostsHeard,
+    INetworkDrift,
 )
 
 
@@ -109,6 +111,7 @@ class FakeNetworkBackend:
     routers: Store[RouterSpec]
     groups: Store[SecurityGroupSpec]
     silent: set[str] = field(factory=set)  # hosts that tests have made so
+    changed: set[str] = field(factory=set)  # ids of what tests call changed by others
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -168,6 +171,10 @@ class FakeNetworkBackend:
     async def silent_hosts(self) -> frozenset[str]:
         async with self.behaviour.around("silent_hosts"):
             return frozenset(self.silent)
+
+    async def drifted(self) -> frozenset[str]:
+        async with self.behaviour.around("drifted"):
+            return frozenset(self.changed)
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):

@@ -165,18 +165,36 @@ def _nbd(source: Element, data: Mapping[str, Any]) -> None:
 
 
 def interface(port: PortSpec) -> Element:
-    """Raises Unfit for a port that is not plugged by a tap."""
+    """Raises Unfit for a port that is plugged neither by a tap nor into Open vSwitch."""
     binding = port.binding or {}
-    if binding.get("vif_type") != "tap":
+    details = binding.get("vif_details", {})
+    if binding.get("vif_type") == "tap":
+        nic = Element("interface", type="ethernet")
+        SubElement(nic, "target", dev=details["tap"], managed="no")
+    elif binding.get("vif_type") == "ovs":
+        nic = _in_open_vswitch(details)
+    else:
         raise Unfit(f"port {port.id} is plugged as {binding.get('vif_type')!r}, which libvirt guests cannot use")
-    nic = Element("interface", type="ethernet")
     SubElement(nic, "mac", address=port.mac)
-    SubElement(nic, "target", dev=binding["vif_details"]["tap"], managed="no")
     SubElement(nic, "model", type="virtio")
-    SubElement(nic, "mtu", size=str(port.mtu))
+    SubElement(nic, "mtu", size=str(details.get("mtu", port.mtu)))
     # No boot from the network: its ROM costs time at each start.
     SubElement(nic, "rom", enabled="no")
     SubElement(nic, "alias", name=port_alias(port.id))
+    return nic
+
+
+def _in_open_vswitch(details: Mapping[str, Any]) -> Element:
+    """libvirt makes the tap and puts it into the host's bridge."""
+    nic = Element("interface", type="bridge")
+    SubElement(nic, "source", bridge=details["bridge"])
+    SubElement(nic, "target", dev=details["tap"])
+    port = SubElement(nic, "virtualport", type="openvswitch")
+    SubElement(port, "parameters", interfaceid=details["interface_id"])
+    if not details["offloads"]:
+        driver = SubElement(nic, "driver")
+        SubElement(driver, "host", csum="off", gso="off", tso4="off", tso6="off", ecn="off", ufo="off")
+        SubElement(driver, "guest", csum="off", tso4="off", tso6="off", ecn="off", ufo="off")
     return nic
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from attrs import define
+from twisted.internet.task import deferLater
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import UnknownPort, Unusable
@@ -14,6 +15,7 @@ from cloudctl.drivers.interfaces import (
     IDhcpOptions,
     IMarking,
     INetworkBackend,
+    INetworkDrift,
     IPortForwarding,
     IRouters,
     ISecurityGroups,
@@ -44,6 +46,7 @@ def create(config: Config, resources: DriverResources) -> Ovn:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IMarking, IPortForwarding)
+@implementer(INetworkDrift)
 @define(eq=False)
 class Ovn:
     """Any name is a host: a port waits for the chassis of that name to take it up."""
@@ -77,6 +80,21 @@ class Ovn:
 
     async def observe_port(self, id: str) -> PortState:
         return await self.connection.read(lambda replica: _state(replica, id))
+
+    async def drifted(self) -> frozenset[str]:
+        there = await self.connection.read(
+            lambda replica: [(kind, id) for kind in wishes.KINDS for id in wishes.ids(replica, kind)]
+        )
+        found = set()
+        for kind, id in there:
+            if await self.connection.would_change(self._again(kind, id)):
+                found.add(id)
+            # Others have their turn: there may be many.
+            await deferLater(self.resources.clock, 0)
+        return frozenset(found)
+
+    def _again(self, kind: str, id: str) -> Callable[[Draft], None]:
+        return lambda draft: Wishes(draft, self.config).put_again(kind, id)
 
     # -- networks
 

@@ -106,6 +106,17 @@ class Connection:
         """Raises Unreachable, and what `fn` raises."""
         return fn(await self._in_time(Deferred.fromCoroutine(self._current())))
 
+    async def would_change(self, fn: Callable[[Draft], object]) -> bool:
+        """Whether what `fn` writes is not there yet. Nothing is written. Raises Unreachable, and what `fn` raises."""
+        replica = await self._in_time(Deferred.fromCoroutine(self._current()))
+        transaction = Transaction(replica)
+        try:
+            draft = Draft(replica, transaction)
+            fn(draft)
+            return draft.changes > 0
+        finally:
+            transaction.abort()
+
     async def close(self) -> None:
         if self._is_closed:
             return

@@ -133,6 +133,7 @@ class Draft:
     def __init__(self, replica: Replica, transaction: Transaction) -> None:
         self.replica = replica
         self.transaction = transaction
+        self.changes = 0  # so many things were not as they shall be
 
     def put(self, owned: Owned) -> bool:
         """The owner has these rows and no others. Whether a row was missing. Raises Unfit."""
@@ -162,6 +163,7 @@ class Draft:
         held, member = self.replica.row(group), self.replica.row(row)
         if held is not None and member is not None and member in getattr(held, column):
             held.delvalue(column, member)
+            self.changes += 1
 
     def exchange(self, row: Ref, column: str, gone: Iterable[str], come: Iterable[str]) -> None:
         """Some values of a set; others may change the rest of it meanwhile."""
@@ -172,10 +174,12 @@ class Draft:
         if surplus := there.intersection(gone):
             # Whoever else wants one of these has seen it there.
             found.verify(column)
+        missing = set(come) - there
         for value in surplus:
             found.delvalue(column, value)
-        for value in set(come) - there:
+        for value in missing:
             found.addvalue(column, value)
+        self.changes += len(surplus) + len(missing)
 
     def hold(self, row: Ref, column: str) -> None:
         """What was read there must still be so when this is committed."""
@@ -201,6 +205,7 @@ class Draft:
     def _ensure_in(self, whole: Any, column: str, row: Any) -> None:
         if whole is not None and row.uuid not in {each.uuid for each in _values(whole, column)}:
             whole.addvalue(column, row)
+            self.changes += 1
 
     def _remove(self, owner: str, keep: Iterable[UUID]) -> None:
         known = self.replica.known.get(owner)
@@ -208,6 +213,7 @@ class Draft:
             row = self.replica.tables[table].rows.get(uuid)
             if row is None or uuid in keep:
                 continue
+            self.changes += 1
             within = row.external_ids.get(WITHIN)
             if within is not None:
                 whole_table, column, whole_id = within.split(" ")
@@ -227,8 +233,9 @@ class Draft:
             datum = Datum.from_python(column.type, plain, lambda atom: atom)
         except error.Error as wrong:
             raise Unfit(f"{row._table.name}.{name}: {wrong}") from None
-        if row._data is None or row._data.get(name) != datum:
+        if row._data is None or row._data[name] != datum:
             row.verify(name)
+            self.changes += 1
             setattr(row, name, plain)
 
 

@@ -6,7 +6,7 @@ from its ports. All of it is written in the transaction that changes the wish.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import orjson
@@ -79,6 +79,18 @@ class Wishes:
     def _write(self, kind: str, id: str, wish: Any, rows: Any, named: frozenset[str] = frozenset()) -> bool:
         text = orjson.dumps(_converter.unstructure(wish)).decode()
         return self.draft.put(Owned(owner(kind, id), text, rows, named))
+
+    def put_again(self, kind: str, id: str) -> None:
+        """As it was wished; nothing, if there is no wish any more."""
+        wish = find(self.draft.replica, kind, id, KINDS[kind])
+        put: dict[str, Callable[[Any], None]] = {
+            NETWORK: self.put_network,
+            PORT: self.put_port,
+            ROUTER: self.put_router,
+            GROUP: self.put_group,
+        }
+        if wish is not None:
+            put[kind](wish)
 
     # -- networks
 

@@ -20,6 +20,7 @@ SPEC = GuestSpec(ID, "name", "east", vcpus=2, memory_mib=128, disk_gib=1, image=
 TAP = {"vif_type": "tap", "vif_details": {"tap": "tap1"}}
 PORT = PortSpec("port", "network", "fa:16:3e:00:00:01", mtu=1450, binding=TAP)
 NBD = {"type": "inet", "host": "10.0.0.1", "port": "10811"}
+OVS = {"bridge": "br-int", "interface_id": "port", "tap": "tapport", "mtu": 1442}
 VOLUME = VolumeConnection("volume", {"driver_volume_type": "nbd", "data": {"server": NBD, "export": "v"}})
 
 
@@ -46,6 +47,20 @@ def test_ids_of_any_form_are_found_again(id: str) -> None:
     found = domain.device(domain.text(tree), domain.port_alias(id))
     assert found is not None and found.tag == "interface"
     assert domain.device(domain.text(tree), "ua-volume-other") is None
+
+
+@pytest.mark.parametrize("offloads", [True, False])
+def test_a_port_is_put_into_open_vswitch(offloads: bool) -> None:
+    binding = {"vif_type": "ovs", "vif_details": {**OVS, "offloads": offloads}}
+    nic = domain.interface(evolve(PORT, binding=binding))
+    told = [("source", "bridge"), ("target", "dev"), ("virtualport/parameters", "interfaceid"), ("mtu", "size")]
+    assert [nic.find(path).get(name) for path, name in told] == ["br-int", "tapport", "port", "1442"]  # type: ignore[union-attr]
+    assert (nic.find("driver") is None) is offloads
+
+
+def test_a_port_of_another_kind_is_refused() -> None:
+    with pytest.raises(Unfit, match="'fake'"):
+        domain.interface(evolve(PORT, binding={"vif_type": "fake", "vif_details": {}}))
 
 
 def test_no_name_breaks_out_of_the_tree() -> None:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
+import struct
 import subprocess
 import tempfile
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from fcntl import ioctl
 from pathlib import Path
 
 from attrs import define, field
 
+from cloudctl.drivers.netns import inside
 from cloudctl.drivers.specs import PortBinding, PortSpec
 from tests.drivers.netns.lab import Guest, run
 from tests.drivers.ovn import ovsdb
@@ -26,6 +31,7 @@ VSWITCH = Path("/usr/share/openvswitch/vswitch.ovsschema")
 SOUTHBOUND = Path("/usr/share/ovn/ovn-sb.ovsschema")
 OUTSIDE = "203.0.113.1"
 CHASSIS = "east"
+SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17  # <linux/sockios.h>, <linux/ethtool.h>
 DIRECTORIES = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVN_RUNDIR", "OVN_LOGDIR")
 
 
@@ -117,7 +123,7 @@ class Lab:
         return [line for line in lines if "|ERR|" in line or "syntax error" in line.lower() or "parsing" in line]
 
     def _pair(self, namespace: str, name: str, mac: str) -> None:
-        """`eth0` there, and its other end in the chassis."""
+        """`eth0` there, whose checksums are made at once, and its other end in the chassis."""
         run(
             "ip",
             "-n",
@@ -135,6 +141,7 @@ class Lab:
             self.chassis,
         )
         run("ip", "-n", self.chassis, "link", "set", "dev", name, "up")
+        inside.within(namespace, _make_checksums)
 
     def _database(self, name: str, schema: Path) -> None:
         file, socket = self.directory / f"{name}.db", self.directory / f"{name}.sock"
@@ -150,6 +157,13 @@ class Lab:
         command = ["ip", "netns", "exec", self.chassis, program, *words, *own]
         place = dict.fromkeys(DIRECTORIES, str(self.directory))
         self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **place}))
+
+
+def _make_checksums() -> None:
+    """As `ethtool --offload eth0 tx off`."""
+    command = array("B", struct.pack("II", ETHTOOL_STXCSUM, 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        ioctl(any_socket, SIOCETHTOOL, struct.pack("16sP", b"eth0", command.buffer_info()[0]))
 
 
 @contextmanager

@@ -86,10 +86,12 @@ class Server:
         self.transact(*({"op": "delete", "table": each, "where": []} for each in tables))
 
 
-def make_driver(server: Server, **options: Any) -> Any:
+def make_driver(server: Server | None, **options: Any) -> Any:
+    """`northbound` says where the database is, where there is no `server`."""
     from twisted.internet import reactor
 
-    config = Config(**{"northbound": [server.remote], "gateway_chassis": ["east", "west"], **options})
+    remotes = {"northbound": [server.remote]} if server else {}
+    config = Config(**{**remotes, "gateway_chassis": ["east", "west"], **options})
     return create(config, DriverResources(clock=reactor, name="ovn", reactor=reactor))
 
 

@@ -151,6 +151,7 @@ async def test_what_somebody_took_away_or_changed_is_mended(driver: Any, northbo
         {"op": "delete", "table": "DHCP_Options", "where": []},
     )
     await heard(driver, northbound)
+    assert await driver.drifted() == {"network", "group", "port-9"}
     await driver.ensure_network(NETWORK)
     await driver.ensure_security_group(GROUP)
     await driver.ensure_port(port(9, dscp_mark=26), "east")
@@ -158,6 +159,7 @@ async def test_what_somebody_took_away_or_changed_is_mended(driver: Any, northbo
     assert found["port_security"] == "fa:16:3e:00:00:09 10.7.0.9"
     assert found["dhcpv4_options"] == ["uuid", str(networks.dhcp_options("subnet").uuid)]
     assert [each["ports"][0] for each in northbound.rows("Port_Group", "name", "ports")] == ["uuid", "uuid"]
+    assert await driver.drifted() == frozenset()
     assert len(northbound.rows("QoS", "match")) == 1
     assert members(northbound) == ["10.7.0.9"]
 

@@ -11,6 +11,7 @@ from cloudctl.drivers.specs import (
     FixedIp,
     FloatingIp,
     NetworkSpec,
+    PortForwarding,
     PortSpec,
     RouterInterface,
     RouterSpec,
@@ -18,7 +19,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SubnetSpec,
 )
-from tests.drivers.netns.probes import ping
+from tests.drivers.netns.probes import connects, ping
 from tests.drivers.ovn.lab import CHASSIS, OUTSIDE, Lab, lab, lacking
 from tests.drivers.ovn.ovsdb import make_driver
 from tests.needed import HOST, need
@@ -36,7 +37,7 @@ PUBLIC = NetworkSpec(
 )
 EGRESS = SecurityGroupRule("egress", "IPv4")
 FRIENDS = SecurityGroupSpec("friends", (EGRESS, SecurityGroupRule("ingress", "IPv4", remote_group_id="friends")))
-FLOATING = "203.0.113.50"
+FLOATING, FORWARDED = "203.0.113.50", "203.0.113.51"
 QUIET = 2.0  # seconds after which what has not come counts as dropped
 
 
@@ -83,5 +84,15 @@ async def test_guests_reach_each_other_and_the_outside_as_their_groups_let_them(
     await driver.ensure_security_group(evolve(FRIENDS, rules=(*FRIENDS.rules, open_to_all)))
     ovn.settled()
     assert ping(ovn.outside, FLOATING), "once a rule lets it"
+
+    web = PortForwarding("forwarding", "tcp", FORWARDED, 8080, "10.7.0.12", 80)
+    await driver.ensure_router(evolve(router, port_forwardings=(web,)))
+    to_web = SecurityGroupRule("ingress", "IPv4", "tcp", 80, 80)
+    await driver.ensure_security_group(evolve(FRIENDS, rules=(*FRIENDS.rules, to_web)))
+    ovn.settled()
+    with two.listen(80), two.listen(81):
+        assert connects(ovn.outside, FORWARDED, 8080), "by a forwarded port"
+        assert connects(ovn.outside, FLOATING, 80), "by the floating address"
+        assert not connects(ovn.outside, FLOATING, 81, patience=QUIET), "to a port that no rule opens"
     assert ovn.complaints() == []
     await driver.close()

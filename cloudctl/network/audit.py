@@ -1,0 +1,146 @@
+"""The audit of network backends: what they hold, compared with networks, ports, routers and security groups.
+
+What is missing, or not as it was wished, is made so by the task that would make it anew. What nobody knows is reported:
+it is nobody's to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from attrs import frozen
+from sqlalchemy import select
+
+from cloudctl import db, tasks
+from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
+from cloudctl.drivers.interfaces import INetworkBackend, INetworkDrift
+from cloudctl.drivers.specs import NetworkInventory
+from cloudctl.network import kinds, ports
+from cloudctl.network.tables import Network, Port, Router, SecurityGroup, Standard
+from cloudctl.tasks import Kind
+from cloudctl.tasks.audit import Finding
+
+ACTIVE = "ACTIVE"
+BATCH = 100  # tasks in one transaction
+ENSURE: Mapping[str, Kind] = {
+    each.resource: each
+    for each in (kinds.ENSURE_NETWORK, kinds.ENSURE_PORT, kinds.ENSURE_ROUTER, kinds.ENSURE_SECURITY_GROUP)
+}
+RECORDS: Mapping[str, type[Standard]] = {
+    kinds.NETWORK: Network,
+    kinds.PORT: Port,
+    kinds.ROUTER: Router,
+    kinds.SECURITY_GROUP: SecurityGroup,
+}
+
+_networks = select(Network.id, Network.status, Network.updated_at)
+_routers = select(Router.id, Router.status, Router.updated_at)
+_ports = select(Port.id, Port.host, Port.vif_type, Port.updated_at)
+_groups = select(SecurityGroup.id, SecurityGroup.updated_at)
+
+
+@frozen
+class Before:
+    """What the database said before the backend was asked: what changed since then is not in question."""
+
+    at: datetime
+    ids: frozenset[str]  # of all
+
+
+class Seen(NamedTuple):
+    """What the audit looks at of an object. `host` is that of a port."""
+
+    type: str
+    id: str
+    updated_at: datetime
+    held: bool  # the backend shall have it
+    host: str = ""
+
+
+def check(database: Database, backend: INetworkBackend) -> Callable[[], Awaitable[Sequence[Finding]]]:
+    """The check, for `tasks.audit.Audit`."""
+
+    async def round() -> Sequence[Finding]:
+        before = await database.scan(_before)
+        found = await backend.inventory()
+        drifted = await backend.drifted() if INetworkDrift.providedBy(backend) else frozenset()
+        # It reads every port, so it keeps nobody from writing; what it asks for is then written in short pieces.
+        findings = await database.scan(compare, before, found, drifted)
+        wanted = [(each.resource_type, each.resource_id) for each in findings if each.submitted]
+        mended: set[str] = set()
+        for start in range(0, len(wanted), BATCH):
+            mended |= await database.run(_mend, wanted[start : start + BATCH])
+        return [each for each in findings if not each.submitted or each.resource_id in mended]
+
+    return round
+
+
+def _before(conn: Connection) -> Before:
+    ids = (id for record in RECORDS.values() for id in conn.scalars(select(record.id)))
+    return Before(utc(db.now(conn)), frozenset(ids))
+
+
+def compare(conn: Connection, before: Before, found: NetworkInventory, drifted: frozenset[str]) -> list[Finding]:
+    """All differences; those that are `submitted` are yet to be."""
+    there = set(_there(found))
+    findings, known = [], set(before.ids)
+    for one in _all(conn):
+        known.add(one.id)
+        difference = _difference(one, there, drifted)
+        if difference is not None and one.updated_at < before.at and not tasks.has_open(conn, one.type, one.id):
+            findings.append(_finding(one.type, one.id, *difference, submitted=True))
+    unknown = sorted({(type, id) for type, id, _ in there if id not in known})
+    return [*findings, *(_finding(*each, "unknown", "the database does not know it") for each in unknown)]
+
+
+def _there(found: NetworkInventory) -> Iterator[tuple[str, str, str]]:
+    """Type, id and host of all that the backend has."""
+    for type, ids in (
+        (kinds.NETWORK, found.networks),
+        (kinds.ROUTER, found.routers),
+        (kinds.SECURITY_GROUP, found.security_groups),
+    ):
+        for id in ids:
+            yield type, id, ""
+    for port in found.ports:
+        for host in port.hosts:
+            yield kinds.PORT, port.id, host
+
+
+def _all(conn: Connection) -> Iterator[Seen]:
+    for id, status, updated_at in conn.execute(_networks):
+        yield Seen(kinds.NETWORK, id, updated_at, status == ACTIVE)
+    for id, status, updated_at in conn.execute(_routers):
+        yield Seen(kinds.ROUTER, id, updated_at, status == ACTIVE)
+    for id, host, vif_type, updated_at in conn.execute(_ports):
+        yield Seen(kinds.PORT, id, updated_at, vif_type not in (ports.UNBOUND, ports.BINDING_FAILED), host)
+    for id, updated_at in conn.execute(_groups):
+        # It is made with the first port that is in it.
+        yield Seen(kinds.SECURITY_GROUP, id, updated_at, False)
+
+
+def _difference(one: Seen, there: set[tuple[str, str, str]], drifted: frozenset[str]) -> tuple[str, str] | None:
+    if one.held and (one.type, one.id, one.host) not in there:
+        return "missing", f"the backend does not have it on host {one.host}" if one.host else "the backend lacks it"
+    if one.id in drifted:
+        return "drifted", "the backend has it otherwise than it was wished"
+    return None
+
+
+def _finding(type: str, id: str, what: str, message: str, submitted: bool = False) -> Finding:
+    return Finding(f"{type.replace('_', '-')}-{what}", type, id, message, submitted)
+
+
+def _mend(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
+    """Those that now have a task; one that has other work by now is looked at in the next round."""
+    mended = set()
+    for type, id in wanted:
+        record = RECORDS[type]
+        project_id = conn.scalar(select(record.project_id).where(record.id == id))
+        if project_id is not None and not tasks.has_open(conn, type, id):
+            tasks.submit(conn, ENSURE[type], id, tasks.Unasked(project_id))
+            mended.add(id)
+    return mended
