@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from attrs import define, field
 
 from cloudctl.drivers.errors import UnknownNetwork
-from cloudctl.drivers.netns import inside, routing
+from cloudctl.drivers.netns import advertisements, inside, routing
+from cloudctl.drivers.netns.dnsmasq import Advertisers
 from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.names import Names
@@ -20,6 +23,7 @@ class Routers:
     names: Names
     records: Records
     host: Host
+    advertisers: Advertisers
     _announced: dict[str, set[tuple[str, str, str]]] = field(factory=dict)  # by router
 
     def legs(self, spec: RouterSpec) -> list[Leg]:
@@ -33,6 +37,7 @@ class Routers:
         routing.inner_lines(self.names, spec, legs, [])
         routing.route_lines(self.names, spec, legs, [], [])
         routing.ruleset(self.names.prefix, self.names, spec, legs)
+        advertisements.arguments(routing.inner_links(self.names, legs), Path())
 
     async def ensure(self, spec: RouterSpec) -> None:
         """Raises UnknownNetwork, Unfit, ProgramFailed."""
@@ -52,9 +57,12 @@ class Routers:
         rules = await self.kernel.show(namespace, "rule", "show")
         await self.kernel.batch(namespace, routing.route_lines(self.names, spec, legs, routes, rules))
         self._announce(spec, namespace, legs)
+        told = routing.inner_links(self.names, legs) if spec.admin_state_up else {}
+        await self.advertisers.ensure(spec.id, namespace, told)
 
     async def ensure_absent(self, id: str) -> None:
         namespace = self.names.router_namespace(id)
+        await self.advertisers.ensure_absent(id)
         # The ends in the bridges would go with the namespace, but some time later.
         inner = await self.kernel.show(namespace, "link", "show")
         lines = [f"link del dev {row['ifname']}" for row in inner if self.names.is_inner(row.get("ifname", ""))]

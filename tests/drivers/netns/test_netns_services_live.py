@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from contextlib import closing
 from typing import Any
@@ -13,6 +14,7 @@ from attrs import evolve
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.specs import BandwidthLimit, FloatingIp, PacketLimit, PortForwarding, SecurityGroupRule
 from tests.drivers.netns.lab import Lab
+from tests.drivers.netns.probes import PATIENCE
 from tests.drivers.netns.wishes import NETWORK, OPEN, PUBLIC, QUIET, SILENCE, ensure, guest, port, router
 
 HOLE = evolve(QUIET, rules=(*QUIET.rules, SecurityGroupRule("ingress", "IPv4", "tcp", 22, 22)))
@@ -54,6 +56,40 @@ async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
     assert seen(other, marked, "10.7.0.9") == 0
     await lab.driver.ensure_port(port(9), "host-1")
     assert seen(marked, other, "10.7.0.10") == 0
+
+
+async def test_what_is_dropped_and_what_is_accepted_is_written_down(lab: Lab) -> None:
+    await ensure(lab, NETWORK, HOLE, OPEN)
+    spec = port(9, groups=(HOLE,), logged=("ACCEPT", "DROP"))
+    made, other = await guest(lab, spec), await guest(lab, port(10))
+    with closing(_listening(lab, 77)) as log, closing(made.listen(22)):
+        assert other.connects("10.7.0.9", 22)
+        assert f"ACCEPT {spec.id} ".encode() in log.recv(65536)
+        assert not other.connects("10.7.0.9", 23, SILENCE)
+        assert f"DROP {spec.id} ".encode() in log.recv(65536)
+        # Nothing is written down of a port that nobody asked for.
+        await lab.driver.ensure_port(evolve(spec, logged=("DROP",)), "host-1")
+        assert other.connects("10.7.0.9", 22) and not other.connects("10.7.0.9", 24, SILENCE)
+        assert b"DROP" in log.recv(65536)
+
+
+def _listening(lab: Lab, group: int) -> socket.socket:
+    """A socket that hears of a group of nflog on the first host, as ulogd would (linux/netfilter/nfnetlink_log.h)."""
+    made = inside.within(lab.host("host-1"), lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER))
+    made.settimeout(PATIENCE)
+    made.bind((0, 0))
+    for command, value in ((CONFIGURE, bytes([BIND])), (MODE, struct.pack("!IBx", 128, COPY_PACKET))):
+        attribute = struct.pack("=HH", 4 + len(value), command) + value
+        attribute += bytes(-len(attribute) % 4)
+        body = struct.pack("!BBH", socket.AF_UNSPEC, 0, group) + attribute
+        made.send(struct.pack("=IHHII", 16 + len(body), LOG_CONFIG, REQUEST | ACKNOWLEDGE, 1, 0) + body)
+        assert struct.unpack_from("=i", made.recv(1000), 16) == (0,)
+    return made
+
+
+NETFILTER, LOG_CONFIG = 12, 4 << 8 | 1
+REQUEST, ACKNOWLEDGE = 1, 4
+CONFIGURE, BIND, MODE, COPY_PACKET = 1, 1, 2, 2
 
 
 def _udp(of: Any) -> socket.socket:
