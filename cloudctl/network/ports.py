@@ -74,7 +74,6 @@ _plugged = (
 )
 
 FLOATING = "network:floatingip"
-LOCAL_IP = "network:local_ip"
 # What the ports of floating IPs, which nothing is plugged into, have for a status.
 NOT_APPLICABLE = "N/A"
 
@@ -354,7 +353,7 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
 
     `privileged`: also one that a floating IP of another project leads to.
     """
-    made_for_another = row.device_owner == LOCAL_IP or associations.is_floating(conn, row.id)
+    made_for_another = local_ip_ports.is_made_for_one(conn, row) or associations.is_floating(conn, row.id)
     if made_for_another or router_ports.router_of(conn, row.id) is not None:
         message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
         raise Conflict(message, type="ServicePortInUse")
