@@ -18,6 +18,7 @@ from cloudctl.drivers.interfaces import (
     IGatewayLimits,
     IGuestMetadata,
     IMarking,
+    IMetering,
     INetworkBackend,
     IPacketLimits,
     IPacketLogs,
@@ -92,7 +93,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
-@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits, IDhcpOptions, IPacketLogs)
+@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits, IDhcpOptions, IPacketLogs, IMetering)
 @define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
 class NetnsBackend:
     """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -11,9 +12,17 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.netns import inside
-from cloudctl.drivers.specs import BandwidthLimit, FloatingIp, PacketLimit, PortForwarding, SecurityGroupRule
-from tests.drivers.netns.lab import Lab
+from cloudctl.drivers.netns import inside, meters
+from cloudctl.drivers.specs import (
+    BandwidthLimit,
+    FloatingIp,
+    Meter,
+    MeterRule,
+    PacketLimit,
+    PortForwarding,
+    SecurityGroupRule,
+)
+from tests.drivers.netns.lab import Lab, run
 from tests.drivers.netns.probes import PATIENCE
 from tests.drivers.netns.wishes import NETWORK, OPEN, PUBLIC, QUIET, SILENCE, ensure, guest, port, router
 
@@ -56,6 +65,38 @@ async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
     assert seen(other, marked, "10.7.0.9") == 0
     await lab.driver.ensure_port(port(9), "host-1")
     assert seen(marked, other, "10.7.0.10") == 0
+
+
+async def test_what_guests_send_outside_is_counted(lab: Lab) -> None:
+    """Whatever else becomes of the router, and by another process, too; but not what a rule leaves out."""
+    everything, others = (
+        Meter("0a0a0a0a-dddd-4000-8000-000000000001", (MeterRule("egress", remote_prefix="203.0.113.0/24"),)),
+        Meter(
+            "0b0b0b0b-dddd-4000-8000-000000000002",
+            (
+                MeterRule("egress", source_prefix="10.7.0.0/24"),
+                MeterRule("egress", source_prefix="10.7.0.9/32", excluded=True),
+            ),
+        ),
+    )
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router(meters=(everything, others)))
+    made = await guest(lab, port(9))
+    outside = evolve(made, namespace=lab.outside)
+    assert outside.receives(made, "203.0.113.1", packets=200) == 200
+    lab.restart()
+    await ensure(lab, router(("203.0.113.50", "10.7.0.99"), meters=(everything, others)))
+    assert outside.receives(made, "203.0.113.1", packets=200) == 200
+    # Each has 1000 bytes, and 28 of headers.
+    assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028), meters.counter(others.id): (0, 0)}
+    await ensure(lab, router(meters=(everything,)))
+    assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028)}
+
+
+def counted(lab: Lab) -> dict[str, tuple[int, int]]:
+    """Packets and bytes of each counter of the router."""
+    words = ("ip", "netns", "exec", lab.names.router_namespace(router().id), "nft", "-j", "list", "counters")
+    found = (each["counter"] for each in json.loads(run(*words))["nftables"] if "counter" in each)
+    return {each["name"]: (each["packets"], each["bytes"]) for each in found}
 
 
 async def test_what_is_dropped_and_what_is_accepted_is_written_down(lab: Lab) -> None:
