@@ -19,6 +19,7 @@ from cloudctl.drivers.interfaces import (
     IGuestMetadata,
     IMarking,
     IMetering,
+    INdpProxies,
     INetworkBackend,
     IPacketLimits,
     IPacketLogs,
@@ -93,7 +94,9 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
-@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits, IDhcpOptions, IPacketLogs, IMetering)
+@implementer(
+    IMarking, IPacketLimits, IPortForwarding, IGatewayLimits, IDhcpOptions, IPacketLogs, IMetering, INdpProxies
+)
 @define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
 class NetnsBackend:
     """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""

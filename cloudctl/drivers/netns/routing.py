@@ -20,7 +20,7 @@ from cloudctl.drivers.netns.rules import chain, replaced
 from cloudctl.drivers.specs import NetworkSpec, PortForwarding, RouterInterface, RouterSpec
 
 FORWARDED = ("tcp", "udp")
-SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.proxy_ndp=1")
 METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
 
 Rows = Iterable[Mapping[str, Any]]
@@ -87,6 +87,17 @@ def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: R
     ours = {f"iif {row['iif']} to {row['dst']} lookup {row['table']}" for row in rules if "iif" in row and "dst" in row}
     lines += [f"rule del {each}" for each in sorted(ours - wanted_rules)]
     return lines + [f"rule add {each}" for each in sorted(wanted_rules - ours)]
+
+
+def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
+    """The addresses inside that the router answers for at its gateway. `found` is of `ip -j neigh show proxy`."""
+    wanted = set()
+    if router.gateway is not None:
+        outside = names.router_inner(router.gateway.port_id)
+        wanted = {f"{address(each)} dev {outside}" for each in router.ndp_proxies}
+    present = {f"{row['dst']} dev {row['dev']}" for row in found if "dst" in row and "dev" in row}
+    lines = [f"neigh del proxy {each}" for each in sorted(present - wanted)]
+    return lines + [f"neigh add proxy {each}" for each in sorted(wanted - present)]
 
 
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:

@@ -12,10 +12,18 @@ from attrs import evolve
 
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.netns.spoofing import link_local
-from cloudctl.drivers.specs import DhcpOption, FixedIp, PortSpec, RouterInterface, SecurityGroupRule, SubnetSpec
-from tests.drivers.netns.lab import Guest, Lab
+from cloudctl.drivers.specs import (
+    DhcpOption,
+    FixedIp,
+    PortSpec,
+    RouterInterface,
+    RouterSpec,
+    SecurityGroupRule,
+    SubnetSpec,
+)
+from tests.drivers.netns.lab import Guest, Lab, run
 from tests.drivers.netns.probes import PATIENCE
-from tests.drivers.netns.wishes import NETWORK, OPEN, TWIN, ensure, eventually, port, router
+from tests.drivers.netns.wishes import NETWORK, OPEN, PUBLIC, SILENCE, TWIN, ensure, eventually, port, router
 
 OPEN6 = evolve(OPEN, rules=(*OPEN.rules, SecurityGroupRule("egress", "IPv6"), SecurityGroupRule("ingress", "IPv6")))
 
@@ -84,6 +92,34 @@ async def test_a_guest_gets_its_address_by_dhcpv6(lab: Lab) -> None:
     assert lease6(made, spec.mac) == ("fd00:1::9", "fd00:1::53")
     await lab.driver.ensure_port(evolve(spec, fixed_ips=(FixedIp("fd00:1::", "fd00:1::19"),)), "host-1")
     assert lease6(made, spec.mac) == ("fd00:1::19", "fd00:1::53")
+
+
+async def test_a_router_answers_outside_for_addresses_inside(lab: Lab) -> None:
+    """Without that nobody outside knows where they are: both are of one prefix there."""
+    inside_, public = (
+        evolve(NETWORK, subnets=(SubnetSpec("in", "fd00:9:0:1::/64", "fd00:9:0:1::1"),)),
+        evolve(PUBLIC, subnets=(SubnetSpec("out", "fd00:9::/48", "fd00:9::1", enable_dhcp=False),)),
+    )
+    legs = {
+        "gateway": evolve(gateway_of(router()), addresses=("fd00:9::10/48",)),
+        "interfaces": (evolve(router().interfaces[0], addresses=("fd00:9:0:1::1/64",)),),
+    }
+    own = "fd00:9:0:1::9"
+    await ensure(lab, inside_, public, OPEN6, router(ndp_proxies=(own,), **legs))
+    made = await lab.guest(port(9, inside_, (OPEN6,), fixed_ips=(FixedIp("in", own),)))
+    made.ip("address", "add", f"{own}/64", "dev", "eth0", "nodad")
+    made.ip("route", "add", "default", "via", "fd00:9:0:1::1")
+    run("ip", "-n", lab.outside, "address", "add", "fd00:9::1/48", "dev", "eth0", "nodad")
+    with closing(made.listen(80, "::")):
+        assert lab.outside_connects(own, 80)
+        await ensure(lab, router(**legs))
+        run("ip", "-n", lab.outside, "neigh", "flush", "all")
+        assert not lab.outside_connects(own, 80, SILENCE)
+
+
+def gateway_of(spec: RouterSpec) -> RouterInterface:
+    assert spec.gateway is not None
+    return spec.gateway
 
 
 async def test_a_port_is_told_its_own_options(lab: Lab) -> None:
