@@ -14,6 +14,7 @@ from zope.interface import alsoProvides, implementer
 
 from cloudctl.drivers.errors import DriverError, InUse, UnknownHost, UnknownNetwork, UnknownPort, Unusable
 from cloudctl.drivers.interfaces import (
+    IConntrackHelpers,
     IDhcpOptions,
     IGatewayLimits,
     IGuestMetadata,
@@ -95,7 +96,15 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
 @implementer(
-    IMarking, IPacketLimits, IPortForwarding, IGatewayLimits, IDhcpOptions, IPacketLogs, IMetering, INdpProxies
+    IMarking,
+    IPacketLimits,
+    IPortForwarding,
+    IGatewayLimits,
+    IDhcpOptions,
+    IPacketLogs,
+    IMetering,
+    INdpProxies,
+    IConntrackHelpers,
 )
 @define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
 class NetnsBackend:

@@ -5,6 +5,7 @@ All functions are pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_interface
 from typing import Any
@@ -17,9 +18,10 @@ from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network
 from cloudctl.drivers.netns.links import Found, in_bridge
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, Names
 from cloudctl.drivers.netns.rules import chain, replaced
-from cloudctl.drivers.specs import NetworkSpec, PortForwarding, RouterInterface, RouterSpec
+from cloudctl.drivers.specs import ConntrackHelper, NetworkSpec, PortForwarding, RouterInterface, RouterSpec
 
 FORWARDED = ("tcp", "udp")
+HELPER = re.compile(r"[A-Za-z0-9.-]{1,15}")  # NF_CT_HELPER_NAME_LEN
 SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.proxy_ndp=1")
 METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
 
@@ -121,12 +123,25 @@ def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) ->
             if router.enable_snat:
                 leaving.append(f'oifname "{outside}" snat to {own}')
             leaving.append(f'iifname != "{outside}" oifname != "{outside}" ct status dnat snat to {own}')
-    lines = chain("arriving", arriving, "type nat hook prerouting priority -100")
+    objects, followed = _followed(router.conntrack_helpers)
+    lines = objects + chain("followed", followed, "type filter hook prerouting priority -150")
+    lines += chain("arriving", arriving, "type nat hook prerouting priority -100")
     lines += chain("leaving", leaving, "type nat hook postrouting priority 100")
     if gateway is not None:
         held = _held(router, gateway, names.router_inner(gateway.spec.port_id))
         lines += chain("held", held, "type filter hook forward priority 0")
     return "\n".join(replaced("ip", name, lines)) + "\n"
+
+
+def _followed(wanted: Iterable[ConntrackHelper]) -> tuple[list[str], list[str]]:
+    """Helpers, and rules that give them the connections they are for. Raises Unfit."""
+    objects, rules = [], []
+    for number, each in enumerate(sorted(wanted, key=lambda one: (one.protocol, one.port, one.helper))):
+        if each.protocol not in FORWARDED or not HELPER.fullmatch(each.helper):
+            raise Unfit(f"{each.helper!r} does not follow {each.protocol!r}")
+        objects.append(f'ct helper helper{number} {{ type "{each.helper}" protocol {each.protocol}; l3proto ip; }}')
+        rules.append(f'{each.protocol} dport {int(each.port)} ct helper set "helper{number}"')
+    return objects, rules
 
 
 def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:

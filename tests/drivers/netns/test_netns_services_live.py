@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from attrs import evolve
 from cloudctl.drivers.netns import inside, meters
 from cloudctl.drivers.specs import (
     BandwidthLimit,
+    ConntrackHelper,
     FloatingIp,
     Meter,
     MeterRule,
@@ -65,6 +66,29 @@ async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
     assert seen(other, marked, "10.7.0.9") == 0
     await lab.driver.ensure_port(port(9), "host-1")
     assert seen(marked, other, "10.7.0.10") == 0
+
+
+async def test_a_helper_lets_the_answer_of_another_port_in(lab: Lab) -> None:
+    """As of TFTP: who is asked at port 69 answers from a port of his choice."""
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router())
+    made = await guest(lab, port(9))
+
+    def answered(patience: float) -> bool:
+        outside = evolve(made, namespace=lab.outside)
+        with closing(_udp(outside)) as asked, closing(_udp(outside)) as answers, closing(_udp(made)) as client:
+            asked.bind(("203.0.113.1", 69))
+            asked.settimeout(PATIENCE)
+            client.sendto(b"\0\1file\0octet\0", ("203.0.113.1", 69))
+            _, sender = asked.recvfrom(100)
+            answers.sendto(b"\0\3\0\1x", sender)
+            client.settimeout(patience)
+            with suppress(TimeoutError):
+                return client.recv(100) == b"\0\3\0\1x"
+            return False
+
+    assert not answered(SILENCE)
+    await ensure(lab, router(conntrack_helpers=(ConntrackHelper("udp", 69, "tftp"),)))
+    assert answered(PATIENCE)
 
 
 async def test_what_guests_send_outside_is_counted(lab: Lab) -> None:
