@@ -360,6 +360,7 @@ class SubnetSpec:
     dns_nameservers: tuple[str, ...] = ()
     host_routes: tuple[Route, ...] = ()
     ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: not told to guests
+    ipv6_ra_mode: str | None = None  # the same words: what routers tell guests of it; None: nothing
 
 
 @frozen

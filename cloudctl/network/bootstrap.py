@@ -9,17 +9,26 @@ from attrs import evolve
 from sqlalchemy import select
 
 from cloudctl.db import Connection
-from cloudctl.network import networks, router_gateways, router_interfaces, routers, rule_templates, subnets
+from cloudctl.network import (
+    networks,
+    router_gateways,
+    router_interfaces,
+    routers,
+    rule_templates,
+    subnet_pools,
+    subnets,
+)
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
+from cloudctl.network.subnet_pools import NewSubnetPool
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network, Subnet
 from cloudctl.tasks import Unasked
 
-PUBLIC, PRIVATE, ROUTER = "public", "private", "router"
+PUBLIC, PRIVATE, ROUTER, POOL = "public", "private", "router", "default"
 
 
 def bootstrap(
@@ -40,11 +49,21 @@ def bootstrap(
         # Nobody gives out addresses by DHCP on the operator's own wire.
         subnet = NewSubnet("", options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
         _make(conn, admin_project_id, public, subnet, now, options)
+        prefix = options.pool_cidr
+        # Once, with the external network: who takes either away is not given it again.
+        if subnet_pools.default_of(conn, ip_network(prefix).version) is None:
+            pool = NewSubnetPool(POOL, [prefix], default_prefixlen=_usual(prefix), is_default=True, shared=True)
+            subnet_pools.make(conn, admin_project_id, pool, now)
     if not _has(conn, demo_project_id, PRIVATE):
         subnet = NewSubnet("", options.private_cidr, 4, f"{PRIVATE}-subnet")
         made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
         if has_routers:
             _join(conn, demo_project_id, made, now, options)
+
+
+def _usual(prefix: str) -> int:
+    """How long the prefixes are that a pool gives, where nothing is said: 62 addresses of IPv4."""
+    return 26 if ip_network(prefix).version == 4 else 64
 
 
 def _outside(options: NetworkOptions) -> Segment:

@@ -17,8 +17,11 @@ from cloudctl.network.extension_tables import LocalIp, LocalIpAssociation
 from cloudctl.network.tables import Port
 from cloudctl.tasks import Origin
 
+OWNER = "network:local_ip"
+
 # Built once: building a statement costs more than running it.
 _of_ip = select(LocalIpAssociation).where(LocalIpAssociation.local_ip_id == bindparam("ip")).limit(1)
+_at = select(LocalIp.id).where(LocalIp.local_port_id == bindparam("port")).limit(1)
 _of_port = (
     select(LocalIp.local_ip_address, LocalIpAssociation.fixed_ip, LocalIp.ip_mode)
     .join_from(LocalIpAssociation, LocalIp, LocalIp.id == LocalIpAssociation.local_ip_id)
@@ -32,6 +35,13 @@ any_to_port = select(LocalIpAssociation.local_ip_id).where(LocalIpAssociation.fi
 def has_any(conn: Connection, ip: LocalIp) -> bool:
     """Whether a local IP leads anywhere."""
     return conn.execute(_of_ip, {"ip": ip.id}).first() is not None
+
+
+def is_made_for_one(conn: Connection, port: Port) -> bool:
+    """Whether the port is that of a local IP. Its `device_owner` alone says nothing: anyone may write that."""
+    if port.device_owner != OWNER:
+        return False
+    return conn.execute(_at, {"port": port.id}).first() is not None
 
 
 def associate(conn: Connection, row: LocalIp, port: Port, fixed_ip: str | None, by: Origin) -> LocalIpAssociation:

@@ -55,7 +55,7 @@ def create_on(
 ) -> LocalIp:
     """One with a port of its own on a network. Raises what `ports.create` raises."""
     fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
-    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=ports.LOCAL_IP, port_security_enabled=False)
+    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER, port_security_enabled=False)
     return create(conn, project_id, new, ports.create(conn, project_id, wanted, now, by), now)
 
 
@@ -70,5 +70,5 @@ def remove(conn: Connection, row: LocalIp, now: datetime, by: Origin) -> None:
         raise Conflict(f"Local IP {row.id} is still associated with one or more ports.", type="LocalIPInUse")
     port = ports.find(conn, row.local_port_id)
     RECORDS.delete(conn, row)
-    if port is not None and port.device_owner == ports.LOCAL_IP:
+    if port is not None and port.device_owner == local_ip_ports.OWNER:
         ports.delete(conn, port.id, now, by)

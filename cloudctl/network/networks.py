@@ -308,6 +308,7 @@ def _subnet_spec(row: Subnet) -> SubnetSpec:
         dns_nameservers=tuple(row.dns_nameservers),
         host_routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.host_routes),
         ipv6_address_mode=row.ipv6_address_mode,
+        ipv6_ra_mode=row.ipv6_ra_mode,
     )
 
 

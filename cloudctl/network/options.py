@@ -32,6 +32,8 @@ class NetworkOptions:
     # Of the networks that bootstrap makes: the external one, and that of the demo project.
     public_cidr: str = field(default="172.24.4.0/24", validator=_cidr)
     private_cidr: str = field(default="10.0.0.0/24", validator=_cidr)
+    # Of the default subnet pool that it makes: networks for who has none are made of it.
+    pool_cidr: str = field(default="10.128.0.0/9", validator=_cidr)
 
     def __attrs_post_init__(self) -> None:
         if ip_network(self.private_cidr).overlaps(ip_network(self.public_cidr)):

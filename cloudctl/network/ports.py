@@ -74,7 +74,6 @@ _plugged = (
 )
 
 FLOATING = "network:floatingip"
-LOCAL_IP = "network:local_ip"
 # What the ports of floating IPs, which nothing is plugged into, have for a status.
 NOT_APPLICABLE = "N/A"
 
@@ -355,7 +354,7 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
     `privileged`: also one that a floating IP of another project leads to.
     """
     uses = port_uses.of(conn, row.id)
-    if row.device_owner == LOCAL_IP or uses.is_floating or uses.is_routers:
+    if uses.is_floating or uses.is_routers or local_ip_ports.is_made_for_one(conn, row):
         message = f"Port {row.id} cannot be deleted directly via the port API: has device owner {row.device_owner}."
         raise Conflict(message, type="ServicePortInUse")
     if uses.has_floating_ips and not privileged:

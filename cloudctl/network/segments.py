@@ -21,6 +21,7 @@ from cloudctl.network.tables import Segment as SegmentRecord
 TYPES = ("flat", "vlan", "vxlan")
 VXLAN_OVERHEAD = 50  # bytes of a frame that the tunnel takes
 TRIES = 10
+LOW = 2000
 
 RECORDS = Owned(SegmentRecord, "Segment {} could not be found.", "SegmentNotFound")
 
@@ -102,7 +103,7 @@ def take(
         return wanted
     spans: Sequence[Span] = [segment_ranges.configured(options, wanted.network_type)]
     choice = [spans]
-    tried = evolve(wanted, segmentation_id=_any_of(spans))
+    tried = evolve(wanted, segmentation_id=_any_of(_low(spans)))
     is_taken, has_ranges = _seen(conn, tried)
     if has_ranges:
         physical = wanted.physical_network or ""
@@ -110,8 +111,8 @@ def take(
     elif not is_taken and _put(conn, tried, network_id, now):
         return tried
     for spans in choice:
-        for _ in range(TRIES):
-            tried = evolve(wanted, segmentation_id=_any_of(spans))
+        for some in [_low(spans)] * TRIES + [spans] * TRIES:
+            tried = evolve(wanted, segmentation_id=_any_of(some))
             if _hold(conn, tried, network_id, now):
                 return tried
         # Nearly all are taken: look for a hole.
@@ -121,6 +122,11 @@ def take(
                 return found
     message = "Unable to create the network. No tenant network is available for allocation."
     raise Unavailable(message, type="NoNetworkAvailable")
+
+
+def _low(spans: Sequence[Span]) -> Sequence[Span]:
+    """The first numbers of the first span, where networks are put as long as there is room: they are easy to read."""
+    return [Span(spans[0].first, min(spans[0].last, spans[0].first + LOW - 1))]
 
 
 def _any_of(spans: Sequence[Span]) -> int:

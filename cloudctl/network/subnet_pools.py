@@ -68,6 +68,13 @@ def default_of(conn: Connection, ip_version: int) -> SubnetPool | None:
 
 def create(conn: Connection, caller: Caller, project_id: str, new: NewSubnetPool) -> SubnetPool:
     """Raises Invalid, NotFound (the scope), Conflict (its other pools have the prefixes), OverQuota."""
+    if new.address_scope_id is not None:
+        _check_scope(conn, caller, new.address_scope_id, None, prefixes.parsed(new.prefixes))
+    return make(conn, project_id, new, caller.now)
+
+
+def make(conn: Connection, project_id: str, new: NewSubnetPool, now: datetime) -> SubnetPool:
+    """As `create`, where nobody asks who may use the scope."""
     wanted = prefixes.parsed(new.prefixes)
     version = wanted[0].version
     least = prefixes.LEAST[version] if new.min_prefixlen is None else new.min_prefixlen
@@ -76,11 +83,9 @@ def create(conn: Connection, caller: Caller, project_id: str, new: NewSubnetPool
     check_lengths(version, least, usual, most)
     if new.is_default:
         _check_default(conn, version)
-    if new.address_scope_id is not None:
-        _check_scope(conn, caller, new.address_scope_id, None, wanted)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnetpool": 1})
     made = SubnetPool(
-        **standard.new(project_id, caller.now, new.description),
+        **standard.new(project_id, now, new.description),
         name=new.name,
         ip_version=version,
         prefixes=[str(each) for each in wanted],
@@ -93,7 +98,7 @@ def create(conn: Connection, caller: Caller, project_id: str, new: NewSubnetPool
     )
     standard.insert(conn, made)
     if new.shared:
-        shares.share(conn, shares.SUBNET_POOL, made, shares.EVERYBODY, caller.now)
+        shares.share(conn, shares.SUBNET_POOL, made, shares.EVERYBODY, now)
     return made
 
 

@@ -18,6 +18,9 @@ def test_it_has_a_public_and_a_private_network_however_often_it_starts(neutron: 
     assert networks["public"]["router:external"] and not networks["private"]["router:external"]
     cidrs = {subnet["name"]: subnet["cidr"] for subnet in neutron.get("/subnets")["subnets"]}
     assert cidrs == {"public-subnet": "172.24.4.0/24", "private-subnet": "10.0.0.0/24"}
+    (pool,) = neutron.get("/subnetpools?is_default=true")["subnetpools"]
+    assert (pool["shared"], pool["prefixes"], pool["default_prefixlen"]) == (True, ["10.128.0.0/9"], "26")
+    assert neutron.expect(200, "GET", "/auto-allocated-topology/null?fields=dry-run")
     seen = neutron.get(f"/networks/{networks['public']['id']}", "admin")["network"]
     assert (seen["provider:network_type"], seen["provider:physical_network"]) == ("flat", "public")
     assert seen["is_default"]

@@ -71,6 +71,10 @@ class TestBindings:
 
 
 class TestLocalIps:
+    def test_a_port_of_ones_own_is_not_made_for_one_by_its_owners_word(self, neutron: Neutron) -> None:
+        port = neutron.create("port", network_id=neutron.network()["id"], device_owner="network:local_ip")
+        neutron.expect(204, "DELETE", f"/ports/{port['id']}")
+
     def test_one_leads_to_ports(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]

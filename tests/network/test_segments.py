@@ -71,6 +71,12 @@ def test_nobody_else_gets_them(neutron: Neutron) -> None:
     neutron.refused(503, "NoNetworkAvailable", "POST", "/networks", {"network": {}})
 
 
+def test_numbers_are_low_as_long_as_there_is_room(neutron: Neutron) -> None:
+    assert all(number(neutron, "demo") <= 2000 for _ in range(5))
+    make(neutron, shared=False, project_id="other", minimum=1, maximum=2000)
+    assert number(neutron, "demo") > 2000
+
+
 def test_the_configurations_are_listed_and_stay(neutron: Neutron) -> None:
     found = neutron.get(f"{RANGES}?default=true&sort_key=network_type&sort_dir=asc", "admin")
     vlan, vxlan = found["network_segment_ranges"]

@@ -40,6 +40,11 @@ def _positive(_instance: object, _attribute: object, value: int) -> None:
         raise ValueError(f"{value} is not positive")
 
 
+def _group(_instance: object, _attribute: object, value: int) -> None:
+    if not 1 <= value <= 65535:
+        raise ValueError(f"{value} is no group of nflog")
+
+
 @frozen
 class Config:
     """`[driver.network.netns]`"""
@@ -59,6 +64,8 @@ class Config:
     runtime_dir: Path = Path("/run/cloudctl-netns")
     # Of the names of all links, namespaces and tables. Several clouds on one machine need different ones.
     prefix: str = field(default="cc", validator=_prefix)
+    # The group of nflog that packets go to which a log of security groups is about. Nobody has to listen.
+    log_group: int = field(default=77, validator=_group)
     dry_run: bool = False  # write to the log what would be changed, and change nothing
 
     @property

@@ -1,24 +1,32 @@
 """DHCP of a network: the command line of its dnsmasq, and the files in which it finds its ports.
 
-dnsmasq gives addresses to known ports only. It speaks from 169.254.169.254, an address outside all subnets
-(`--shared-network` makes it serve them all the same), so that it takes none of the tenant's.
+dnsmasq gives addresses to known ports only. It speaks from 169.254.169.254 and fe80::a9fe:a9fe, addresses outside all
+subnets (`--shared-network` makes it serve them all the same), so that it takes none of the tenant's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import address, mac, mtu, network
-from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_LINK
-from cloudctl.drivers.specs import NetworkSpec, PortSpec, SubnetSpec
+from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_LINK, pid_file, written
+from cloudctl.drivers.specs import DhcpOption, NetworkSpec, PortSpec, SubnetSpec
 
 ON_LINK = "0.0.0.0"  # as a next hop in option 121: none, the destination is on this wire (RFC 3442)
 
 
+BY_DHCP = ("dhcpv6-stateful", "dhcpv6-stateless")
+STATEFUL = "dhcpv6-stateful"
+OPTION = re.compile(r"[a-z0-9-]{1,64}")  # a name or a number of dnsmasq's list
+
+
 def served(spec: NetworkSpec) -> list[SubnetSpec]:
-    """The subnets that have DHCP: IPv4 ones only."""
-    return [each for each in spec.subnets if each.enable_dhcp and network(each.cidr).version == 4]
+    """The subnets that have DHCP. IPv6 ones say so by their modes: others have addresses by themselves."""
+    found = [each for each in spec.subnets if each.enable_dhcp]
+    return [each for each in found if network(each.cidr).version == 4 or each.ipv6_address_mode in BY_DHCP]
 
 
 def arguments(spec: NetworkSpec, directory: Path, lease_seconds: int) -> list[str]:
@@ -38,25 +46,57 @@ def arguments(spec: NetworkSpec, directory: Path, lease_seconds: int) -> list[st
         "--leasefile-ro",  # all leases follow from the host files
         "--dhcp-authoritative",
         "--quiet-dhcp",
-        f"--pid-file={directory / 'pid'}",
+        "--quiet-dhcp6",
+        pid_file(directory),
         f"--dhcp-hostsdir={directory / 'hosts'}",
+        f"--dhcp-optsdir={directory / 'options'}",
         f"--dhcp-option=option:mtu,{mtu(spec.mtu)}",
     ]
     for number, subnet in enumerate(subnets):
         tag = f"subnet{number}"
         cidr = network(subnet.cidr)
         start = cidr.network_address
-        words.append(f"--dhcp-range=set:{tag},{start},static,{cidr.netmask},{lease_seconds}")
+        size = cidr.netmask if cidr.version == 4 else cidr.prefixlen
+        words.append(f"--dhcp-range=set:{tag},{start},static,{size},{lease_seconds}")
         words.append(f"--shared-network={SERVICE_LINK},{start}")
-        words += [f"--dhcp-option=tag:{tag},{option}" for option in _options(subnet)]
+        told = _options(subnet) if cidr.version == 4 else _options6(subnet)
+        words += [f"--dhcp-option=tag:{tag},{each}" for each in told]
     return words
 
 
 def hosts_file(port: PortSpec, spec: NetworkSpec) -> str:
-    """Which addresses a port gets; empty if none by DHCP."""
-    dhcp = {each.id for each in served(spec)}
-    addresses = (address(each.ip_address) for each in port.fixed_ips if each.subnet_id in dhcp)
-    return "".join(f"{mac(port.mac)},{each}\n" for each in addresses)
+    """Which addresses a port gets; empty if none by DHCP, and nothing else is told it."""
+    dhcp = {each.id for each in served(spec) if each.ipv6_address_mode in (None, STATEFUL)}
+    tag = f",set:{written(port.id)}" if port.dhcp_options else ""
+    known = mac(port.mac) + tag
+    found = [network(each.ip_address) for each in port.fixed_ips if each.subnet_id in dhcp]
+    # Brackets are how dnsmasq knows an IPv6 address.
+    lines = [f"{known},{each.network_address if each.version == 4 else f'[{each.network_address}]'}" for each in found]
+    return "".join(f"{line}\n" for line in lines or ([known] if tag else []))
+
+
+def options_file(port: PortSpec, spec: NetworkSpec) -> str:
+    """What a port is told beside its addresses, in place of what its subnets say. Raises Unfit."""
+    return options(port)
+
+
+def options(port: PortSpec) -> str:
+    """The same on any network."""
+    return "".join(f"tag:{written(port.id)},{_written(option)}\n" for option in port.dhcp_options)
+
+
+def _written(option: DhcpOption) -> str:
+    if not OPTION.fullmatch(option.name) or any(ord(each) < 32 for each in option.value):
+        raise Unfit(f"no DHCP option: {option.name!r}")
+    kind = "option6" if option.ip_version == 6 else "option"
+    if option.name.isdecimal() and option.ip_version == 4:
+        return f"{option.name},{option.value}"
+    return f"{kind}:{option.name},{option.value}"
+
+
+def _options6(subnet: SubnetSpec) -> Iterable[str]:
+    if servers := [f"[{each}]" for each in map(address, subnet.dns_nameservers) if ":" in each]:
+        yield "option6:dns-server," + ",".join(servers)
 
 
 def _options(subnet: SubnetSpec) -> Iterable[str]:

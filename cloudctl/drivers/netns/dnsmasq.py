@@ -1,49 +1,39 @@
-"""The dnsmasq of each network: its host files, and the process itself, known by its command line."""
+"""The dnsmasq of each network, which gives out addresses, and of each router, which tells guests of itself."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
-from twisted.logger import Logger
 
-from cloudctl.drivers.errors import Busy
 from cloudctl.drivers.locks import Locks
-from cloudctl.drivers.netns import dhcp
-from cloudctl.drivers.netns.kernel import Kernel
+from cloudctl.drivers.netns import advertisements, dhcp
+from cloudctl.drivers.netns.daemons import Daemons
 from cloudctl.drivers.netns.names import written
 from cloudctl.drivers.netns.records import make_readable, write
+from cloudctl.drivers.netns.routing import Leg
 from cloudctl.drivers.specs import NetworkSpec, PortSpec
 
-POLL_SECONDS = 0.005
-END_SECONDS = 2.0  # that a dnsmasq is given to end; it takes a few milliseconds
-
-_log = Logger()
+FILES = {"hosts": dhcp.hosts_file, "options": dhcp.options_file}  # of a port, by the directory that they are in
 
 
 @frozen
 class Dnsmasq:
-    """Of one cloud. `root` holds a directory for each network."""
+    """Of the networks of one cloud."""
 
-    kernel: Kernel
-    clock: IReactorTime
-    root: Path
+    daemons: Daemons
     lease_seconds: int
     _locks: Locks = field(factory=Locks)
 
     def arguments(self, spec: NetworkSpec) -> list[str]:
         """Empty: the network needs none. Raises Unfit."""
-        return dhcp.arguments(spec, self._directory(spec.id), self.lease_seconds)
+        return dhcp.arguments(spec, self.daemons.directory(spec.id), self.lease_seconds)
 
     def runs(self, spec: NetworkSpec) -> bool:
         """There is one just as the network needs it, or none if it needs none."""
-        return self._running(spec.id) == self.arguments(spec)
+        return self.daemons.running(spec.id) == self.arguments(spec)
 
     async def ensure(self, spec: NetworkSpec, namespace: str, ports: Iterable[PortSpec]) -> None:
         """One runs in the network's namespace, knows these ports and no others; or none runs.
@@ -52,130 +42,98 @@ class Dnsmasq:
         """
         wanted = self.arguments(spec)
         async with self._locks.hold(spec.id):
-            taken_away = self._fill(spec, ports)
-            if self._running(spec.id) == wanted and not taken_away:
-                self._reread(spec.id)
+            taken_away = self._fill(spec, list(ports))
+            if self.daemons.running(spec.id) == wanted and not taken_away:
+                self.daemons.signal(spec.id, signal.SIGHUP)
             else:
-                await self._end(spec.id)
-                await self._start(wanted, namespace)
+                await self.daemons.end(spec.id)
+                await self.daemons.start(wanted, namespace)
 
     async def ensure_absent(self, network_id: str) -> None:
         async with self._locks.hold(network_id):
-            await self._end(network_id)
-        if not self._dry():
-            shutil.rmtree(self._directory(network_id), ignore_errors=True)
+            await self.daemons.end(network_id)
+        self.daemons.forget(network_id)
 
     async def ensure_port(self, port: PortSpec, spec: NetworkSpec, namespace: str) -> None:
-        """The port gets its addresses when it next asks."""
-        content = dhcp.hosts_file(port, spec).encode()
-        file = self._hosts(spec.id) / written(port.id)
-        there = file.read_bytes() if file.exists() else b""
-        if self._dry() or content == there:
-            return
-        if there:
-            await self._without(file, spec.id, namespace, content)
-        else:
-            write(file, content)
+        """The port gets its addresses, and is told its options, when it next asks. Raises Unfit."""
+        await self._say(port.id, spec.id, namespace, {name: content(port, spec) for name, content in FILES.items()})
 
     async def ensure_port_absent(self, port_id: str, network_id: str, namespace: str) -> None:
-        file = self._hosts(network_id) / written(port_id)
-        if not self._dry() and file.exists():
-            await self._without(file, network_id, namespace, b"")
+        await self._say(port_id, network_id, namespace, dict.fromkeys(FILES, ""))
 
-    async def _without(self, file: Path, network_id: str, namespace: str, content: bytes) -> None:
-        """Begin anew, without what this host file said; it says `content` then, or goes.
+    async def _say(self, port_id: str, network_id: str, namespace: str, contents: Mapping[str, str]) -> None:
+        """These files of a port say this, or are not there.
 
         A new file is seen at once. But whatever becomes of a file, dnsmasq keeps the leases that it has given, and
-        refuses the address of one to every other port until it ends: a day later, or with the process. As long as the
-        file is as it was, that is still to be done.
+        refuses the address of one to every other port until it ends: a day later, or with the process. So it begins
+        anew. As long as a file is as it was, that is still to be done.
         """
+        if self.daemons.dry:
+            return
+        files = {self._file(network_id, name, port_id): content for name, content in contents.items()}
+        present = {file: file.read_text() if file.exists() else "" for file in files}
+        if all(present[file] == content for file, content in files.items()):
+            return
+        if not any(present[file] and present[file] != content for file, content in files.items()):
+            _put(files)
+            return
         async with self._locks.hold(network_id):
-            words = self._running(network_id)
-            await self._end(network_id)
-            if content:
-                write(file, content)
-            else:
-                file.unlink(missing_ok=True)
-            await self._start(words, namespace)
+            words = self.daemons.running(network_id)
+            await self.daemons.end(network_id)
+            _put(files)
+            await self.daemons.start(words, namespace)
 
-    async def _start(self, arguments: list[str], namespace: str) -> None:
-        if arguments:
-            await self.kernel.programs.change("dnsmasq", *arguments, namespace=namespace)
-
-    def _directory(self, network_id: str) -> Path:
-        return self.root / written(network_id)
-
-    def _hosts(self, network_id: str) -> Path:
-        return self._directory(network_id) / "hosts"
+    def _file(self, network_id: str, name: str, port_id: str) -> Path:
+        return self.daemons.directory(network_id) / name / written(port_id)
 
     def _fill(self, spec: NetworkSpec, ports: Iterable[PortSpec]) -> bool:
-        """Write the files of all ports; whether an address was taken away from one: see `_without`."""
-        if self._dry():
+        """Write the files of all ports; whether something was taken away from one: see `_say`."""
+        if self.daemons.dry:
             return False
-        hosts = self._hosts(spec.id)
-        make_readable(hosts)
-        wanted = {written(port.id): content for port in ports if (content := dhcp.hosts_file(port, spec))}
         taken_away = False
-        for file in hosts.iterdir():
-            if file.read_text() != wanted.get(file.name):
-                file.unlink()
-                taken_away = True
-        for name, content in wanted.items():
-            write(hosts / name, content.encode())
+        for name, content in FILES.items():
+            directory = self.daemons.directory(spec.id) / name
+            make_readable(directory)
+            wanted = {directory / written(port.id): said for port in ports if (said := content(port, spec))}
+            for file in directory.iterdir():
+                if file.read_text() != wanted.get(file):
+                    file.unlink()
+                    taken_away = True
+            _put(wanted)
         return taken_away
 
-    def _pid(self, network_id: str) -> int | None:
-        try:
-            return int((self._directory(network_id) / "pid").read_text())
-        except (FileNotFoundError, ValueError):
-            return None  # never started, or not yet written
 
-    def _running(self, network_id: str) -> list[str]:
-        """The arguments of the dnsmasq that runs for the network; empty if none does."""
-        pid = self._pid(network_id)
-        return [] if pid is None else self._arguments_of(pid, network_id)
-
-    def _arguments_of(self, pid: int, network_id: str) -> list[str]:
-        """Of this process, if it is a dnsmasq of the network: another may have got the number since."""
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        except (FileNotFoundError, ProcessLookupError):
-            return []
-        return words[1:-1] if f"--dhcp-hostsdir={self._hosts(network_id)}" in words else []
-
-    def _strays(self, network_id: str) -> list[int]:
-        """Ids of those that run for the network, whether or not there is still a file that says so."""
-        pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return [pid for pid in pids if self._arguments_of(pid, network_id)]
-
-    def _reread(self, network_id: str) -> None:
-        self._signal(network_id, signal.SIGHUP)
-
-    async def _end(self, network_id: str) -> None:
-        self._signal(network_id, signal.SIGTERM)
-        limit = self.clock.seconds() + END_SECONDS
-        while not self._dry() and (strays := self._strays(network_id)):
-            if self.clock.seconds() > limit:
-                raise Busy(f"the dnsmasq of network {network_id} does not exit")
-            for pid in strays:
-                _kill(pid, signal.SIGTERM)
-            await deferLater(self.clock, POLL_SECONDS)
-
-    def _signal(self, network_id: str, number: signal.Signals) -> None:
-        pid = self._pid(network_id)
-        if pid is None or not self._running(network_id):
-            return
-        if self._dry():
-            _log.info("would send {signal} to {pid}", signal=number.name, pid=pid)
+def _put(files: Mapping[Path, str]) -> None:
+    for file, content in files.items():
+        if content:
+            write(file, content.encode())
         else:
-            _kill(pid, number)
-
-    def _dry(self) -> bool:
-        return self.kernel.programs.dry_run
+            file.unlink(missing_ok=True)
 
 
-def _kill(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it has just ended: neither signal has anything left to do
+@frozen
+class Advertisers:
+    """Of the routers of one cloud."""
+
+    daemons: Daemons
+    _locks: Locks = field(factory=Locks)
+
+    async def ensure(self, router_id: str, namespace: str, legs: Mapping[str, Leg]) -> None:
+        """Guests on the networks of these interfaces hear of the router, if their subnets want it.
+
+        Raises Unfit, ProgramFailed, Busy.
+        """
+        directory = self.daemons.directory(router_id)
+        wanted = advertisements.arguments(legs, directory)
+        async with self._locks.hold(router_id):
+            if self.daemons.running(router_id) == wanted:
+                return
+            await self.daemons.end(router_id)
+            if wanted and not self.daemons.dry:
+                make_readable(directory)
+            await self.daemons.start(wanted, namespace)
+
+    async def ensure_absent(self, router_id: str) -> None:
+        async with self._locks.hold(router_id):
+            await self.daemons.end(router_id)
+        self.daemons.forget(router_id)

@@ -10,23 +10,30 @@ from typing import Any
 from attrs import define, evolve, field
 from twisted.logger import Logger
 from twisted.web.resource import IResource
-from zope.interface import implementer
+from zope.interface import alsoProvides, implementer
 
 from cloudctl.drivers.errors import DriverError, InUse, UnknownHost, UnknownNetwork, UnknownPort, Unusable
 from cloudctl.drivers.interfaces import (
+    IConntrackHelpers,
+    IDhcpOptions,
     IGatewayLimits,
     IGuestMetadata,
     IMarking,
+    IMetering,
+    INdpProxies,
     INetworkBackend,
     IPacketLimits,
+    IPacketLogs,
     IPortForwarding,
     IRouters,
     ISecurityGroups,
+    ITrunks,
 )
 from cloudctl.drivers.locks import Locks
-from cloudctl.drivers.netns import flows, links, rules, spoofing, underlay
+from cloudctl.drivers.netns import dhcp, flows, links, rules, spoofing, tagging, underlay
 from cloudctl.drivers.netns.config import Config
-from cloudctl.drivers.netns.dnsmasq import Dnsmasq
+from cloudctl.drivers.netns.daemons import Daemons
+from cloudctl.drivers.netns.dnsmasq import Advertisers, Dnsmasq
 from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.metadata import MetadataService
@@ -61,27 +68,45 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     # A dry run must leave no wish behind that a later real one would fulfil.
     held = records(None if config.dry_run else resources.state_dir)
     joined = Underlay(kernel, names, namespaces, IPv4Network(config.underlay), addresses)
+    physical, group = config.physical_networks, config.log_group
     hosts = {
-        name: Host(name, namespace, kernel, names, held, addresses, config.physical_networks, joined.ensure)
+        name: Host(name, namespace, kernel, names, held, addresses, physical, joined.ensure, group)
         for name, namespace in namespaces.items()
     }
     first = next(iter(hosts.values()))
-    return NetnsBackend(
+
+    def daemons(directory: str) -> Daemons:
+        return Daemons(kernel, resources.clock, config.runtime_dir / directory)
+
+    made = NetnsBackend(
         config=config,
         resources=resources,
         kernel=kernel,
         names=names,
         records=held,
         hosts=hosts,
-        dnsmasq=Dnsmasq(kernel, resources.clock, config.runtime_dir / config.prefix, config.lease_seconds),
-        routers=Routers(kernel, names, held, first),
+        dnsmasq=Dnsmasq(daemons(config.prefix), config.lease_seconds),
+        routers=Routers(kernel, names, held, first, Advertisers(daemons(f"{config.prefix}.routers"))),
         metadata=MetadataService(resources.reactor),
     )
+    if tagging.is_possible():
+        alsoProvides(made, ITrunks)
+    return made
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, IGuestMetadata)
-@implementer(IMarking, IPacketLimits, IPortForwarding, IGatewayLimits)
-@define(eq=False)
+@implementer(
+    IMarking,
+    IPacketLimits,
+    IPortForwarding,
+    IGatewayLimits,
+    IDhcpOptions,
+    IPacketLogs,
+    IMetering,
+    INdpProxies,
+    IConntrackHelpers,
+)
+@define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
 class NetnsBackend:
     """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""
 
@@ -230,6 +255,7 @@ class NetnsBackend:
         if where is None:
             raise UnknownHost(host)
         rules.check_port(port)
+        dhcp.options(port)
         async with self._locks.hold("port", port.id):
             network = self.records.networks.get(port.network_id)
             if network is None:

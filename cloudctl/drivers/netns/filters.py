@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import network
-from cloudctl.drivers.netns.names import METADATA_ADDRESS
+from cloudctl.drivers.netns.names import METADATA_ADDRESS, written
 from cloudctl.drivers.protocols import ICMP, ICMPV6, PROTOCOLS, WITH_PORTS
-from cloudctl.drivers.specs import SecurityGroupRule, SecurityGroupSpec
+from cloudctl.drivers.specs import PortSpec, SecurityGroupRule, SecurityGroupSpec
 
 ANY = (None, "", "any", "ip", "hopopt", "0")
 
@@ -28,18 +28,32 @@ ALWAYS = {
         "icmpv6 type { mld-listener-query, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept",
     ],
 }
+PREFIX = 100  # characters of an id that fit into what the kernel writes before a packet
 # Answers to what was accepted once. Packets that conntrack cannot make sense of belong to nothing.
 STATEFUL = ["ct state established,related accept", "ct state invalid drop"]
 
 
-def port_rules(direction: str, jumps: Iterable[str], stateful: bool) -> list[str]:
-    """Of one port; `jumps` lead to the chains of its groups."""
-    return [*ALWAYS[direction], *(STATEFUL if stateful else ()), *jumps, "drop"]
+def port_rules(direction: str, jumps: Iterable[str], stateful: bool, dropped: Iterable[str] = ()) -> list[str]:
+    """Of one port; `jumps` lead to the chains of its groups, or are their rules. `dropped`: see `logged`."""
+    return [*ALWAYS[direction], *(STATEFUL if stateful else ()), *jumps, *dropped, "drop"]
 
 
-def group_rules(group: SecurityGroupSpec, direction: str, members: Callable[[str], str]) -> list[str]:
+def group_rules(
+    group: SecurityGroupSpec, direction: str, members: Callable[[str], str], verdict: str = "accept"
+) -> list[str]:
     """Of one group; `members` gives the name of a remote group's set, without its «_v4» or «_v6». Raises Unfit."""
-    return [f"{_matches(rule, members)} accept" for rule in group.rules if rule.direction == direction]
+    return [f"{_matches(rule, members)} {verdict}" for rule in group.rules if rule.direction == direction]
+
+
+def logged(event: str, port: PortSpec, group: int) -> list[str]:
+    """The first bytes of a packet are written down, for whoever listens to the group of nflog; a hundred a second.
+
+    Answers to what was accepted once are not written down.
+    """
+    if event not in port.logged:
+        return []
+    prefix = f"{event} {written(port.id)[:PREFIX]} "
+    return [f'limit rate 100/second burst 25 packets log prefix "{prefix}" group {group} snaplen 128']
 
 
 def _matches(rule: SecurityGroupRule, members: Callable[[str], str]) -> str:

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.netns import links, rules, spoofing
+from cloudctl.drivers.netns import links, rules, spoofing, tagging
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.links import Found, Segment
 from cloudctl.drivers.netns.names import Names
@@ -76,10 +76,12 @@ class Host:
     hosts: Mapping[str, str | None]  # address of each for VXLAN; the first carries the networks' namespaces
     physical: Mapping[str, str]
     prepare: Callable[[], Awaitable[None]]  # all hosts
+    log_group: int = 0  # of nflog
     turns: Turns = field(init=False)
     _departing: set[str] = field(factory=set)  # names of links
     _failed: dict[str, DriverError] = field(factory=dict)  # networks and ports that could not be made here, by id
     _flooded: set[str] = field(factory=set)  # networks whose tunnels are known to reach all hosts
+    _tagging: dict[int, bytes] = field(factory=dict)  # links, by number, with the programs that this process gave them
     _rules: str = ""  # as this process has applied them
 
     def __attrs_post_init__(self) -> None:
@@ -125,6 +127,7 @@ class Host:
         # A port must never be up without its rules: they come before its link, and go after it.
         await self._ensure_rules(wanted)
         await self._ensure_links(found, wanted)
+        await self._ensure_tags()
 
     async def _remove(self, found: Found, departing: set[str]) -> bool:
         """Whether there was anything to remove."""
@@ -184,14 +187,54 @@ class Host:
             ],
             groups=records.groups.rows,
             members=members,
+            log_group=self.log_group,
         )
+
+    def _carried(self) -> dict[str, tuple[str, int]]:
+        """Port that goes through another one's tap here → that port, and the VLAN id."""
+        here = self.records.ports_on(self.name)
+        present = {port.spec.id for port in here}
+        return {
+            each.port_id: (port.spec.id, each.vlan)
+            for port in here
+            for each in port.spec.subports
+            if each.port_id in present
+        }
+
+    async def _ensure_tags(self) -> None:
+        """Frames go between the taps of trunks and their subports."""
+        carried = self._carried()
+        if not carried and not self._tagging:
+            return
+        found = {} if self.kernel.programs.dry_run else await self.links()
+        targets: dict[int, dict[int, int]] = {}
+        wanted: dict[int, bytes] = {}
+        for id, (parent_id, vlan) in carried.items():
+            parent, other = found.get(self.names.tap(parent_id)), found.get(self.names.carried(id))
+            if parent is not None and other is not None:
+                wanted[other.index] = tagging.tag(vlan, parent.index)
+                targets.setdefault(parent.index, {})[vlan] = other.index
+        wanted |= {index: tagging.untag(of_parent) for index, of_parent in targets.items()}
+        present = {link.index for link in found.values()}
+        gone = [index for index in self._tagging if index not in wanted]
+        for index in gone:
+            if index in present:
+                tagging.attach(self.namespace, index, b"")
+            del self._tagging[index]
+        for index, program in wanted.items():
+            if self._tagging.get(index) != program:
+                tagging.attach(self.namespace, index, program)
+                self._tagging[index] = program
 
     async def _ensure_links(self, found: Found, wanted: Mapping[str, Segment]) -> None:
         plans = {id: self._segment_plan(found, id, segment) for id, segment in wanted.items()}
+        carried = self._carried()
         for port in self.records.ports_on(self.name):
             segment_of = wanted.get(port.spec.network_id)
             if segment_of is not None and port.spec.network_id not in self._failed:
-                plans[port.spec.id] = links.port_lines(self.names, found, segment_of, port.spec)
+                plans[port.spec.id] = links.port_lines(
+                    self.names, found, segment_of, port.spec, port.spec.id in carried
+                )
         try:
             await self.kernel.batch(self.namespace, [line for plan in plans.values() for line in plan])
         except ProgramFailed:
@@ -203,10 +246,12 @@ class Host:
         """As a whole plan, but one by one: each from what is there at its turn."""
         for id, segment in wanted.items():
             await self._attempt(id, self._segment_plan(await self.links(), id, segment))
+        carried = self._carried()
         for port in self.records.ports_on(self.name):
             segment_of = wanted.get(port.spec.network_id)
             if segment_of is not None:
-                plan = links.port_lines(self.names, await self.links(), segment_of, port.spec)
+                is_carried = port.spec.id in carried
+                plan = links.port_lines(self.names, await self.links(), segment_of, port.spec, is_carried)
                 await self._attempt(port.spec.id, plan)
 
     async def _attempt(self, id: str, plan: list[str]) -> None:

@@ -14,7 +14,7 @@ from attrs import frozen
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import address, interface, mtu, networks_of
 from cloudctl.drivers.netns.dhcp import served
-from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_LINK, Names, read, written
+from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_ADDRESSES6, SERVICE_LINK, Names, read, written
 from cloudctl.drivers.specs import NetworkSpec, PortSpec
 
 VXLAN_PORT = 4789
@@ -32,6 +32,7 @@ class Link:
     mtu: int
     alias: str
     mac: str
+    index: int = 0  # by which the kernel knows it, in its namespace
 
 
 Found = Mapping[str, Link]
@@ -48,6 +49,7 @@ def found_links(output: bytes) -> dict[str, Link]:
             mtu=row.get("mtu", 0),
             alias=row.get("ifalias", ""),
             mac=row.get("address", ""),
+            index=row.get("ifindex", 0),
         )
         for row in rows
         if "ifname" in row
@@ -131,10 +133,21 @@ def flood_lines(names: Names, wanted: Segment) -> list[str]:
     ]
 
 
-def port_lines(names: Names, found: Found, wanted: Segment, port: PortSpec) -> list[str]:
-    """The tap of a port in its network's bridge. A link that is there under its name is taken for it."""
-    name = names.tap(port.id)
-    lines = [] if name in found else [f"tuntap add dev {name} mode tap"]
+def port_lines(names: Names, found: Found, wanted: Segment, port: PortSpec, carried: bool = False) -> list[str]:
+    """The tap of a port in its network's bridge. A link that is there under its name is taken for it.
+
+    `carried`: it goes through another port's tap, so it is a pair of links, of which `tagging` has the other end.
+    """
+    name, other = names.tap(port.id), names.carried(port.id)
+    if carried:
+        there = name in found and other in found
+        lines = [f"link del dev {name}"] if name in found and not there else []
+        if not there:
+            pair = f"link add name {name} type veth peer name {other}"
+            lines += [pair, f"link set dev {other} addrgenmode none mtu {mtu(port.mtu)} up"]
+            found = {each: link for each, link in found.items() if each != name}
+    else:
+        lines = [] if name in found else [f"tuntap add dev {name} mode tap"]
     return lines + in_bridge(found, name, wanted.bridge, mtu(port.mtu), port.id, up=port.admin_state_up)
 
 
@@ -168,6 +181,7 @@ def service_lines(spec: NetworkSpec) -> list[str]:
         "link set dev lo up",
         f"link set dev {SERVICE_LINK} addrgenmode none mtu {mtu(spec.mtu)} up",
         f"address replace {METADATA_ADDRESS}/32 dev {SERVICE_LINK}",
+        *(f"address replace {each} dev {SERVICE_LINK} nodad" for each in SERVICE_ADDRESSES6),
         f"route flush dev {SERVICE_LINK} proto static",
     ]
     for subnet in networks_of((each.cidr for each in spec.subnets), version=4):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2s
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 from attrs import frozen
@@ -18,6 +19,9 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 SERVICE_LINK = "net0"  # of a network's namespace, towards its bridge
 METADATA_ADDRESS = "169.254.169.254"  # of that link
+# Of it, too. DHCPv6 is spoken from the first. dnsmasq wants another one, which is not of the link alone, and whose
+# prefix is not longer than any subnet's.
+SERVICE_ADDRESSES6 = ("fe80::a9fe:a9fe/64", "fda9:fea9:fea9::547/8 noprefixroute")
 
 
 @frozen
@@ -39,6 +43,10 @@ class Names:
 
     def tap(self, port_id: str) -> str:
         return self._link("t", port_id)
+
+    def carried(self, port_id: str) -> str:
+        """The end of a subport's pair that is not in a bridge: see `tagging`."""
+        return self._link("v", port_id)
 
     def router_outer(self, port_id: str) -> str:
         """The bridge's end of a router's interface."""
@@ -91,6 +99,11 @@ def short(id: str) -> str:
 def written(id: str) -> str:
     """The id with nothing in it that a file name, or a line for `ip`, would take for something else."""
     return quote(id, safe="")
+
+
+def pid_file(directory: Path) -> str:
+    """The argument of every program of ours that goes on running."""
+    return f"--pid-file={directory / 'pid'}"
 
 
 def read(text: str) -> str:

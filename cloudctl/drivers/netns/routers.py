@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from attrs import define, field
 
 from cloudctl.drivers.errors import UnknownNetwork
-from cloudctl.drivers.netns import inside, routing
+from cloudctl.drivers.netns import advertisements, inside, meters, routing
+from cloudctl.drivers.netns.dnsmasq import Advertisers
 from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.names import Names
@@ -20,6 +23,8 @@ class Routers:
     names: Names
     records: Records
     host: Host
+    advertisers: Advertisers
+    _metered: dict[str, set[str]] = field(factory=dict)  # ids of meters, by router, as this process has made them
     _announced: dict[str, set[tuple[str, str, str]]] = field(factory=dict)  # by router
 
     def legs(self, spec: RouterSpec) -> list[Leg]:
@@ -32,7 +37,10 @@ class Routers:
         legs = self.legs(spec)
         routing.inner_lines(self.names, spec, legs, [])
         routing.route_lines(self.names, spec, legs, [], [])
+        routing.proxy_lines(self.names, spec, [])
         routing.ruleset(self.names.prefix, self.names, spec, legs)
+        meters.ruleset(self.names.prefix, self._outside(spec), spec.meters)
+        advertisements.arguments(routing.inner_links(self.names, legs), Path())
 
     async def ensure(self, spec: RouterSpec) -> None:
         """Raises UnknownNetwork, Unfit, ProgramFailed."""
@@ -44,17 +52,24 @@ class Routers:
         await self.kernel.sysctl(namespace, *routing.SYSCTLS)
         # NAT first: what arrives at a floating address is for its server, at no moment for the router itself.
         await self.kernel.rules(namespace, routing.ruleset(self.names.prefix, self.names, spec, legs))
+        await self._count(spec, namespace)
         lines = routing.outer_lines(self.names, await self.host.links(), namespace, legs)
         await self.kernel.batch(self.host.namespace, lines)
         found = await self.kernel.show(namespace, "address", "show")
         await self.kernel.batch(namespace, routing.inner_lines(self.names, spec, legs, found))
+        proxies = await self.kernel.show(namespace, "neigh", "show", "proxy")
+        await self.kernel.batch(namespace, routing.proxy_lines(self.names, spec, proxies))
         routes = await self.kernel.show(namespace, "route", "show", "table", "all", "proto", "static")
         rules = await self.kernel.show(namespace, "rule", "show")
         await self.kernel.batch(namespace, routing.route_lines(self.names, spec, legs, routes, rules))
         self._announce(spec, namespace, legs)
+        told = routing.inner_links(self.names, legs) if spec.admin_state_up else {}
+        await self.advertisers.ensure(spec.id, namespace, told)
 
     async def ensure_absent(self, id: str) -> None:
+        self._metered.pop(id, None)
         namespace = self.names.router_namespace(id)
+        await self.advertisers.ensure_absent(id)
         # The ends in the bridges would go with the namespace, but some time later.
         inner = await self.kernel.show(namespace, "link", "show")
         lines = [f"link del dev {row['ifname']}" for row in inner if self.names.is_inner(row.get("ifname", ""))]
@@ -68,6 +83,18 @@ class Routers:
             raise UnknownNetwork(spec.network_id)
         bridge = self.host.segment(network.spec).bridge
         return Leg(spec, network.spec, bridge, network.index, gateway)
+
+    async def _count(self, spec: RouterSpec, namespace: str) -> None:
+        outside = self._outside(spec)
+        wanted = {meter.id for meter in spec.meters} if outside else set()
+        # Without any the whole table goes.
+        gone = sorted(self._metered.get(spec.id, set()) - wanted) if wanted else []
+        await self.kernel.rules(namespace, meters.ruleset(self.names.prefix, outside, spec.meters, gone))
+        self._metered[spec.id] = wanted
+
+    def _outside(self, spec: RouterSpec) -> str | None:
+        """The interface that leads to the gateway's network."""
+        return None if spec.gateway is None else self.names.router_inner(spec.gateway.port_id)
 
     def _announce(self, spec: RouterSpec, namespace: str, legs: list[Leg]) -> None:
         """Neighbours learn of addresses that are new here: another router may have had them."""

@@ -5,6 +5,7 @@ All functions are pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_interface
 from typing import Any
@@ -17,10 +18,11 @@ from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network
 from cloudctl.drivers.netns.links import Found, in_bridge
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, Names
 from cloudctl.drivers.netns.rules import chain, replaced
-from cloudctl.drivers.specs import NetworkSpec, PortForwarding, RouterInterface, RouterSpec
+from cloudctl.drivers.specs import ConntrackHelper, NetworkSpec, PortForwarding, RouterInterface, RouterSpec
 
 FORWARDED = ("tcp", "udp")
-SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+HELPER = re.compile(r"[A-Za-z0-9.-]{1,15}")  # NF_CT_HELPER_NAME_LEN
+SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.proxy_ndp=1")
 METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
 
 Rows = Iterable[Mapping[str, Any]]
@@ -89,6 +91,17 @@ def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: R
     return lines + [f"rule add {each}" for each in sorted(wanted_rules - ours)]
 
 
+def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
+    """The addresses inside that the router answers for at its gateway. `found` is of `ip -j neigh show proxy`."""
+    wanted = set()
+    if router.gateway is not None:
+        outside = names.router_inner(router.gateway.port_id)
+        wanted = {f"{address(each)} dev {outside}" for each in router.ndp_proxies}
+    present = {f"{row['dst']} dev {row['dev']}" for row in found if "dst" in row and "dev" in row}
+    lines = [f"neigh del proxy {each}" for each in sorted(present - wanted)]
+    return lines + [f"neigh add proxy {each}" for each in sorted(wanted - present)]
+
+
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
     """NAT of the router and its limits, in place of what they were. Floating addresses win over the gateway's own."""
     gateway = next((leg for leg in legs if leg.gateway), None)
@@ -110,12 +123,25 @@ def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) ->
             if router.enable_snat:
                 leaving.append(f'oifname "{outside}" snat to {own}')
             leaving.append(f'iifname != "{outside}" oifname != "{outside}" ct status dnat snat to {own}')
-    lines = chain("arriving", arriving, "type nat hook prerouting priority -100")
+    objects, followed = _followed(router.conntrack_helpers)
+    lines = objects + chain("followed", followed, "type filter hook prerouting priority -150")
+    lines += chain("arriving", arriving, "type nat hook prerouting priority -100")
     lines += chain("leaving", leaving, "type nat hook postrouting priority 100")
     if gateway is not None:
         held = _held(router, gateway, names.router_inner(gateway.spec.port_id))
         lines += chain("held", held, "type filter hook forward priority 0")
     return "\n".join(replaced("ip", name, lines)) + "\n"
+
+
+def _followed(wanted: Iterable[ConntrackHelper]) -> tuple[list[str], list[str]]:
+    """Helpers, and rules that give them the connections they are for. Raises Unfit."""
+    objects, rules = [], []
+    for number, each in enumerate(sorted(wanted, key=lambda one: (one.protocol, one.port, one.helper))):
+        if each.protocol not in FORWARDED or not HELPER.fullmatch(each.helper):
+            raise Unfit(f"{each.helper!r} does not follow {each.protocol!r}")
+        objects.append(f'ct helper helper{number} {{ type "{each.helper}" protocol {each.protocol}; l3proto ip; }}')
+        rules.append(f'{each.protocol} dport {int(each.port)} ct helper set "helper{number}"')
+    return objects, rules
 
 
 def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:

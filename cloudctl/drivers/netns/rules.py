@@ -43,6 +43,7 @@ class HostRules:
     ports: Sequence[FilteredPort]
     groups: Mapping[str, SecurityGroupSpec]  # at least those of the ports
     members: Mapping[str, Iterable[str]]  # group → addresses and CIDRs of all ports in it, on any host
+    log_group: int = 0  # of nflog
 
     @property
     def own_bridges(self) -> list[str]:
@@ -125,6 +126,10 @@ def _packets(host: HostRules) -> list[str]:
     numbers = {id: number for number, id in enumerate(groups)}
     remotes = sorted({rule.remote_group_id for id in groups for rule in host.groups[id].rules if rule.remote_group_id})
     sets = {id: number for number, id in enumerate(remotes)}
+
+    def named(remote: str) -> str:
+        return f"members{sets[remote]}"
+
     lines = []
     for id, number in sets.items():
         for version in (4, 6):
@@ -144,13 +149,20 @@ def _packets(host: HostRules) -> list[str]:
         hook = f"type filter hook forward priority {priority}"
         lines += chain(direction, _on_bridges(direction, host.zones, choice(f"meta mark & {half:#x}", chains)), hook)
         for id, number in numbers.items():
-            rules = filters.group_rules(host.groups[id], direction, lambda remote: f"members{sets[remote]}")
-            lines += chain(f"{direction}_group{number}", rules)
+            lines += chain(f"{direction}_group{number}", filters.group_rules(host.groups[id], direction, named))
         for port in secured:
             mine = [id for id in port.spec.security_groups if id in numbers]
             jumps = [f"jump {direction}_group{numbers[id]}" for id in mine]
             stateful = all(host.groups[id].stateful for id in mine)
-            lines += chain(f"{direction}{port.index}", filters.port_rules(direction, jumps, stateful))
+            accepted = filters.logged("ACCEPT", port.spec, host.log_group)
+            if accepted:
+                # Its groups' rules, not their chains: those are others' too, and end with the packet.
+                name = f"{direction}{port.index}_accepted"
+                lines += chain(name, [*accepted, "accept"])
+                own = (filters.group_rules(host.groups[id], direction, named, f"goto {name}") for id in mine)
+                jumps = [rule for rules in own for rule in rules]
+            dropped = filters.logged("DROP", port.spec, host.log_group)
+            lines += chain(f"{direction}{port.index}", filters.port_rules(direction, jumps, stateful, dropped))
     return lines
 
 

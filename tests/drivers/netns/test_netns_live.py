@@ -12,6 +12,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, gatherResults
 
 from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.netns.daemons import Daemons
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import (
     BandwidthLimit,
@@ -80,7 +81,7 @@ async def test_an_address_is_free_for_the_next_port_if_the_first_removal_was_kil
     await ensure(lab, NETWORK, OPEN)
     spec = port(9)
     await leasing(lab, spec)
-    monkeypatch.setattr(lab.driver.dnsmasq.__class__, "_end", _killed)
+    monkeypatch.setattr(Daemons, "end", _killed)
     with pytest.raises(ZeroDivisionError):
         await lab.driver.ensure_port_absent(spec.id)
     monkeypatch.undo()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.netns import inside
-from cloudctl.drivers.specs import BandwidthLimit, FloatingIp, PacketLimit, PortForwarding, SecurityGroupRule
-from tests.drivers.netns.lab import Lab
+from cloudctl.drivers.netns import inside, meters
+from cloudctl.drivers.specs import (
+    BandwidthLimit,
+    ConntrackHelper,
+    FloatingIp,
+    Meter,
+    MeterRule,
+    PacketLimit,
+    PortForwarding,
+    SecurityGroupRule,
+)
+from tests.drivers.netns.lab import Lab, run
+from tests.drivers.netns.probes import PATIENCE
 from tests.drivers.netns.wishes import NETWORK, OPEN, PUBLIC, QUIET, SILENCE, ensure, guest, port, router
 
 HOLE = evolve(QUIET, rules=(*QUIET.rules, SecurityGroupRule("ingress", "IPv4", "tcp", 22, 22)))
@@ -54,6 +66,95 @@ async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
     assert seen(other, marked, "10.7.0.9") == 0
     await lab.driver.ensure_port(port(9), "host-1")
     assert seen(marked, other, "10.7.0.10") == 0
+
+
+async def test_a_helper_lets_the_answer_of_another_port_in(lab: Lab) -> None:
+    """As of TFTP: who is asked at port 69 answers from a port of his choice."""
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router())
+    made = await guest(lab, port(9))
+
+    def answered(patience: float) -> bool:
+        outside = evolve(made, namespace=lab.outside)
+        with closing(_udp(outside)) as asked, closing(_udp(outside)) as answers, closing(_udp(made)) as client:
+            asked.bind(("203.0.113.1", 69))
+            asked.settimeout(PATIENCE)
+            client.sendto(b"\0\1file\0octet\0", ("203.0.113.1", 69))
+            _, sender = asked.recvfrom(100)
+            answers.sendto(b"\0\3\0\1x", sender)
+            client.settimeout(patience)
+            with suppress(TimeoutError):
+                return client.recv(100) == b"\0\3\0\1x"
+            return False
+
+    assert not answered(SILENCE)
+    await ensure(lab, router(conntrack_helpers=(ConntrackHelper("udp", 69, "tftp"),)))
+    assert answered(PATIENCE)
+
+
+async def test_what_guests_send_outside_is_counted(lab: Lab) -> None:
+    """Whatever else becomes of the router, and by another process, too; but not what a rule leaves out."""
+    everything, others = (
+        Meter("0a0a0a0a-dddd-4000-8000-000000000001", (MeterRule("egress", remote_prefix="203.0.113.0/24"),)),
+        Meter(
+            "0b0b0b0b-dddd-4000-8000-000000000002",
+            (
+                MeterRule("egress", source_prefix="10.7.0.0/24"),
+                MeterRule("egress", source_prefix="10.7.0.9/32", excluded=True),
+            ),
+        ),
+    )
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router(meters=(everything, others)))
+    made = await guest(lab, port(9))
+    outside = evolve(made, namespace=lab.outside)
+    assert outside.receives(made, "203.0.113.1", packets=200) == 200
+    lab.restart()
+    await ensure(lab, router(("203.0.113.50", "10.7.0.99"), meters=(everything, others)))
+    assert outside.receives(made, "203.0.113.1", packets=200) == 200
+    # Each has 1000 bytes, and 28 of headers.
+    assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028), meters.counter(others.id): (0, 0)}
+    await ensure(lab, router(meters=(everything,)))
+    assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028)}
+
+
+def counted(lab: Lab) -> dict[str, tuple[int, int]]:
+    """Packets and bytes of each counter of the router."""
+    words = ("ip", "netns", "exec", lab.names.router_namespace(router().id), "nft", "-j", "list", "counters")
+    found = (each["counter"] for each in json.loads(run(*words))["nftables"] if "counter" in each)
+    return {each["name"]: (each["packets"], each["bytes"]) for each in found}
+
+
+async def test_what_is_dropped_and_what_is_accepted_is_written_down(lab: Lab) -> None:
+    await ensure(lab, NETWORK, HOLE, OPEN)
+    spec = port(9, groups=(HOLE,), logged=("ACCEPT", "DROP"))
+    made, other = await guest(lab, spec), await guest(lab, port(10))
+    with closing(_listening(lab, 77)) as log, closing(made.listen(22)):
+        assert other.connects("10.7.0.9", 22)
+        assert f"ACCEPT {spec.id} ".encode() in log.recv(65536)
+        assert not other.connects("10.7.0.9", 23, SILENCE)
+        assert f"DROP {spec.id} ".encode() in log.recv(65536)
+        # Nothing is written down of a port that nobody asked for.
+        await lab.driver.ensure_port(evolve(spec, logged=("DROP",)), "host-1")
+        assert other.connects("10.7.0.9", 22) and not other.connects("10.7.0.9", 24, SILENCE)
+        assert b"DROP" in log.recv(65536)
+
+
+def _listening(lab: Lab, group: int) -> socket.socket:
+    """A socket that hears of a group of nflog on the first host, as ulogd would (linux/netfilter/nfnetlink_log.h)."""
+    made = inside.within(lab.host("host-1"), lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER))
+    made.settimeout(PATIENCE)
+    made.bind((0, 0))
+    for command, value in ((CONFIGURE, bytes([BIND])), (MODE, struct.pack("!IBx", 128, COPY_PACKET))):
+        attribute = struct.pack("=HH", 4 + len(value), command) + value
+        attribute += bytes(-len(attribute) % 4)
+        body = struct.pack("!BBH", socket.AF_UNSPEC, 0, group) + attribute
+        made.send(struct.pack("=IHHII", 16 + len(body), LOG_CONFIG, REQUEST | ACKNOWLEDGE, 1, 0) + body)
+        assert struct.unpack_from("=i", made.recv(1000), 16) == (0,)
+    return made
+
+
+NETFILTER, LOG_CONFIG = 12, 4 << 8 | 1
+REQUEST, ACKNOWLEDGE = 1, 4
+CONFIGURE, BIND, MODE, COPY_PACKET = 1, 1, 2, 2
 
 
 def _udp(of: Any) -> socket.socket:

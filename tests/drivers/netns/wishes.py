@@ -80,14 +80,14 @@ async def ensure(lab: Lab, *wishes: Any) -> None:
         await getattr(lab.driver, f"ensure_{kind}")(wish)
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 2.0) -> None:
     from twisted.internet import reactor
 
-    for _ in range(100):
+    for _ in range(int(seconds / 0.02)):
         if condition():
             return
         await deferLater(reactor, 0.02)
-    raise AssertionError("it did not come to be within two seconds")
+    raise AssertionError(f"it did not come to be within {seconds} seconds")
 
 
 async def guest(lab: Lab, spec: PortSpec, host: str = "host-1") -> Any:

@@ -1,0 +1,65 @@
+"""Counters of what passes between a router and the outside: a table of their own in its namespace.
+
+The router's other tables are replaced with every change, and a counter would begin anew. Here counters stay, and only
+the rules that raise them are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.netns.checked import network
+from cloudctl.drivers.netns.names import UUID, short
+from cloudctl.drivers.specs import Meter, MeterRule
+
+SIDES = {"ingress": ("iifname", "saddr"), "egress": ("oifname", "daddr")}  # where the outside is, and a remote address
+
+
+def table(name: str) -> str:
+    return f"{name}meters"
+
+
+def counter(meter_id: str) -> str:
+    """What nftables calls the counter of a meter."""
+    return f"label_{meter_id.replace('-', '_') if UUID.fullmatch(meter_id) else short(meter_id)}"
+
+
+def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Iterable[str] = ()) -> str:
+    """`outside`: the interface of the gateway; None: nothing is counted. `gone`: ids of meters that are not any more.
+
+    Raises Unfit.
+    """
+    own, wanted = f"inet {table(name)}", tuple(meters) if outside else ()
+    if outside is None or not wanted:
+        return f"table {own} {{}}\ndelete table {own}\n"
+    lines = [f"table {own} {{}}", f"flush table {own}", f"table {own} {{"]
+    for meter in wanted:
+        lines += [f"  counter {counter(meter.id)} {{}}", f"  chain of_{counter(meter.id)} {{"]
+        # What is left out first: it is not counted, whatever another rule says.
+        for rule in sorted(meter.rules, key=lambda rule: not rule.excluded):
+            verdict = "return" if rule.excluded else f"counter name {counter(meter.id)} return"
+            lines.append(f"    {_matches(rule, outside)} {verdict}")
+        lines.append("  }")
+    lines.append("  chain metered { type filter hook forward priority 10; policy accept;")
+    lines += [*(f"    jump of_{counter(meter.id)}" for meter in wanted), "  }", "}"]
+    for id in gone:
+        lines += [f"delete chain {own} of_{counter(id)}", f"delete counter {own} {counter(id)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _matches(rule: MeterRule, outside: str) -> str:
+    """Packets carry the addresses that are inside here: they are not yet, or not any more, translated."""
+    if rule.direction not in SIDES:
+        raise Unfit(f"no direction: {rule.direction!r}")
+    interface, remote = SIDES[rule.direction]
+    words = [f'{interface} "{outside}"']
+    for side, prefix in (
+        (remote, rule.remote_prefix),
+        ("saddr", rule.source_prefix),
+        ("daddr", rule.destination_prefix),
+    ):
+        if prefix is not None:
+            found = network(prefix)
+            words.append(f"{'ip' if found.version == 4 else 'ip6'} {side} {found}")
+    return " ".join(words)
