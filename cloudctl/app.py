@@ -26,6 +26,7 @@ from twisted.application import strports
 from twisted.internet.interfaces import IReactorTime
 
 import cloudctl.compute.service
+import cloudctl.events.service
 import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
@@ -66,6 +67,7 @@ T = TypeVar("T")
 
 # What a cloud offers. Each may use those before it.
 SERVICES: tuple[Service, ...] = (
+    cloudctl.events.service.SERVICE,
     cloudctl.identity.service.SERVICE,
     cloudctl.object_store.service.SERVICE,
     cloudctl.image.service.SERVICE,
@@ -210,6 +212,7 @@ class Cloud(OrderedService):
         fencers = {
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
         }
+        self._bus = loader.load("bus", chosen.bus, *self._driver("bus", chosen.bus))
         surroundings = Surroundings(
             self.config,
             self._reactor,
@@ -220,6 +223,7 @@ class Cloud(OrderedService):
             self._volumes,
             network,
             self.seal,
+            self._bus,
             log_levels=self._log_levels,
         )
         parts: tuple[Part, ...] = ()

@@ -20,7 +20,7 @@ from cloudctl.config import Config
 from cloudctl.db import Connection, Database
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline, Threads
-from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IVolumeBackend
+from cloudctl.drivers.interfaces import IBus, IHypervisor, INetworkBackend, IVolumeBackend
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
@@ -64,6 +64,7 @@ class Surroundings:
     volumes: Mapping[str, IVolumeBackend]  # by the names that [drivers] gives them; the one of a single driver is ""
     network: INetworkBackend
     seal: Seal  # of secrets in the database
+    bus: IBus
     parts: tuple[Part, ...] = ()  # of the services before this one
     log_levels: LogLevels | None = None  # None: what the log of this process holds cannot be changed
 

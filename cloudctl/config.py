@@ -198,6 +198,9 @@ class DriversOptions:
     # can does. Empty: "fake" where the hypervisor is; else nothing but an operator's word.
     fencer: str | list[str] = ""
 
+    # By which services tell one another what happened: "internal", or "amqp" for a broker that others share.
+    bus: str = "internal"
+
     @property
     def fencers(self) -> list[str]:
         """The names of all of them, in the order in which they are asked."""
