@@ -19,6 +19,7 @@ fake_fencer = DriverMaker("fencer", "fake", "cloudctl.drivers.fake.fencer", "Pow
 redfish_fencer = DriverMaker("fencer", "redfish", "cloudctl.drivers.redfish.driver", "Power of hosts, by Redfish")
 ipmi_fencer = DriverMaker("fencer", "ipmi", "cloudctl.drivers.ipmi.driver", "Power of hosts, by ipmitool")
 internal_bus = DriverMaker("bus", "internal", "cloudctl.drivers.internal.driver", "None: the cloud is told by itself")
+amqp_bus = DriverMaker("bus", "amqp", "cloudctl.drivers.amqp.driver", "RabbitMQ, as OpenStack's services use it")
 qcow2_volume = DriverMaker("volume", "qcow2", "cloudctl.drivers.qcow2.driver", "Volumes in qcow2 files of this machine")
 nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volumes that a storage daemon serves by NBD")
 netns_network = DriverMaker(
