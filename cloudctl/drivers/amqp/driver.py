@@ -18,6 +18,7 @@ from twisted.internet.defer import CancelledError, Deferred, TimeoutError, ensur
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.error import ConnectError, ConnectionClosed
 from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -90,6 +91,7 @@ class AmqpBus:
     _channel: Any = None  # on which messages go, while there is a connection
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
+    is_hearing: bool = False  # its queue is there
 
     async def check(self) -> None:
         """The broker may be away at a start."""
@@ -103,7 +105,8 @@ class AmqpBus:
     async def close(self) -> None:
         if self._service is not None:
             service, self._service = self._service, None
-            await service.stopService()
+            # Not from within what it has called: it would be stopped in the midst of a step.
+            await deferLater(self.reactor, 0, service.stopService)
         if self._hearing is not None:
             self._hearing.cancel()
 
@@ -176,6 +179,7 @@ class AmqpBus:
         # One at a time: they are heard in their order, and one that is not done comes again.
         await channel.basic_qos(prefetch_count=1)
         queue, _tag = await channel.basic_consume(self.config.queue)
+        self.is_hearing = True
         while True:
             received = await queue.get()
             tag = received.method.delivery_tag
@@ -186,10 +190,11 @@ class AmqpBus:
             else:
                 assert self._hear is not None, "somebody listens"
                 await self._hear(message)
-            await channel.basic_ack(tag)
+            channel.basic_ack(tag)
 
     def _broke_off(self, connection: TwistedProtocolConnection, failure: Any) -> None:
         """Whatever it was: the connection goes, and the next one begins again with what was not done."""
+        self.is_hearing = False
         if self._service is None:
             return
         if failure.check(*TROUBLE):
