@@ -27,6 +27,7 @@ from twisted.internet.interfaces import IReactorTime
 
 import cloudctl.compute.guests
 import cloudctl.compute.service
+import cloudctl.events.service
 import cloudctl.identity.service
 import cloudctl.image.service
 import cloudctl.instance_ha.service
@@ -67,6 +68,7 @@ T = TypeVar("T")
 
 # What a cloud offers. Each may use those before it.
 SERVICES: tuple[Service, ...] = (
+    cloudctl.events.service.SERVICE,
     cloudctl.identity.service.SERVICE,
     cloudctl.object_store.service.SERVICE,
     cloudctl.image.service.SERVICE,
@@ -213,6 +215,7 @@ class Cloud(OrderedService):
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
         }
         self._objects = self._object_data()
+        self._bus = loader.load("bus", chosen.bus, *self._driver("bus", chosen.bus))
         surroundings = Surroundings(
             self.config,
             self._reactor,
@@ -224,6 +227,7 @@ class Cloud(OrderedService):
             network,
             self._objects,
             self.seal,
+            self._bus,
             log_levels=self._log_levels,
         )
         parts: tuple[Part, ...] = ()

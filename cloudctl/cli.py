@@ -20,6 +20,7 @@ from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
 from cloudctl.errors import CloudError, ConfigError
+from cloudctl.events import outbox, receivers
 from cloudctl.identity import keys
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.instance_ha import fencing, notifications
@@ -206,6 +207,18 @@ def move(made: config.Config) -> None:
     """Have the cloud move those that are in a directory into the object store."""
     count = database(made).transact(False, moving_backups.move_all, utc(time.time()))
     click.echo(f"{count} backups will be moved")
+
+
+@main.command()
+@click.pass_obj
+def events(made: config.Config) -> None:
+    """List who is told of events, how far each is behind, and why one is stuck."""
+    db = database(made)
+    last = db.transact(True, outbox.last)
+    for row in db.transact(True, receivers.every):
+        told = f"{row.name:<30}{last - row.position:>8} to come{row.lost:>8} lost{row.refused:>8} refused"
+        stuck = f"  stuck since {row.stuck_since.isoformat(' ', 'seconds')}: {row.error}" if row.stuck_since else ""
+        click.echo(told + stuck)
 
 
 @main.group("hosts")

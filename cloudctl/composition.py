@@ -20,7 +20,7 @@ from cloudctl.config import Config
 from cloudctl.db import Connection, Database
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline, Threads
-from cloudctl.drivers.interfaces import IHypervisor, INetworkBackend, IObjectData, IVolumeBackend
+from cloudctl.drivers.interfaces import IBus, IHypervisor, INetworkBackend, IObjectData, IVolumeBackend
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
@@ -65,6 +65,7 @@ class Surroundings:
     network: INetworkBackend
     objects: IObjectData
     seal: Seal  # of secrets in the database
+    bus: IBus
     parts: tuple[Part, ...] = ()  # of the services before this one
     log_levels: LogLevels | None = None  # None: what the log of this process holds cannot be changed
 

@@ -205,6 +205,9 @@ class DriversOptions:
     # Where the data of objects are.
     objects: str = "file"
 
+    # By which services tell one another what happened: "internal", or "amqp" for a broker that others share.
+    bus: str = "internal"
+
     @property
     def fencers(self) -> list[str]:
         """The names of all of them, in the order in which they are asked."""

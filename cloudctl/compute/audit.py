@@ -13,7 +13,7 @@ from attrs import frozen
 from sqlalchemy import ColumnElement, select, union, update
 
 from cloudctl import db, tasks
-from cloudctl.compute import kinds, migrations, servers
+from cloudctl.compute import kinds, migrations, notices, servers
 from cloudctl.compute.states import (
     ACTIVE,
     CRASHED,
@@ -167,6 +167,8 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
     if difference is None:
         return None
     stopped = difference.stop and _stop(conn, server, now)
+    if stopped and difference.kind == "guest-off":
+        notices.off(conn, server.id, state, difference.message, now)
     return _finding(difference.kind, server.id, difference.message, stopped)
 
 

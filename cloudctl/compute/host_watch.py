@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from twisted.internet.interfaces import IReactorTime
 
-from cloudctl.compute import services
+from cloudctl.compute import notices, services
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import promises
 from cloudctl.db import Connection, Database
@@ -37,5 +37,9 @@ class HostWatch(Rounds):
 
     def _write(self, conn: Connection, found: Sequence[HostInventory]) -> None:
         now = utc(self.db.now(conn))
+        were_up = {each.name for each in hosts.every(conn) if hosts.is_alive(each)}
         hosts.sync(conn, found, now, promises(self.options))
+        for each in hosts.every(conn):
+            if each.name in were_up and not each.up:
+                notices.host_error(conn, each.name, each.id, each.seen_at, now, forced=False)
         services.beat(conn, self.options.host, now)

@@ -24,6 +24,7 @@ from cloudctl.db.driver import Held
 from cloudctl.db.plans import Bound, Unplanned
 from cloudctl.db.records import Record
 from cloudctl.db.rows import row_type
+from cloudctl.db.wishes import Wishes
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -103,10 +104,24 @@ class Savepoint:
 class Connection:
     """The transaction that a function runs in. Only `Database` makes them."""
 
-    __slots__ = ("_clock", "_errors", "_held", "_plans", "_savepoints", "channels", "driver", "read_only", "written")
+    __slots__ = (
+        "_clock",
+        "_errors",
+        "_held",
+        "_plans",
+        "_savepoints",
+        "channels",
+        "driver",
+        "read_only",
+        "wishes",
+        "written",
+    )
 
-    def __init__(self, held: Held, clock: IReactorTime, read_only: bool = False) -> None:
+    def __init__(
+        self, held: Held, clock: IReactorTime, read_only: bool = False, wishes: Wishes | frozenset[str] = frozenset()
+    ) -> None:
         self.read_only = read_only
+        self.wishes = wishes  # the types of events that somebody wants to hear of
         self._clock = clock
         self.driver = held.driver  # the DB-API's connection
         self.channels: set[str] = set()

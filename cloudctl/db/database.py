@@ -68,6 +68,7 @@ class Database(Service):
         self._listeners: dict[str, list[Callable[[], object]]] = {}
         self._elsewhere: dict[str, list[Callable[[], object]]] = {}
         self.connections = Connections(engine)
+        self.wishes = self.connections.wishes
         # Of SQLite in a file: the queue before the one thread that writes.
         self.group: Group | None = None
         if writer is not None:
@@ -168,7 +169,7 @@ class Database(Service):
 
     def _once(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> tuple[Any, set[str]]:
         held = self.connections.get()
-        conn = Connection(held, self.clock, read_only)
+        conn = Connection(held, self.clock, read_only, self.wishes)
         held.begin(read_only)
         try:
             result = fn(conn, *args, **kwargs)

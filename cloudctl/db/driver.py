@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from cloudctl.db.plans import Plans
+from cloudctl.db.wishes import Wishes
 
 # PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, invalid_sql_statement_name.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
@@ -138,6 +139,7 @@ class Connections:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.wishes = Wishes()
         self._is_shared = isinstance(engine.pool, StaticPool)
         self._mine = threading.local()
         self._all: WeakSet[Held] = WeakSet()

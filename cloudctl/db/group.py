@@ -119,7 +119,7 @@ class Group:
     def _each(self, held: Held, calls: list[Call]) -> list[Call]:
         """The calls whose fate is that of the transaction now."""
         for position, call in enumerate(calls):
-            conn = Connection(held, self.clock)
+            conn = Connection(held, self.clock, wishes=self.connections.wishes)
             try:
                 with conn.begin_nested() if len(calls) > 1 else nullcontext():
                     call.result = call.context.run(call.fn, conn, *call.args, **call.kwargs)

@@ -19,6 +19,7 @@ from typing import Literal
 
 from zope.interface import Interface
 
+from cloudctl.drivers.bus_interface import IBus, IBusListening, IBusPublishing
 from cloudctl.drivers.driver_interface import IDriver, IDriverMaker
 from cloudctl.drivers.fencer_interface import (
     IFencer,
@@ -73,6 +74,9 @@ from cloudctl.drivers.volume_interfaces import (
 
 __all__ = [
     "CAPABILITIES",
+    "IBus",
+    "IBusListening",
+    "IBusPublishing",
     "IConntrackHelpers",
     "ICrashDump",
     "IDhcpOptions",
@@ -120,7 +124,7 @@ __all__ = [
     "Kind",
 ]
 
-Kind = Literal["hypervisor", "volume", "network", "fencer", "objects"]
+Kind = Literal["hypervisor", "volume", "network", "fencer", "objects", "bus"]
 
 CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     "hypervisor": (
@@ -171,5 +175,6 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     ),
     "fencer": (IFencer,),
     "objects": (IObjectData,),
+    "bus": (IBus, IBusListening, IBusPublishing),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

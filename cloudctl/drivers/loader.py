@@ -16,6 +16,7 @@ from cloudctl.drivers.boundary import awaitable, call, capabilities
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import (
     CAPABILITIES,
+    IBus,
     IDriver,
     IDriverMaker,
     IFencer,
@@ -95,6 +96,14 @@ def load(
     resources: DriverResources,
     options: str | None = None,
 ) -> IObjectData: ...
+@overload
+def load(
+    kind: Literal["bus"],
+    name: str,
+    table: Mapping[str, Any],
+    resources: DriverResources,
+    options: str | None = None,
+) -> IBus: ...
 def load(
     kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources, options: str | None = None
 ) -> Any:

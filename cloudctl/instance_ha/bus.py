@@ -15,18 +15,25 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 from twisted.logger import Logger
 
+from cloudctl import context
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import notifications
-from cloudctl.instance_ha.notifications import NORMAL, STOPPED, UNKNOWN, NewNotification
+from cloudctl.instance_ha.kinds import NOTIFICATION, RECOVER
+from cloudctl.instance_ha.notifications import COMPUTE, NORMAL, STOPPED, UNKNOWN, NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.tables import Event
 from cloudctl.tasks import Unasked
+from cloudctl.tasks.tables import TaskRow
 
 log = Logger()
 
 HOST_ERROR, INSTANCE_ERROR = "compute.host.error", "compute.instance.error"
+# What a stock compute service tells of a host that an administrator has said to be down.
+SERVICE_UPDATE = "service.update"
+HEARD = (HOST_ERROR, INSTANCE_ERROR, SERVICE_UPDATE)
 KEPT = timedelta(days=1)
+FAILED = "STOPPED_FAILED"  # the one thing of a guest that is acted upon
 ID_LENGTH = 64
 
 
@@ -39,6 +46,7 @@ class Message:
     publisher: str  # "nova-compute:compute-01"
     payload: Mapping[str, Any]
     at: datetime
+    request_id: str = ""  # of our own: in whose course it was told
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -55,6 +63,10 @@ class Message:
     def instance(self) -> str:
         return str(self.data.get("uuid") or self.data.get("instance_uuid") or "")
 
+    @property
+    def is_down(self) -> bool:
+        return self.data.get("binary") == COMPUTE and self.data.get("forced_down") is True
+
     def notification(self) -> NewNotification | None:
         """None for one that says nothing of use."""
         if not self.host:
@@ -63,8 +75,14 @@ class Message:
             status = NORMAL if self.data.get("forced_down") is True else UNKNOWN
             payload = {"event": STOPPED, "cluster_status": "OFFLINE", "host_status": status}
             return NewNotification(self.host, "COMPUTE_HOST", payload, self.at)
-        if self.type == INSTANCE_ERROR and self.instance:
-            payload = {"event": STOPPED, "instance_uuid": self.instance, "vir_domain_event": "STOPPED_FAILED"}
+        if self.type == SERVICE_UPDATE and self.is_down:
+            payload = {"event": STOPPED, "cluster_status": "OFFLINE", "host_status": NORMAL}
+            return NewNotification(self.host, "COMPUTE_HOST", payload, self.at)
+        if self.type == INSTANCE_ERROR and self.instance and self.data.get("asked_for") is not True:
+            if self.data.get("vir_domain_event", FAILED) != FAILED:
+                # It has shut itself down.
+                return None
+            payload = {"event": STOPPED, "instance_uuid": self.instance, "vir_domain_event": FAILED}
             return NewNotification(self.host, "COMPUTE_INSTANCE", payload, self.at)
         return None
 
@@ -79,16 +97,28 @@ def take(conn: Connection, message: Message, options: InstanceHaOptions, now: da
     except IntegrityError:
         return None
     made, outcome = None, "it says nothing of use"
+    if new is not None and _is_of_ours(conn, message.request_id):
+        new, outcome = None, "it comes of a recovery"
     if new is not None:
         try:
             with conn.begin_nested():
-                made = notifications.create(conn, Unasked(), new, options, now).id
+                by = Unasked(request_id=context.new_request_id())
+                made = notifications.create(conn, by, new, options, now).id
         except (Conflict, Invalid) as error:
             outcome = error.message
             log.info("{type} of host {host} is dropped: {why}", type=message.type, host=message.host, why=outcome)
     mine = Event.message_id == row["message_id"]
     conn.execute(Event.table.update().where(mine).values(outcome=made or outcome))
     return made
+
+
+def _is_of_ours(conn: Connection, request_id: str) -> bool:
+    """Whether a recovery brought it about: that it did not work is known to it."""
+    if not request_id:
+        return False
+    kinds = [kind.name for kind in RECOVER.values()]
+    mine = TaskRow.resource_type == NOTIFICATION, TaskRow.request_id == request_id, TaskRow.kind.in_(kinds)
+    return conn.execute(select(TaskRow.id).where(*mine).limit(1)).first() is not None
 
 
 def told_lately(conn: Connection, host: str, since: datetime) -> bool:

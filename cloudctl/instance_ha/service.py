@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
+from cloudctl.drivers.interfaces import IBusListening
 from cloudctl.instance_ha import lifecycle
+from cloudctl.instance_ha.intake import BusIntake, own_events
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.watch import HaWatch
 from cloudctl.rest.app import ApiApp
@@ -19,7 +21,9 @@ def compose(cloud: Surroundings) -> Part:
 
         return api.build(http, cloud.db, options)
 
-    return Part(build, lifecycle.workflows(options), watches=(watch,), shown=(watch,))
+    heard = (BusIntake(cloud.db, cloud.bus, options),) if IBusListening.providedBy(cloud.bus) else ()
+    watches = (watch, own_events(cloud.clock, cloud.db, options), *heard)
+    return Part(build, lifecycle.workflows(options), watches=watches, shown=(watch,))
 
 
 SERVICE = Service(

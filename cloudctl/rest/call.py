@@ -202,7 +202,8 @@ class Parts:
 class Reply:
     """An answer with a status, headers or a body of its own.
 
-    `body`: bytes are sent as they are, a Download or Parts from files, Pages one by one, all else but None as JSON.
+    `body`: bytes are sent as they are, a Download or Parts from files, Pages one by one, a Stream as it comes, all
+    else but None as JSON.
     """
 
     body: Any = None

@@ -24,7 +24,7 @@ from twisted.web.http_headers import Headers
 from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
-from cloudctl.rest import access_rules, pages
+from cloudctl.rest import access_rules, pages, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
@@ -38,6 +38,7 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Operation
+from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
 from cloudctl.rest.versions import Microversions, Version
 
@@ -378,6 +379,12 @@ class Pipeline:
             request.setHeader("Content-Type", "application/json")
             if request.method != b"HEAD":
                 await pages.send(body, request)
+            return None
+        if isinstance(body, Stream):
+            request.setResponseCode(status)
+            request.setHeader("Content-Type", body.content_type)
+            if request.method != b"HEAD":
+                await stream.send(body, request)
             return None
         if isinstance(body, bytes):
             request.setResponseCode(status)

@@ -6,7 +6,7 @@ drives one task, `claimed` writes its row, `children` are tasks that a task wait
 database. Nothing here knows a resource.
 """
 
-from cloudctl.tasks.kind import Action, Kind, Origin, Unasked
+from cloudctl.tasks.kind import Action, Kind, Origin, Phase, Told, Unasked
 from cloudctl.tasks.queue import cancel_open, has_open, submit, submit_once, supersede
 from cloudctl.tasks.workflow import Context, Step, Transient, TryElsewhere, Wait, Workflow
 
@@ -15,7 +15,9 @@ __all__ = [
     "Context",
     "Kind",
     "Origin",
+    "Phase",
     "Step",
+    "Told",
     "Transient",
     "TryElsewhere",
     "Unasked",

@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from cloudctl.db import Connection, Database, notify
 from cloudctl.db.columns import utc
 from cloudctl.tasks import children, queue
+from cloudctl.tasks.kind import Phase, Told
 from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, TaskRow
 from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Workflow, reason
 
@@ -158,8 +159,11 @@ class Claimed:
         if state == CANCELLED and self.workflow.on_cancel is not None:
             self.workflow.on_cancel(conn, self._as_it_is(), utc(now))
         values: dict[str, Any] = {"error": place.error}
+        phase = Phase.ERROR
         if state == DONE:
-            values = {"error": None, "progress": 100}
+            values, phase = {"error": None, "progress": 100}, Phase.END
+        if (tell := self.workflow.kind.tell) is not None:
+            tell(conn, Told(self.task, self.task.resource_id, self.task.args, phase, utc(now), values["error"]))
         resource = {"of_type": self.task.resource_type, "of": self.task.resource_id}
         ended = {"not_before": None, "state": state, "ended_at": now, "log": place.log}
         (has_successor,) = self._execute(conn, _end, {**NOBODYS, **resource, **ended, **values})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -25,9 +26,10 @@ from twisted.python.failure import Failure
 
 from cloudctl import context
 from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
-from cloudctl.tasks.kind import Kind
+from cloudctl.tasks.kind import Kind, Phase, Told
 from cloudctl.tasks.run import Crash, Run, Workplace
 from cloudctl.tasks.tables import ENDED, HELD, TaskRow
 from cloudctl.tasks.workflow import Lost, Task, Workflow
@@ -246,8 +248,15 @@ class Engine(Service):
         rows = []
         if free > 0:
             rows = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running)
+            self._tell_starts(conn, rows, utc(now))
         oldest = claims.oldest_due(conn, now) if sweep and len(rows) >= free else None
         return Found(rows, now, claims.next_due(conn, now), oldest)
+
+    def _tell_starts(self, conn: Connection, rows: Sequence[TaskRow], now: datetime) -> None:
+        for row in rows:
+            workflow = self.workflows.get(row.kind)
+            if row.fence == 1 and workflow is not None and (tell := workflow.kind.tell) is not None:
+                tell(conn, Told(row, row.resource_id, row.args, Phase.START, now))
 
     def _release(self, conn: Connection, ids: frozenset[int]) -> None:
         claims.release(conn, self.owner, ids, self.db.now(conn))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cloudctl import context
+from cloudctl.db import Connection
 
 
 @frozen
@@ -17,6 +21,26 @@ class Action:
     event: str
 
 
+class Phase(StrEnum):
+    """What becomes of a task that others hear of."""
+
+    START = "start"
+    END = "end"
+    ERROR = "error"
+
+
+@frozen
+class Told:
+    """That a task began, or has ended. `message`: why it failed."""
+
+    by: Origin
+    resource_id: str
+    args: Mapping[str, Any]
+    phase: Phase
+    now: datetime
+    message: str | None = None
+
+
 @frozen
 class Kind:
     """`name` and `resource` are in the rows of existing databases, so they never change."""
@@ -25,6 +49,9 @@ class Kind:
     resource: str
     deadline: float | None = None  # seconds from submission
     action: Action | None = None  # None: users are not told of it
+    # Called in the transactions that claim it first and that end it: what services tell to the outside. It is no part
+    # of what a kind is.
+    tell: Callable[[Connection, Told], None] | None = field(default=None, eq=False, repr=False)
 
     def __str__(self) -> str:
         return self.name
@@ -50,7 +77,5 @@ class Unasked:
     project_id: str = ""
     user_id: str = ""
 
-    @property
-    def request_id(self) -> str:
-        """That of the request or the task in which it was found, if any."""
-        return context.request_id.get()
+    # By default that of the request or the task in which it was found, if any.
+    request_id: str = field(factory=context.request_id.get)

@@ -155,7 +155,7 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
 
 def test_every_service_is_asked(world: World) -> None:
     # S3 takes no tokens: tests/object_store/test_s3_access.py signs.
-    assert set(world.apis) == {*SERVICES, "s3"}
+    assert set(world.apis) == {*SERVICES, "s3", "events"}
 
 
 def test_every_operation_has_a_rule_and_a_summary(world: World) -> None:

@@ -15,6 +15,8 @@ EXCEPTIONS = {
     "cloudctl.compute.audit": "a round of the audit",
     "cloudctl.compute.host_watch": "a round of the watch",
     "cloudctl.compute.overdue": "a round of the watch",
+    "cloudctl.events.delivery": "a round of it",
+    "cloudctl.instance_ha.intake": "what comes by a bus",
     "cloudctl.instance_ha.watch": "a round of the watch",
     "cloudctl.identity.oauth_signatures": "the timestamps of OAuth are seconds",
     "cloudctl.volume.audit": "a round of the audit",

@@ -10,7 +10,7 @@ import pytest
 from tests.house.source import Module, imports, modules
 
 # Lowest first. A name stands for the module and all below it, unless a longer name is listed too.
-SERVICES = ("identity", "object_store", "image", "placement", "network", "volume", "compute", "instance_ha")
+SERVICES = ("events", "identity", "object_store", "image", "placement", "network", "volume", "compute", "instance_ha")
 LAYERS = (
     ("errors", "context", "options", "state_dir", "config", "log_levels", "service"),
     ("db",),

@@ -16,7 +16,7 @@ from cloudctl.image import lifecycle
 from cloudctl.image.imports import Address, address
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
-from cloudctl.image.web import FetchError, Unreached
+from cloudctl.rest.outgoing import FetchError, Unreached
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, patch, show, stored, upload
 from tests.image.test_image_inspection import qcow2

@@ -25,10 +25,10 @@ from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image, ImageTask
-from cloudctl.image.web import FetchError
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
+from cloudctl.rest.outgoing import FetchError
 from cloudctl.tasks.engine import Engine
 from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import World, crash_everywhere

@@ -16,7 +16,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.web import FetchError, Unreached, Web, permits
+from cloudctl.image.web import Web
+from cloudctl.rest.outgoing import FetchError, Unreached, permits
 
 
 class Answer(Resource):
@@ -47,7 +48,7 @@ class Server:
     async def fetch(self, path: str, target: Path, **options: Any) -> bytes:
         used = evolve(self.options, **options)
         uri = path if path.startswith("http") else self.url(path)
-        await Web(self.reactor, used, permits(used)).fetch(uri, target)
+        await Web(self.reactor, used, permits(used.import_networks)).fetch(uri, target)
         return target.read_bytes()
 
 
@@ -180,12 +181,12 @@ async def test_a_name_without_an_address_is_unreached(server: Server, tmp_path: 
 
 @pytest.mark.parametrize("text", ["10.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1", "fc00::1", "224.0.0.1", "0.0.0.0"])
 def test_only_public_addresses_are_permitted(text: str) -> None:
-    assert not permits(ImageOptions())(ip_address(text))
+    assert not permits(())(ip_address(text))
 
 
 @pytest.mark.parametrize("text", ["1.1.1.1", "2606:4700::1111"])
 def test_public_addresses_are_permitted(text: str) -> None:
-    assert permits(ImageOptions())(ip_address(text))
+    assert permits(())(ip_address(text))
 
 
 @pytest.mark.parametrize(
@@ -202,8 +203,8 @@ def test_public_addresses_are_permitted(text: str) -> None:
     ],
 )
 def test_what_leads_to_inner_addresses_is_not_public(text: str) -> None:
-    assert not permits(ImageOptions())(ip_address(text))
-    assert permits(ImageOptions(import_networks=("::/0", "0.0.0.0/0")))(ip_address(text))
+    assert not permits(())(ip_address(text))
+    assert permits(("::/0", "0.0.0.0/0"))(ip_address(text))
 
 
 class Names:
@@ -221,14 +222,14 @@ class Names:
 async def test_a_name_of_the_inside_is_told_from_none_by_nothing() -> None:
     from twisted.web.client import URI
 
-    from cloudctl.image.web import _PublicEndpoint
+    from cloudctl.rest.outgoing import PublicEndpoint
 
     class Reactor:
         nameResolver = Names()
 
     told = []
     for host in ("inside.example", "nothing.example"):
-        endpoint = _PublicEndpoint(Reactor(), URI.fromBytes(f"http://{host}/x".encode()), permits(ImageOptions()))
+        endpoint = PublicEndpoint(Reactor(), URI.fromBytes(f"http://{host}/x".encode()), permits(()))
         with pytest.raises(FetchError) as refused:
             await endpoint.connect(None)
         told.append((type(refused.value), refused.value.message.replace(host, "HOST")))

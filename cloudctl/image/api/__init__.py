@@ -24,8 +24,8 @@ from cloudctl.image.data import ImageData
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.stores import Stores
 from cloudctl.image.uploads import Intake
-from cloudctl.image.web import permits
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.outgoing import permits
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.uploads import Uploads
 
@@ -40,7 +40,7 @@ def build(
         Data(db, data, Intake(db, data, options.max_size, uploads)),
         Members(db, options),
         Tags(db, options),
-        Imports(db, options, permits(options), stores),
+        Imports(db, options, permits(options.import_networks), stores),
         Tasks(db, options),
         Info(db, stores),
         StoresInfo(db, stores),

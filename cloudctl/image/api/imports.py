@@ -18,11 +18,11 @@ from cloudctl.image.patching import DiskFormat
 from cloudctl.image.regions import Elsewhere
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import ImageTask
-from cloudctl.image.web import Permitted
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, structure, uuid
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Limits, Page, conditions, page, paging
+from cloudctl.rest.outgoing import Permitted
 from cloudctl.rest.route import Routes
 
 Uri = Annotated[str, Length(1, URI_LENGTH)]

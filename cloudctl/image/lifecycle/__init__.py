@@ -15,7 +15,8 @@ from cloudctl.image.lifecycle.delete import deletion, deletion_of_copy
 from cloudctl.image.lifecycle.importing import importing
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.stores import Stores
-from cloudctl.image.web import Web, permits
+from cloudctl.image.web import Web
+from cloudctl.rest.outgoing import permits
 from cloudctl.tasks import Workflow
 
 Fetch = Callable[[str, Path], Awaitable[None]]
@@ -26,7 +27,7 @@ def workflows(
 ) -> tuple[Workflow, ...]:
     """`fetch(uri, path)` writes what an address gives to a file; by default over `reactor`'s network."""
     data = ImageData(stores, threads, reactor, options.require_format_match)
-    fetch = fetch or Web(reactor, options, permits(options)).fetch
+    fetch = fetch or Web(reactor, options, permits(options.import_networks)).fetch
     return (
         deletion(data),
         deletion_of_copy(data),

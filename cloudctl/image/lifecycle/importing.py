@@ -15,7 +15,7 @@ from cloudctl.image.lifecycle.placing import ensure_placed
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import CHUNK
 from cloudctl.image.stores import Stores
-from cloudctl.image.web import Unreached
+from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 

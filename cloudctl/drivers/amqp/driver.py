@@ -1,0 +1,218 @@
+"""RabbitMQ by pika's Twisted adapter, on a connection that is made anew whenever it breaks.
+
+What comes is in a durable queue of our own, bound to the exchange of the compute services, so it is kept while this
+process is away. A message is acknowledged once whoever hears it is done with it; several processes share the queue.
+What goes is confirmed by the broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pika
+from attrs import define, field, frozen
+from pika.adapters.twisted_connection import TwistedProtocolConnection
+from pika.exceptions import AMQPError
+from twisted.application.internet import ClientService
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, ensureDeferred
+from twisted.internet.endpoints import clientFromString
+from twisted.internet.error import ConnectError, ConnectionClosed
+from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from cloudctl.drivers.amqp.envelope import pack, unpack
+from cloudctl.drivers.bus_interface import BusMessage, Hear
+from cloudctl.drivers.errors import Unreachable, Unusable
+from cloudctl.drivers.interfaces import IBus, IBusListening, IBusPublishing
+from cloudctl.drivers.specs import DriverResources
+
+log = Logger()
+
+HEARTBEAT = 30  # seconds
+CONTENT = "application/json"
+TROUBLE = (AMQPError, ConnectError, ConnectionClosed, TimeoutError, CancelledError)
+
+
+@frozen
+class Config:
+    """`[driver.bus.amqp]`"""
+
+    # A Twisted endpoint of the broker: "tcp:rabbit.example:5672", "tls:rabbit.example:5671".
+    endpoint: str = "tcp:127.0.0.1:5672"
+    username: str = "guest"
+    password: str = field(default="guest", repr=False)
+    virtual_host: str = "/"
+    # Of the compute services: `control_exchange`, and whether `amqp_durable_queues` makes it durable.
+    exchange: str = "nova"
+    durable_exchange: bool = False
+    # Where what comes is kept until it was heard, and the keys by which it comes.
+    queue: str = "cloudctl.instance_ha"
+    keys: tuple[str, ...] = ("notifications.error", "versioned_notifications.error")
+    # What our own notifications are sent to: TOPIC.info and TOPIC.error.
+    topic: str = "versioned_notifications"
+    # Whether they are sent at all, and whether others' are heard.
+    publish: bool = True
+    listen: bool = True
+    # Seconds in which the broker must take a message.
+    timeout: float = 10.0
+
+
+def create(config: Config, resources: DriverResources) -> AmqpBus:
+    return AmqpBus(config, resources.reactor)
+
+
+class _Connections(Factory):
+    """One connection after the other, each with its channel."""
+
+    noisy = False
+
+    def __init__(self, bus: AmqpBus) -> None:
+        self.bus = bus
+
+    def buildProtocol(self, _address: object) -> TwistedProtocolConnection:
+        config = self.bus.config
+        parameters = pika.ConnectionParameters(
+            virtual_host=config.virtual_host,
+            credentials=pika.PlainCredentials(config.username, config.password),
+            heartbeat=HEARTBEAT,
+            client_properties={"connection_name": "cloudctl"},
+        )
+        return TwistedProtocolConnection(parameters, custom_reactor=self.bus.reactor)
+
+
+@implementer(IBus, IBusListening, IBusPublishing)
+@define(eq=False)
+class AmqpBus:
+    config: Config
+    reactor: Any  # None in a cloud in memory
+    _service: ClientService | None = None
+    _channel: Any = None  # on which messages go, while there is a connection
+    _hear: Hear | None = None
+    _hearing: Deferred[None] | None = None
+    is_hearing: bool = False  # its queue is there
+
+    async def check(self) -> None:
+        """The broker may be away at a start."""
+        if self.reactor is None:
+            raise Unusable("a cloud in memory reaches no broker")
+        try:
+            clientFromString(self.reactor, self.config.endpoint)
+        except ValueError as error:
+            raise Unusable(f"endpoint: {error}") from error
+
+    async def close(self) -> None:
+        if self._service is not None:
+            service, self._service = self._service, None
+            # Not from within what it has called: it would be stopped in the midst of a step.
+            await deferLater(self.reactor, 0, service.stopService)
+        if self._hearing is not None:
+            self._hearing.cancel()
+
+    # -- what goes
+
+    async def publish(self, message: BusMessage) -> None:
+        """Raises Unreachable."""
+        if not self.config.publish:
+            return
+        try:
+            channel = await self._open()
+            properties = pika.BasicProperties(
+                content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
+            )
+            key = f"{self.config.topic}.{message.priority}"
+            confirmed = channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
+            await confirmed.addTimeout(self.config.timeout, self.reactor)
+        except TROUBLE as error:
+            self._channel = None
+            raise Unreachable(_told(error)) from error
+
+    async def _open(self) -> Any:
+        if self._channel is not None and self._channel.is_open:
+            return self._channel
+        connection: Any = (
+            await self._connected().whenConnected(failAfterFailures=1).addTimeout(self.config.timeout, self.reactor)
+        )
+        channel = await connection.channel()
+        await self._declare(channel)
+        await channel.confirm_delivery()
+        self._channel = channel
+        return channel
+
+    async def _declare(self, channel: Any) -> None:
+        await channel.exchange_declare(self.config.exchange, "topic", durable=self.config.durable_exchange)
+
+    def _connected(self) -> ClientService:
+        if self._service is None:
+            endpoint = clientFromString(self.reactor, self.config.endpoint)
+            self._service = ClientService(endpoint, _Connections(self), prepareConnection=self._prepare)
+            self._service.startService()
+        return self._service
+
+    def _prepare(self, connection: TwistedProtocolConnection) -> Deferred[None]:
+        return ensureDeferred(self._begin(connection))
+
+    async def _begin(self, connection: TwistedProtocolConnection) -> None:
+        """A connection is there. If this fails another one is made, after a while."""
+        await connection.ready
+        if self._hear is not None:
+            self._start_hearing(connection)
+
+    # -- what comes
+
+    async def listen(self, hear: Hear) -> None:
+        if self.config.listen:
+            self._hear = hear
+            self._connected()
+
+    def _start_hearing(self, connection: TwistedProtocolConnection) -> None:
+        self._hearing = ensureDeferred(self._consume(connection))
+        self._hearing.addErrback(lambda failure: self._broke_off(connection, failure))
+
+    async def _consume(self, connection: TwistedProtocolConnection) -> None:
+        channel = await connection.channel()
+        await self._declare(channel)
+        await channel.queue_declare(self.config.queue, durable=True)
+        for key in self.config.keys:
+            await channel.queue_bind(self.config.queue, self.config.exchange, key)
+        # One at a time: they are heard in their order, and one that is not done comes again.
+        await channel.basic_qos(prefetch_count=1)
+        queue, _tag = await channel.basic_consume(self.config.queue)
+        self.is_hearing = True
+        while True:
+            received = await queue.get()
+            tag = received.method.delivery_tag
+            try:
+                message = _message(received)
+            except ValueError as error:
+                log.warn("a message on the bus is none that is understood, and is dropped: {error}", error=error)
+            else:
+                assert self._hear is not None, "somebody listens"
+                await self._hear(message)
+            channel.basic_ack(tag)
+
+    def _broke_off(self, connection: TwistedProtocolConnection, failure: Any) -> None:
+        """Whatever it was: the connection goes, and the next one begins again with what was not done."""
+        self.is_hearing = False
+        if self._service is None:
+            return
+        if failure.check(*TROUBLE):
+            log.warn("the bus is away: {why}", why=_told(failure.value))
+        else:
+            log.failure("a message on the bus could not be taken, and comes again", failure)
+        if connection.transport is not None:
+            connection.transport.loseConnection()
+
+
+def _message(received: Any) -> BusMessage:
+    """Raises ValueError."""
+    body = unpack(received.body)
+    id = body.get("message_id") or received.properties.message_id
+    if not isinstance(id, str) or not id:
+        raise ValueError("it has no message_id")
+    return BusMessage(id, str(body.get("priority", "")).lower(), body)
+
+
+def _told(error: Any) -> str:
+    return str(error) or type(error).__name__

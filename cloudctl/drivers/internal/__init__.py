@@ -1,0 +1,1 @@
+"""The bus of a cloud that has none."""

@@ -1,0 +1,200 @@
+"""Bringing events to receivers: at least once, in their order, by one process at a time.
+
+A receiver that does not take an event is asked again after pauses that grow, and nothing goes past it meanwhile. One
+that will never take an event (a webhook that answers 400) is spared it. Whoever dies between the delivery and the
+commit that notes it delivers again: receivers know by `message_id` what they have.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
+from cloudctl.db.wishes import matches
+from cloudctl.events import outbox, receivers
+from cloudctl.events.options import EventOptions
+from cloudctl.events.tables import Event
+from cloudctl.tasks.rounds import Rounds
+
+log = Logger()
+
+PERIOD = 5.0  # seconds: what is told goes at once, what was not taken then
+TRIM = 60.0
+LEASE = 120.0
+AT_ONCE = 50  # events between two notes of how far a receiver has come
+
+
+@frozen
+class Outcome:
+    """Of an attempt to deliver some events: how many of them are done with, and of these how many were refused.
+
+    `why`: the next one could not be delivered.
+    """
+
+    done: int
+    refused: int = 0
+    why: str | None = None
+
+
+Send = Callable[[Sequence[Event]], Awaitable[Outcome]]
+
+
+class Ordering(Rounds):
+    """Puts into order what was written, and forgets what is old."""
+
+    def __init__(self, clock: IReactorTime, db: Database, options: EventOptions) -> None:
+        super().__init__(clock, PERIOD, "events could not be put in order")
+        self.db = db
+        self.options = options
+        self._trimmed_at = clock.seconds()
+        self._more = False
+        db.on_commit(outbox.WRITTEN, self._told, elsewhere=self._told)
+
+    def _told(self) -> None:
+        self._more = True
+        self.look_now()
+
+    async def look(self) -> None:
+        """One round. Raises what the database raises."""
+        self._more = True
+        while self._more and self.running:
+            self._more = False
+            while await self.db.read(outbox.is_waiting):
+                await self.db.run(outbox.order)
+        if self.clock.seconds() - self._trimmed_at >= TRIM:
+            self._trimmed_at = self.clock.seconds()
+            for name, count in await self.db.run(self._trim):
+                log.error("{count} events were too old before {name} took them", name=name, count=count)
+
+    def _trim(self, conn: Connection) -> Sequence[tuple[str, int]]:
+        end = outbox.trim(conn, utc(self.db.now(conn)), self.options.keep, self.options.most)
+        return receivers.pass_over(conn, end)
+
+
+class Following(Rounds):
+    """Goes on from where a receiver is whenever there is more. `types`: what it wants of it."""
+
+    def __init__(self, clock: IReactorTime, db: Database, name: str, types: tuple[str, ...]) -> None:
+        super().__init__(clock, PERIOD, f"events could not be delivered to {name}")
+        self.db = db
+        self.receiver = name
+        self.types = types
+        self._more = False
+        db.wishes.add(*types)
+        db.on_commit(outbox.ORDERED, self._told, elsewhere=self._told)
+
+    def _told(self) -> None:
+        self._more = True
+        self.look_now()
+
+    def wanted(self, found: Sequence[Event]) -> list[Event]:
+        return [each for each in found if matches(each.type, self.types)]
+
+    async def look(self) -> None:
+        """One round. Raises what the database raises."""
+        self._more = True
+        while self._more and self.running:
+            self._more = False
+            while await self.go_on() and self.running:
+                pass
+
+    @abstractmethod
+    async def go_on(self) -> bool:
+        """Whether there was anything."""
+
+
+class Delivery(Following):
+    """To one that is outside. `send` delivers events one after the other, and raises nothing that is foreseen."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        db: Database,
+        name: str,
+        types: tuple[str, ...],
+        owner: str,
+        send: Send,
+    ) -> None:
+        super().__init__(clock, db, name, types)
+        self.owner = owner
+        self.send = send
+
+    async def go_on(self) -> bool:
+        if not await self.db.read(_is_behind, self.receiver):
+            return False
+        found = await self.db.run(self._take)
+        if not found:
+            return False
+        wanted = self.wanted(found)[:AT_ONCE]
+        outcome = await self.send(wanted) if wanted else Outcome(0)
+        if outcome.why is None and len(wanted) < AT_ONCE:
+            position = found[-1].position  # behind the last wanted one, too
+        else:
+            position = wanted[outcome.done - 1].position if outcome.done else None
+        return await self.db.run(self._note, position, outcome)
+
+    def _take(self, conn: Connection) -> Sequence[Event]:
+        """Nothing if another process delivers, or if it is to be left alone still."""
+        taken = receivers.take(conn, self.receiver, self.owner, utc(self.db.now(conn)), LEASE)
+        if taken is None:
+            return ()
+        found = outbox.after(conn, taken.position)
+        if not found:
+            receivers.let_go(conn, self.receiver, self.owner)
+        return found
+
+    def _note(self, conn: Connection, position: int | None, outcome: Outcome) -> bool:
+        now = utc(self.db.now(conn))
+        if position is not None:
+            mine = receivers.advance(conn, self.receiver, self.owner, position, outcome.refused, now, LEASE)
+            if not mine:
+                return False
+        if outcome.why is None:
+            return True
+        pause = receivers.fail(conn, self.receiver, self.owner, outcome.why, now)
+        log.warn("{name} takes no events for {pause} s: {why}", name=self.receiver, pause=pause, why=outcome.why)
+        return False
+
+
+class Taking(Following):
+    """By another part of the cloud, in one transaction with what it makes of them: once, and in their order."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        db: Database,
+        name: str,
+        types: tuple[str, ...],
+        take: Callable[[Connection, Event, datetime], None],
+    ) -> None:
+        super().__init__(clock, db, name, types)
+        self.take = take
+
+    async def go_on(self) -> bool:
+        return await self.db.read(_is_behind, self.receiver) and await self.db.run(self._pass)
+
+    def _pass(self, conn: Connection) -> bool:
+        receivers.ensure(conn, self.receiver)
+        mine = receivers.find(conn, self.receiver, lock=True)
+        assert mine is not None, "it was made"
+        found = outbox.after(conn, mine.position, AT_ONCE)
+        now = utc(self.db.now(conn))
+        for each in self.wanted(found):
+            self.take(conn, each, now)
+        if not found:
+            return False
+        receivers.move(conn, self.receiver, found[-1].position or mine.position)
+        return True
+
+
+def _is_behind(conn: Connection, name: str) -> bool:
+    """Whether there is anything to be delivered, or it was never seen: a look that disturbs nobody."""
+    found = receivers.find(conn, name)
+    return found is None or found.position < outbox.last(conn)

@@ -1,0 +1,71 @@
+"""What an operator may choose about events: the section `[events]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
+
+
+def positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:
+    for text in value:
+        ip_network(text)
+
+
+def names(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
+    for name in value:
+        if NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no name of a webhook: letters, digits and _.- are")
+
+
+def is_url(_instance: object, _attribute: Any, value: str) -> None:
+    found = urlsplit(value)
+    if found.scheme not in ("http", "https") or not found.hostname or found.username or found.fragment:
+        raise ValueError("must look like https://receiver.example.com/path")
+
+
+def is_secret(_instance: object, _attribute: Any, value: str) -> None:
+    if len(value) < 16:
+        raise ValueError("must have 16 characters or more")
+
+
+@frozen
+class WebhookOptions:
+    """`[events.webhooks.NAME]`"""
+
+    url: str = field(validator=is_url)
+    # By which the receiver knows that it is we who call.
+    secret: str = field(validator=is_secret, repr=False)
+    # Which events it gets: types, as the shell has patterns.
+    types: tuple[str, ...] = ("*",)
+
+
+@frozen
+class EventOptions:
+    """[events]"""
+
+    # What is called for each event. Receivers may be at public addresses, and in these networks: ["10.0.0.0/8"].
+    webhooks: dict[str, WebhookOptions] = field(factory=dict, validator=names)
+    webhook_networks: tuple[str, ...] = field(default=(), validator=networks)
+    # Seconds in which a receiver must answer.
+    webhook_timeout: float = field(default=30.0, validator=positive)
+    # Which events are told to the bus, where [drivers] bus is one.
+    bus_types: tuple[str, ...] = ("*",)
+    # Whether administrators may follow them at /events/v1/stream; how many may at once, and for how many seconds.
+    stream: bool = False
+    streams: int = field(default=20, validator=positive)
+    stream_limit: float = field(default=3600.0, validator=positive)
+    # For how many seconds, and how many of them, events are kept: whoever has not taken them by then has lost them.
+    keep: float = field(default=86400.0, validator=positive)
+    most: int = field(default=100_000, validator=positive)

@@ -1,0 +1,113 @@
+"""The outbox: events are written in the transaction of their change, and put in order once that has committed.
+
+Numbers of rows are given before the commit, so a reader that went by them would pass by what commits late. Positions
+are given after it, by one process at a time, to what is there by then; for one resource both orders are the same, since
+its changes wait for each other. Who keeps its last position misses nothing and gets nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import field, frozen
+from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl import context
+from cloudctl.db import Connection, notify
+from cloudctl.db.columns import new_id
+from cloudctl.events.tables import Event, Receiver
+
+# Told at each commit that holds an event, and at each one that has put some in order.
+WRITTEN, ORDERED = "events.written", "events.ordered"
+INFO, ERROR = "INFO", "ERROR"
+OUTBOX = ""
+BATCH = 500
+
+_new = insert(Event)
+_loose = select(Event.number).where(Event.position.is_(None)).order_by(Event.number).limit(bindparam("most"))
+_place = update(Event).where(Event.number == bindparam("of")).values(position=bindparam("at_position"))
+_after = select(Event).where(Event.position > bindparam("after")).order_by(Event.position).limit(bindparam("most"))
+_outbox = select(Receiver).where(Receiver.name == OUTBOX).with_for_update()
+_last = select(Receiver.position).where(Receiver.name == OUTBOX)
+
+
+@frozen
+class NewEvent:
+    """`resource`: of which it is; its events are delivered in the order in which they were told."""
+
+    type: str
+    resource: str
+    payload: Mapping[str, Any]
+    publisher: str
+    priority: str = INFO
+    project_id: str = ""
+    id: str = field(factory=new_id)
+
+
+def tell(conn: Connection, new: NewEvent, now: datetime, request_id: str | None = None) -> None:
+    """Write it, if somebody wants it. Who makes an event at a price asks `conn.wishes` before."""
+    if new.type not in conn.wishes:
+        return
+    values = {
+        "id": new.id,
+        "type": new.type,
+        "priority": new.priority,
+        "publisher": new.publisher[:255],
+        "resource": new.resource[:128],
+        "project_id": new.project_id,
+        "request_id": context.request_id.get() if request_id is None else request_id,
+        "payload": dict(new.payload),
+        "at": now,
+    }
+    conn.execute(_new, values)
+    notify(conn, WRITTEN)
+
+
+def order(conn: Connection) -> bool:
+    """Give positions to events that have none; whether more are left."""
+    outbox = conn.execute(_outbox).first()
+    if outbox is None:
+        # Made by the first process that looks; of two, the second one finds it.
+        with suppress(IntegrityError), conn.begin_nested():
+            conn.execute(insert(Receiver).values(name=OUTBOX))
+        outbox = conn.execute(_outbox).one()
+    found = conn.scalars(_loose, {"most": BATCH}).all()
+    if not found:
+        return False
+    last = outbox.position
+    conn.execute(_place, [{"of": number, "at_position": last + place} for place, number in enumerate(found, 1)])
+    conn.execute(update(Receiver).where(Receiver.name == OUTBOX).values(position=last + len(found)))
+    notify(conn, ORDERED)
+    return len(found) == BATCH
+
+
+def is_waiting(conn: Connection) -> bool:
+    """Whether there is an event without a position."""
+    return conn.execute(_loose, {"most": 1}).first() is not None
+
+
+def last(conn: Connection) -> int:
+    """The last position that was given."""
+    return conn.scalar(_last) or 0
+
+
+def after(conn: Connection, position: int, most: int = BATCH) -> Sequence[Event]:
+    """Those behind this position, in their order."""
+    return conn.execute(_after, {"after": position, "most": most}).all()
+
+
+def oldest(conn: Connection) -> int | None:
+    """The first position that is kept."""
+    return conn.scalar(select(func.min(Event.position)))
+
+
+def trim(conn: Connection, now: datetime, keep: float, most: int) -> int:
+    """Forget what is older than `keep` seconds, and the oldest of more than `most`; up to which position."""
+    old = conn.scalar(select(func.max(Event.position)).where(Event.at < now - timedelta(seconds=keep))) or 0
+    end = max(old, last(conn) - most)
+    conn.execute(delete(Event).where(Event.position <= end))
+    return end

@@ -1,0 +1,92 @@
+"""Receivers: how far each has come, which process delivers to it, and since when nothing gets through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from sqlalchemy import insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import seconds
+from cloudctl.events import outbox
+from cloudctl.events.tables import Receiver
+
+FIRST, MOST = 1.0, 300.0  # seconds between two attempts
+TOLD = 500  # characters of an error
+
+
+def find(conn: Connection, name: str, *, lock: bool = False) -> Receiver | None:
+    wanted = select(Receiver).where(Receiver.name == name)
+    return conn.execute(wanted.with_for_update() if lock else wanted).first()
+
+
+def every(conn: Connection) -> Sequence[Receiver]:
+    return conn.execute(select(Receiver).where(Receiver.name != outbox.OUTBOX).order_by(Receiver.name)).all()
+
+
+def ensure(conn: Connection, name: str) -> Receiver:
+    """A new one hears of what comes from now on."""
+    found = find(conn, name)
+    if found is None:
+        # Another process may be first.
+        with suppress(IntegrityError), conn.begin_nested():
+            conn.execute(insert(Receiver).values(name=name, position=outbox.last(conn)))
+        found = find(conn, name)
+        assert found is not None, "it is there by now"
+    return found
+
+
+def take(conn: Connection, name: str, owner: str, now: datetime, lease: float) -> Receiver | None:
+    """Be the one process that delivers to it, for so many seconds. None: another one is, or it is too early."""
+    ensure(conn, name)
+    at = seconds(now)
+    free = or_(Receiver.owner.is_(None), Receiver.owner == owner, Receiver.lease_until < at)
+    mine = Receiver.name == name, Receiver.not_before <= at, free
+    taken = conn.execute(update(Receiver).where(*mine).values(owner=owner, lease_until=at + lease))
+    return find(conn, name) if taken.rowcount else None
+
+
+def let_go(conn: Connection, name: str, owner: str) -> None:
+    conn.execute(update(Receiver).where(Receiver.name == name, Receiver.owner == owner).values(owner=None))
+
+
+def advance(conn: Connection, name: str, owner: str, position: int, refused: int, now: datetime, lease: float) -> bool:
+    """It has all up to there, and was renewed. False: another process has taken over."""
+    well = {"position": position, "failures": 0, "error": None, "stuck_since": None, "not_before": 0.0}
+    mine = Receiver.name == name, Receiver.owner == owner
+    values = {**well, "refused": Receiver.refused + refused, "lease_until": seconds(now) + lease}
+    return conn.execute(update(Receiver).where(*mine).values(**values)).rowcount > 0
+
+
+def move(conn: Connection, name: str, position: int) -> None:
+    """Of one whose events are taken in the same transaction."""
+    conn.execute(update(Receiver).where(Receiver.name == name).values(position=position))
+
+
+def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> float:
+    """It does not take what is next, and is asked again after a while, which grows. How long that is, in seconds."""
+    found = find(conn, name, lock=True)
+    if found is None or found.owner != owner:
+        return MOST
+    pause = min(MOST, FIRST * 2.0 ** min(found.failures, 20))
+    values = {
+        "failures": found.failures + 1,
+        "error": why[:TOLD],
+        "stuck_since": found.stuck_since or now,
+        "not_before": seconds(now) + pause,
+        "owner": None,
+    }
+    conn.execute(update(Receiver).where(Receiver.name == name).values(**values))
+    return pause
+
+
+def pass_over(conn: Connection, end: int) -> Sequence[tuple[str, int]]:
+    """What is gone up to there is not waited for; (name, how many it has lost) of those that have not come so far."""
+    behind = [each for each in every(conn) if each.position < end]
+    for each in behind:
+        count = Receiver.lost + (end - each.position)
+        conn.execute(update(Receiver).where(Receiver.name == each.name).values(position=end, lost=count))
+    return [(each.name, end - each.position) for each in behind]

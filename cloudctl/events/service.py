@@ -1,0 +1,62 @@
+"""Events as a part of a cloud: who gets them is a matter of its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+from twisted.application.service import IService
+from twisted.application.service import Service as TwistedService
+from twisted.internet.defer import Deferred
+
+from cloudctl.composition import Part, Service, Surroundings
+from cloudctl.drivers.boundary import call
+from cloudctl.drivers.interfaces import IBus, IBusPublishing
+from cloudctl.events.buses import ToBus
+from cloudctl.events.delivery import Delivery, Ordering
+from cloudctl.events.options import EventOptions
+from cloudctl.events.webhooks import Poster, Webhook
+from cloudctl.rest.app import ApiApp
+from cloudctl.rest.outgoing import permits
+from cloudctl.rest.pipeline import Http
+
+
+class Bus(TwistedService):
+    """Lets go of the bus when nobody uses it any more."""
+
+    def __init__(self, bus: IBus) -> None:
+        self.bus = bus
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return call(self.bus.close)
+
+
+def compose(cloud: Surroundings) -> Part:
+    options = cloud.config.section(EventOptions)
+    if options.stream:
+        cloud.db.wishes.add("*")
+
+    def build(http: Http) -> ApiApp:
+        from cloudctl.events import api
+
+        return api.build(http, cloud.db, cloud.clock, options)
+
+    return Part(
+        build,
+        supports=(Bus(cloud.bus),),
+        watches=(Ordering(cloud.clock, cloud.db, options), *_deliveries(cloud, options)),
+    )
+
+
+def _deliveries(cloud: Surroundings, options: EventOptions) -> Iterator[IService]:
+    owner = uuid4().hex
+    poster = Poster(cloud.reactor, permits(options.webhook_networks), options.webhook_timeout)
+    for name, webhook in options.webhooks.items():
+        send = Webhook(webhook, cloud.clock, poster.post).send
+        yield Delivery(cloud.clock, cloud.db, f"webhook {name}", webhook.types, owner, send)
+    if IBusPublishing.providedBy(cloud.bus):
+        yield Delivery(cloud.clock, cloud.db, "bus", options.bus_types, owner, ToBus(cloud.bus).send)
+
+
+SERVICE = Service("cloudctl.events", "Events", compose, mount="events", options=EventOptions)

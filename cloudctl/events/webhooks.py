@@ -1,0 +1,129 @@
+"""Events by HTTP: a POST for each, signed as «Standard Webhooks» has it, so that stock libraries verify it.
+
+webhook-id: the event's message_id
+webhook-timestamp: seconds since the epoch
+webhook-signature: v1,BASE64(HMAC-SHA256(secret, "ID.TIMESTAMP.BODY"))
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from attrs import frozen
+from twisted.internet.defer import CancelledError, TimeoutError
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import Protocol
+from twisted.web.client import URI, Agent, ResponseFailed
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgentEndpointFactory
+from zope.interface import implementer
+
+from cloudctl.events.delivery import Outcome
+from cloudctl.events.envelope import envelope
+from cloudctl.events.options import WebhookOptions
+from cloudctl.events.tables import Event
+from cloudctl.rest.outgoing import NETWORK, FetchError, Permitted, PublicEndpoint
+
+# What says of an event that it will never be taken, however often it is sent.
+REFUSALS = frozenset({400, 413, 415, 422})
+PREFIX = "whsec_"
+
+# The status of the answer to a POST. Raises FetchError: there was none.
+Post = Callable[[str, bytes, Mapping[str, str]], Awaitable[int]]
+
+
+def sign(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """A secret with the prefix `whsec_` is base64, as receivers of this kind give it; another one is what it is."""
+    key = secret.encode()
+    if secret.startswith(PREFIX):
+        try:
+            key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        except binascii.Error:
+            """It only looks like one."""
+    digest = hmac.new(key, b"%s.%d.%s" % (id.encode(), timestamp, body), "sha256").digest()
+    return "v1," + base64.b64encode(digest).decode()
+
+
+@frozen
+class Webhook:
+    """A receiver of events. Redirects are not followed: where events go is what the operator says."""
+
+    options: WebhookOptions
+    clock: IReactorTime
+    post: Post
+
+    async def send(self, events: Sequence[Event]) -> Outcome:
+        refused = 0
+        for number, event in enumerate(events):
+            try:
+                status = await self._send(event)
+            except FetchError as error:
+                return Outcome(number, refused, error.message)
+            if status in REFUSALS:
+                refused += 1
+            elif not 200 <= status < 300:
+                return Outcome(number, refused, f"it answers {status}")
+        return Outcome(len(events), refused)
+
+    async def _send(self, event: Event) -> int:
+        body, now = orjson.dumps(envelope(event)), int(self.clock.seconds())
+        headers = {
+            "content-type": "application/json",
+            "webhook-id": event.id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": sign(self.options.secret, event.id, now, body),
+        }
+        return await self.post(self.options.url, body, headers)
+
+
+@implementer(IAgentEndpointFactory)
+@frozen
+class _Endpoints:
+    reactor: Any
+    permitted: Permitted
+
+    def endpointForURI(self, uri: URI) -> PublicEndpoint:
+        return PublicEndpoint(self.reactor, uri, self.permitted)
+
+
+class _Unread(Protocol):
+    """What an answer says beside its status is of no interest, and may have no end."""
+
+    def connectionMade(self) -> None:
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+@frozen
+class Poster:
+    """Sends from this process, to permitted addresses."""
+
+    reactor: Any
+    permitted: Permitted
+    timeout: float
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
+        if not all(each.providedBy(self.reactor) for each in NETWORK):
+            raise FetchError("This cloud has no network access.")
+        from treq.client import HTTPClient  # no start has to wait for it
+
+        agent = Agent.usingEndpointFactory(self.reactor, _Endpoints(self.reactor, self.permitted))
+        sent = Headers({name: [value] for name, value in headers.items()})
+        asked = HTTPClient(agent).post(url, data=body, headers=sent, allow_redirects=False, unbuffered=True)
+        asked.addTimeout(self.timeout, self.reactor)
+        try:
+            answer = await asked
+        except FetchError:
+            raise
+        except (ConnectError, ConnectionClosed, DNSLookupError, TimeoutError, CancelledError) as error:
+            raise FetchError(f"it cannot be reached: {error or type(error).__name__}") from error
+        except ResponseFailed as error:
+            raise FetchError("the connection was lost before an answer") from error
+        answer.deliverBody(_Unread())
+        return int(answer.code)

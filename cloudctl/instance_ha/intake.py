@@ -1,0 +1,86 @@
+"""What others tell: our own compute service by the outbox, those of other clouds by a bus.
+
+An own event is taken in the transaction that notes it as taken: once, and in its order. A message of a bus is
+acknowledged after the commit, so one that comes again is known by its id; our own ones that come back by it are, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
+from cloudctl.drivers.boundary import call
+from cloudctl.drivers.bus_interface import BusMessage
+from cloudctl.drivers.interfaces import IBusListening
+from cloudctl.events.delivery import Taking
+from cloudctl.events.tables import Event
+from cloudctl.instance_ha import bus
+from cloudctl.instance_ha.bus import INSTANCE_ERROR, Message
+from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.rest.formats import parse_time
+
+log = Logger()
+
+NAME = "instance_ha"
+
+
+def own_events(clock: IReactorTime, db: Database, options: InstanceHaOptions) -> Taking:
+    """That hosts are down is looked at by our own watch, which asks a second channel, too."""
+
+    def take(conn: Connection, event: Event, now: datetime) -> None:
+        told = Message(event.id, event.type, event.publisher, event.payload, event.at, event.request_id)
+        bus.take(conn, told, options, now)
+
+    return Taking(clock, db, NAME, (INSTANCE_ERROR,), take)
+
+
+class BusIntake(Service):
+    """Hears what comes by a bus for as long as it runs."""
+
+    def __init__(self, db: Database, source: IBusListening, options: InstanceHaOptions) -> None:
+        self.db = db
+        self.source = source
+        self.options = options
+
+    def startService(self) -> None:
+        super().startService()
+        beginning = call(self.source.listen, self.hear)
+        beginning.addErrback(lambda failure: log.failure("the bus could not be listened to", failure))
+
+    async def hear(self, told: BusMessage) -> None:
+        """Returns once it is known for good. Raises what the database raises: it is to come again."""
+        message = message_of(told)
+        if message is not None:
+            await self.db.run(self._write, message)
+
+    def _write(self, conn: Connection, message: Message) -> None:
+        if conn.execute(select(Event.number).where(Event.id == message.id).limit(1)).first() is None:
+            bus.take(conn, message, self.options, utc(self.db.now(conn)))
+
+
+def message_of(told: BusMessage) -> Message | None:
+    """None for one of which there is nothing to be made: other events, and what looks like none."""
+    type, payload = told.body.get("event_type"), told.body.get("payload")
+    if type not in bus.HEARD or not isinstance(payload, Mapping):
+        return None
+    publisher = told.body.get("publisher_id")
+    at = _time(told.body.get("timestamp"))
+    if at is None:
+        log.warn("the message {id} on the bus has no timestamp, and is dropped", id=told.id)
+        return None
+    return Message(told.id, type, publisher if isinstance(publisher, str) else "", payload, at)
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        return parse_time(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

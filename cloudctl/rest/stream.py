@@ -1,0 +1,41 @@
+"""A response body that comes as things happen, at the pace of the client, and ends when its maker ends or hangs up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError
+from twisted.logger import Logger
+
+from cloudctl.rest.pages import Room
+
+log = Logger()
+
+
+@frozen
+class Stream:
+    """`chunks` is called once. What it raises comes too late for a status: the connection is broken off."""
+
+    content_type: str
+    chunks: Callable[[], AsyncGenerator[bytes, None]]
+
+
+async def send(stream: Stream, request: Any) -> None:
+    """Write all of it. Cancelled, as it is when the client is gone, it asks for no more."""
+    room = Room()
+    request.registerProducer(room, True)
+    try:
+        async with aclosing(stream.chunks()) as chunks:
+            async for chunk in chunks:
+                request.write(chunk)
+                await room.made()
+    except CancelledError:
+        raise
+    except Exception:  # whatever it is, the client must not believe that this was the end
+        log.failure("a stream broke off")
+        request.transport.abortConnection()
+        return
+    request.unregisterProducer()

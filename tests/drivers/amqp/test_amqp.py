@@ -1,0 +1,146 @@
+"""The bus `amqp` with a real RabbitMQ; a real oslo.messaging tells where CLOUDCTL_TEST_OSLO is a Python that has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from cloudctl.drivers.amqp.driver import AmqpBus, Config, create
+from cloudctl.drivers.amqp.envelope import pack, unpack
+from cloudctl.drivers.bus_interface import BusMessage
+from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.specs import DriverResources
+
+Broker = tuple[str, int]
+PATIENCE = 60.0
+
+NOTIFY = """
+import sys
+import oslo_messaging
+from oslo_config import cfg
+conf = cfg.ConfigOpts()
+conf([])
+oslo_messaging.set_transport_defaults(sys.argv[2])
+transport = oslo_messaging.get_notification_transport(conf, url=sys.argv[1])
+notifier = oslo_messaging.Notifier(
+    transport, publisher_id="nova-compute:compute-01", driver="messagingv2", topics=["versioned_notifications"])
+notifier.error({}, "compute.host.error", {"nova_object.data": {"host": "compute-01", "forced_down": True}})
+"""
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    from twisted.internet import reactor
+
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, "it never comes"
+        await deferLater(cast(IReactorTime, reactor), 0.05)
+
+
+class Heard(list[BusMessage]):
+    """What came; it fails as often as it is told to."""
+
+    failures = 0
+
+    async def hear(self, message: BusMessage) -> None:
+        self.append(message)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the database is away")
+
+
+def bus(broker: Broker, name: str, **options: Any) -> AmqpBus:
+    from twisted.internet import reactor
+
+    host, port = broker
+    config = Config(endpoint=f"tcp:{host}:{port}", exchange=name, queue=f"{name}.heard", **options)
+    return create(config, DriverResources(clock=cast(IReactorTime, reactor), name="amqp", reactor=reactor))
+
+
+def message(number: int) -> BusMessage:
+    id = f"m-{number}"
+    return BusMessage(id, "error", {"message_id": id, "event_type": "compute.host.error", "priority": "ERROR"})
+
+
+@pytest.fixture
+def name() -> str:
+    """Of an exchange that nobody else has."""
+    return f"test-{uuid4().hex[:8]}"
+
+
+def test_the_envelope_is_oslo_messagings() -> None:
+    assert unpack(pack({"a": "ü"})) == {"a": "ü"}
+    assert unpack(b'{"event_type": "x"}') == {"event_type": "x"}
+    for wrong in (b"", b"[]", b"{", b'{"oslo.version": "3.0", "oslo.message": "{}"}', b'{"oslo.message": 7}'):
+        with pytest.raises(ValueError):
+            unpack(wrong)
+
+
+@pytest.mark.slow
+async def test_what_goes_comes_in_its_order_and_is_kept_while_nobody_hears(broker: Broker, name: str) -> None:
+    first, heard = bus(broker, name), Heard()
+    await first.listen(heard.hear)
+    sender = bus(broker, name, listen=False)
+    # A queue is there once it was listened to; what comes before that is for nobody.
+    await until(lambda: first.is_hearing)
+    await sender.publish(message(0))
+    await until(lambda: len(heard) == 1)
+    await first.close()
+    for number in range(1, 6):
+        await sender.publish(message(number))
+    second, later = bus(broker, name), Heard()
+    await second.listen(later.hear)
+    await until(lambda: len(later) == 5)
+    assert [each.id for each in (*heard, *later)] == [f"m-{number}" for number in range(6)]
+    await second.close()
+    await sender.close()
+
+
+@pytest.mark.slow
+async def test_what_could_not_be_taken_comes_again(broker: Broker, name: str, logged_failures: Any) -> None:
+    listener, heard = bus(broker, name), Heard()
+    heard.failures = 1
+    await listener.listen(heard.hear)
+    await until(lambda: listener.is_hearing)
+    sender = bus(broker, name, listen=False)
+    await sender.publish(message(1))
+    await sender.publish(message(2))
+    await until(lambda: len(heard) == 3)
+    assert [each.id for each in heard] == ["m-1", "m-1", "m-2"]
+    assert logged_failures.flush(ConnectionError)
+    await listener.close()
+    await sender.close()
+
+
+async def test_a_broker_that_is_away_is_told_as_such(name: str) -> None:
+    sender = bus(("127.0.0.1", 1), name, timeout=1.0)
+    with pytest.raises(Unreachable):
+        await sender.publish(message(1))
+    await sender.close()
+
+
+@pytest.mark.slow
+async def test_a_real_publisher_is_heard(broker: Broker, name: str) -> None:
+    python = os.environ.get("CLOUDCTL_TEST_OSLO")
+    if not python:
+        pytest.skip("CLOUDCTL_TEST_OSLO names no Python with oslo.messaging")
+    listener, heard = bus(broker, name), Heard()
+    await listener.listen(heard.hear)
+    await until(lambda: listener.is_hearing)
+    url = f"rabbit://guest:guest@{broker[0]}:{broker[1]}/"
+    telling = subprocess.Popen([python, "-W", "ignore", "-c", NOTIFY, url, name])
+    await until(lambda: len(heard) == 1)
+    await until(lambda: telling.poll() is not None)
+    (found,) = heard
+    assert (found.priority, found.body["publisher_id"]) == ("error", "nova-compute:compute-01")
+    assert found.body["event_type"] == "compute.host.error" and found.body["message_id"] == found.id
+    assert found.body["payload"]["nova_object.data"]["forced_down"] is True
+    await listener.close()
