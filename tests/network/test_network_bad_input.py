@@ -56,7 +56,7 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
 
     A field that several bodies of a kind of resource have is read by the same code, so the first is asked.
     """
-    found = {}
+    found: dict[tuple[str, str], tuple[str, str, str, Any, str]] = {}
     driver = create(Config(), DriverResources(Clock(), "fake"))
     nothing: Any = None  # is asked
     for path, operation in build(nothing, nothing, driver, "fake", NetworkOptions()).operations:
