@@ -32,7 +32,6 @@ Ts = TypeVarTuple("Ts")
 Item = TypeVar("Item")
 
 Parameters = Mapping[str, Any]
-NOTHING: Parameters = {}
 
 CLOCK = select(cast_to(func.extract("epoch", func.clock_timestamp()), Float))
 
@@ -163,7 +162,7 @@ class Connection:
         try:
             if isinstance(parameters, list):
                 return self._execute_many(statement, parameters)
-            given: Any = parameters or NOTHING
+            given: Any = parameters or {}
             bound = self._plans.bind(statement, given, False)
         except Unplanned:
             return self._by_alchemy(statement, parameters)

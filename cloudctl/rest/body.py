@@ -397,8 +397,7 @@ def _told(error: BaseException, type_: Any) -> str:
 
 def unexpected(names: Iterable[str]) -> str:
     quoted = [shown(name) for name in names]
-    were = "was" if len(quoted) == 1 else "were"
-    return f"Additional properties are not allowed ({', '.join(quoted)} {were} unexpected)"
+    return f"Additional properties are not allowed ({', '.join(quoted)} {'were' if quoted[1:] else 'was'} unexpected)"
 
 
 def structure(value: Any, type_: Any, path: str = "$", version: Version | None = None) -> Any:
@@ -436,14 +435,9 @@ def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
 @cache
 def _dated(class_: Any) -> list[tuple[str, str, tuple[Span, ...] | None]]:
     """The fields of a body that are not of every version, or have such fields within: JSON key, name, its spans."""
-    if not attrs.has(class_):
-        return []
-    found = []
-    for key, attribute in wire_names(class_).items():
-        offered = attribute.metadata.get("spans")
-        if offered is not None or spans(attribute.type):
-            found.append((key, attribute.name, offered))
-    return found
+    fields = wire_names(class_).items() if attrs.has(class_) else ()
+    found = ((key, each.name, each.metadata.get("spans"), spans(each.type)) for key, each in fields)
+    return [(key, name, offered) for key, name, offered, within in found if offered is not None or within]
 
 
 def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
@@ -451,12 +445,9 @@ def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
     if isinstance(made, list | tuple):
         for place, item in enumerate(made):
             yield from _untimely(item, f"{path}[{place}]", version)
-        return
-    class_: Any = type(made)
-    for key, name, offered in _dated(class_):
-        if (value := getattr(made, name)) is MISSING:
-            continue
-        if offered is not None and not any(version in span for span in offered):
+    for key, name, offered in _dated(made.__class__):
+        value = getattr(made, name)
+        if value is not MISSING and offered is not None and not any(version in span for span in offered):
             yield Problem(path, unexpected([key]), "unknown")
         yield from _untimely(value, f"{path}.{key}", version)
 
@@ -482,10 +473,9 @@ def read(body: Body, value: Any, version: Version | None = None) -> Any:
         if isinstance(some := value[body.bulk], list):  # each may come in an envelope of its own
             some = [each[body.key] if isinstance(each, dict) and [*each] == [body.key] else each for each in some]
         return structure(some, types.GenericAlias(list, (body.type,)), f"$.{body.bulk}", version)
-    others = sorted(key for key in value if key != body.key)
     if body.key not in value:
         raise BodyError([Problem("$", f"'{body.key}' is a required property", "required")])
-    if others:
+    if others := sorted(key for key in value if key != body.key):
         raise BodyError([Problem("$", unexpected(others), "unknown")])
     return structure(value[body.key], body.type, f"$.{body.key}", version)
 
