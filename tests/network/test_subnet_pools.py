@@ -210,6 +210,11 @@ class TestScopes:
         body = {"subnetpool": {"prefixes": ["10.8.0.0/13"]}}
         neutron.refused(409, "AddressScopePrefixConflict", "PUT", f"/subnetpools/{other['id']}", body)
 
+    def test_the_family_of_a_scope_may_be_text(self, neutron: Neutron) -> None:
+        assert scope(neutron, ip_version="6")["ip_version"] == 6
+        body = {"address_scope": {"ip_version": "5"}}
+        neutron.refused(400, "HTTPBadRequest", "POST", "/address-scopes", body)
+
     def test_who_may_put_a_pool_into_one(self, neutron: Neutron) -> None:
         theirs = scope(neutron, "other")
         refused_pool(neutron, 404, "AddressScopeNotFound", address_scope_id=theirs["id"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from cloudctl.db import Connection
 from cloudctl.network import address_scopes, shares
 from cloudctl.network.address_scopes import NewAddressScope
 from cloudctl.network.api import sharing
-from cloudctl.network.api.attributes import Flag, Text
+from cloudctl.network.api.attributes import Family, Flag, Text
 from cloudctl.network.api.resource import Declared, owners
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.standard import owner_of_new
@@ -43,7 +43,7 @@ ADDRESS_SCOPES = Declared(
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
-        Attribute("ip_version", _c.ip_version, Literal[4, 6], post=REQUIRED, filter=number, sort=True),
+        Attribute("ip_version", _c.ip_version, Family, post=REQUIRED, filter=number, sort=True),
         Attribute("shared", None, Flag, post=False, put=True, view=shared),
         *owners(AddressScope),
     ),

@@ -17,6 +17,16 @@ Text = Annotated[str, Length(0, 255)]
 Flag = Annotated[bool, Loose()]
 
 
+def _check_family(version: int) -> int:
+    if version not in (4, 6):
+        raise ValueProblem(f"{version} is not in [4, 6]")
+    return version
+
+
+# Stock clients say it as text, too.
+Family = Annotated[int, Loose(), Check(_check_family)]
+
+
 def _uuid(value: str) -> str:
     try:
         return uuid(value)

@@ -27,13 +27,13 @@ from cloudctl.network import (
 )
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, IpText, MacText, Text
+from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import owner_of_new, refuse_foreign, sees_all
 from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, QosRule
-from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, ValueProblem
+from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
 from cloudctl.rest.resource import REQUIRED, Attribute, always
@@ -156,17 +156,11 @@ def _check_levels(value: Any, left: int) -> None:
 Profile = Annotated[dict[str, Any], Check(_check_profile)]
 
 
-def _check_family(version: int) -> int:
-    if version not in (4, 6):
-        raise ValueProblem(f"{version} is not in [4, 6]")
-    return version
-
-
 @frozen
 class DhcpOption:
     opt_name: Annotated[str, Length(1, 64)]
     opt_value: Text | None = None
-    ip_version: Annotated[int, Loose(), Check(_check_family)] = 4
+    ip_version: Family = 4
 
 
 DhcpOptions = Annotated[list[DhcpOption], Items(0, 50)]
