@@ -74,12 +74,12 @@ def names(connection: Any) -> frozenset[str]:
     return frozenset(each.name() for each in _at_home(connection))
 
 
-def made(connection: Any, id: str) -> float | None:
-    """When the guest was defined here; None if it was not: one that is on its way here is not yet."""
+def made(connection: Any, id: str) -> tuple[float, bool] | None:
+    """When the guest was defined here, and whether it is on; None if it was not: one on its way here is not yet."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
         guest = find(connection, id)
         if guest is not None and guest.isPersistent():
-            return domain.seen(guest.XMLDesc(0)).notes.made
+            return domain.seen(guest.XMLDesc(0)).notes.made, bool(guest.isActive())
     return None
 
 

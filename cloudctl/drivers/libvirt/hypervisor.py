@@ -140,9 +140,10 @@ class Libvirt:
     async def _made(self, host: Host, id: str) -> float | None:
         """None, too, of a host that is down."""
         try:
-            return await self._run(host, guests.made, id)
+            found = await self._run(host, guests.made, id)
         except (HostDown, Unreachable):
             return None
+        return None if found is None else found[0]
 
     async def observe(self, id: str) -> GuestState:
         host = await self._where(id)
@@ -453,18 +454,22 @@ class Libvirt:
         down: list[HostDown] = []
         likely = [host for host in self.hosts_by_name.values() if host.guests is None or id in host.guests]
         others = [host for host in self.hosts_by_name.values() if host not in likely]
+        found: dict[Host, float] = {}
         for group in (likely, others):
-            found: dict[Host, float] = {}
+            is_on = False
             for host in group:
                 try:
                     made = await self._run(host, guests.made, id)
                     if made is not None:
-                        found[host] = made
+                        found[host], is_on = made[0], is_on or made[1]
                 except HostDown as error:
                     if not of_those_up and (host.guests is None or id in host.guests):
                         down.append(error)
-            if found:
-                return max(found, key=lambda host: found[host])
+            # One that is off may have been left behind by a host that was down, and be elsewhere by now.
+            if is_on:
+                break
+        if found:
+            return max(found, key=lambda host: found[host])
         if down:
             raise down[0]
         return None

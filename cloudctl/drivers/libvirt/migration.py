@@ -110,6 +110,7 @@ def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: 
     else:
         # Volumes are where every host reaches them, and of own disks we have looked.
         flags |= libvirt.VIR_MIGRATE_UNSAFE
+    guest.migrateSetMaxDowntime(max(1, int(config.migration_pause * 1000)), 0)
     try:
         guest.migrateToURI3(uri, params, flags)
     except libvirt.libvirtError as error:

@@ -64,6 +64,8 @@ class Config:
     # Whether a guest that is in a hurry, or late, goes on at its new host before all of its memory is there. If the way
     # between the hosts is cut meanwhile, the guest is lost.
     post_copy: bool = False
+    # Seconds that a guest may stand still when it arrives; one that writes too fast to its memory is slowed down.
+    migration_pause: float = field(default=0.3, validator=gt(0))
     # MiB/s that a migration may take; 0: all that there is.
     migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds between two attempts to reach a host that is down.
