@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "cloudctl.instance_ha.intake": "what comes by a bus",
     "cloudctl.instance_ha.watch": "a round of the watch",
     "cloudctl.identity.oauth_signatures": "the timestamps of OAuth are seconds",
+    "cloudctl.network.audit": "a round of the audit",
     "cloudctl.volume.audit": "a round of the audit",
 }
 LOCKS = frozenset({"held", "_held", "locked", "_locked", "keep", "claim"})

@@ -53,8 +53,10 @@ def test_ids_of_any_form_are_found_again(id: str) -> None:
 def test_a_port_is_put_into_open_vswitch(offloads: bool) -> None:
     binding = {"vif_type": "ovs", "vif_details": {**OVS, "offloads": offloads}}
     nic = domain.interface(evolve(PORT, binding=binding))
-    told = [("source", "bridge"), ("target", "dev"), ("virtualport/parameters", "interfaceid"), ("mtu", "size")]
-    assert [nic.find(path).get(name) for path, name in told] == ["br-int", "tapport", "port", "1442"]  # type: ignore[union-attr]
+    assert [each.attrib for each in nic.iterfind("source")] == [{"bridge": "br-int"}]
+    assert [each.attrib for each in nic.iterfind("target")] == [{"dev": "tapport"}]
+    assert [each.attrib for each in nic.iterfind("virtualport/parameters")] == [{"interfaceid": "port"}]
+    assert [each.attrib for each in nic.iterfind("mtu")] == [{"size": "1442"}]
     assert (nic.find("driver") is None) is offloads
 
 
