@@ -147,11 +147,12 @@ def test_auto_makes_a_network_for_a_project_without_one(admin: Asking, stranger:
         body = {"name": "vm", "flavorRef": "1", "imageRef": stranger.image, "networks": "auto", **more}
         return stranger.post("/servers", {"server": body}, "2.37")
 
+    neutron, networks, pools = admin.client, "/networking/v2.0/networks", "/networking/v2.0/subnetpools"
+    (pool,) = neutron.get(f"{pools}?is_default=true").json()["subnetpools"]
+    assert neutron.put(f"{pools}/{pool['id']}", {"subnetpool": {"is_default": False}}).status == 200
     status, _, message = refusal(create())
     assert (status, "No default subnetpools defined." in message) == (400, True)
-    neutron, networks = admin.client, "/networking/v2.0/networks"
-    pool = {"name": "p", "prefixes": ["10.10.0.0/16"], "default_prefixlen": 24, "is_default": True, "shared": True}
-    assert neutron.post("/networking/v2.0/subnetpools", {"subnetpool": pool}).status == 201
+    assert neutron.put(f"{pools}/{pool['id']}", {"subnetpool": {"is_default": True}}).status == 200
     outside = neutron.get(f"{networks}?name=public").json()["networks"][0]["id"]
     neutron.put(f"{networks}/{outside}", {"network": {"is_default": True}})
     # Servers that cannot be make no network.
