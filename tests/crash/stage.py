@@ -26,10 +26,12 @@ CHANCE = {
     ("servers", "revision"),
     ("ports", "edition"),
     ("objects", "file_id"),
-    # Of evacuations that nobody asked for; and what a recovery tells has times in it.
+    # Of evacuations that nobody asked for; and what a recovery tells, and an event, has times in it.
     ("migrations", "id"),
     ("ha_vmoves", "id"),
     ("ha_notifications", "details"),
+    ("events", "id"),
+    ("events", "payload"),
 }
 
 
