@@ -369,7 +369,9 @@ class Libvirt:
             await self._based(source, to, spec.id)
             await self._between(source, to, carrying.prepare, spec.id, having)
         try:
-            going = self._migrating(source, migration.migrate, self.config, spec, to.peer_uri, not shared)
+            # A late one is ended before this is.
+            limit, uri = 2 * self.config.migration_timeout, to.peer_uri
+            going = self._within(limit, source, migration.migrate, self.config, spec, uri, not shared)
             await self._attended(source, spec.id, going)
         except (DriverError, Aborted):
             if not shared:
@@ -387,18 +389,21 @@ class Libvirt:
             log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
 
     async def _attended(self, source: Host, id: str, going: Coroutine[Any, Any, T]) -> T:
-        """What is late is ended: given up, or hurried if that is allowed."""
+        """What is late is ended: given up, or hurried if allowed; again, as it may not move yet when it is told."""
         too_late = False
 
-        def end() -> None:
+        async def end() -> None:
             nonlocal too_late
             too_late = not self.config.post_copy
             ending = migration.abort if too_late else partial(migration.hurry, config=self.config)
-            ensureDeferred(self._copy(source, lambda found: ending(found, id=id))).addErrback(
-                lambda failure: log.failure("a migration that is late could not be ended", failure)
-            )
+            try:
+                await self._copy(source, lambda found: ending(found, id=id))
+            except DriverError as error:
+                log.warn("a migration that is late could not be ended: {why}", why=error)
 
-        clock = self.resources.clock.callLater(self.config.migration_timeout, end)
+        late = LoopingCall(lambda: ensureDeferred(end()))
+        late.clock = self.resources.clock
+        clock = late.clock.callLater(self.config.migration_timeout, late.start, migration.AGAIN_SECONDS)
         try:
             return await going
         except Aborted as error:
@@ -409,6 +414,8 @@ class Libvirt:
         finally:
             if clock.active():
                 clock.cancel()
+            if late.running:
+                late.stop()
 
     async def migration_progress(self, id: str) -> MigrationProgress | None:
         host = await self._find(id)
@@ -481,12 +488,6 @@ class Libvirt:
 
     async def _copy(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._within(self.config.copy_timeout, host, fn, *args, **kwargs)
-
-    async def _migrating(
-        self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """It is ended before this is."""
-        return await self._within(2 * self.config.migration_timeout, host, fn, *args, **kwargs)
 
     async def _within(
         self, seconds: float, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs

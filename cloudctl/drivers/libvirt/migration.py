@@ -26,6 +26,7 @@ FLAGS = (
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     | libvirt.VIR_MIGRATE_AUTO_CONVERGE
 )
+AGAIN_SECONDS = 1.0  # after which one that is late is told so again
 # A guest that shall arrive soon may stand still for so long, which libvirt takes in milliseconds.
 LONGEST_PAUSE = 600_000
 LEFT = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY)
