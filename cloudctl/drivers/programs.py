@@ -65,6 +65,8 @@ CAPABILITIES: Mapping[str, str] = {
     "qemu-system-x86_64": f"{FILES},+net_admin",
 }
 """Program that runs guests or reads what users made → what it keeps of the capabilities of root, for good."""
+# For one that becomes another user when it has opened what it needs: with that it loses all that it has kept.
+BECOMING = "+setuid,+setgid"
 MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
 
 _log = Logger()
@@ -140,13 +142,16 @@ class Programs:
         ready: Callable[[int], Awaitable[bool]],
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
+        becomes_another: bool = False,
     ) -> None:
         """Start a program that goes on when this process ends, in a session of its own.
+
+        `becomes_another`: a program of `CAPABILITIES` that becomes another user by itself.
 
         `ready` is asked with its process id until it says so. After that nobody reads what the program writes. Raises
         ProgramFailed if it ends before, ProgramTimedOut if it is not ready in time, and as `read`.
         """
-        command = ["setsid", *_command(name, arguments, namespace)]
+        command = ["setsid", *_command(name, arguments, namespace, BECOMING if becomes_another else "")]
         if self.dry_run:
             _log.info("would start {command}{stdin}", command=shlex.join(command), stdin="")
             return
@@ -250,18 +255,18 @@ class _Running(ProcessProtocol):
             self.ended.errback(Failure(ProgramFailed(self.name, code, complaint)))
 
 
-def _command(name: str, arguments: Sequence[str], namespace: str | None) -> list[str]:
+def _command(name: str, arguments: Sequence[str], namespace: str | None, also: str = "") -> list[str]:
     if name not in PROGRAMS:
         raise ValueError(f"drivers are not allowed to run {name!r}")
-    command = [*_rights(name), name, *arguments]
+    command = [*_rights(name, also), name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
 
 
-def _rights(name: str) -> list[str]:
+def _rights(name: str, also: str) -> list[str]:
     """It keeps no right that it does not need, and gets none by what it runs."""
     if name not in CAPABILITIES or os.geteuid() != 0:
         return []
-    kept = f"--bounding-set=-all,{CAPABILITIES[name]}"
+    kept = ",".join(filter(None, ("--bounding-set=-all", CAPABILITIES[name], also)))
     return ["setpriv", "--no-new-privs", "--clear-groups", "--inh-caps=-all", kept]
 
 

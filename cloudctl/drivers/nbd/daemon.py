@@ -17,6 +17,7 @@ from attrs import define, frozen
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from cloudctl.drivers.accounts import Account, let_connect, let_through
 from cloudctl.drivers.errors import NoCapacity, Unreachable, Unusable
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.images import NO_ROOM
@@ -46,13 +47,13 @@ class Sockets:
     def nbd(self) -> Path:
         return self.stem.with_suffix(".nbd")
 
-    def open(self) -> None:
-        """Make the directory. Raises Unusable."""
+    def open(self, user: Account) -> None:
+        """Make the directory, which the clients' user may go through. Raises Unusable."""
         longest = max(len(os.fsencode(path)) for path in (self.qmp, self.nbd))
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         try:
-            self.stem.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            let_through(self.stem.parent, user)
         except OSError as error:
             raise Unusable(f"cannot make sockets in {self.stem.parent}: {error}") from error
 
@@ -73,6 +74,7 @@ class Daemon:
     programs: Programs
     sockets: Sockets
     server: Mapping[str, Any]  # where it serves, a SocketAddress
+    user: Account  # that may connect to its socket
     answer_timeout: float
     on_death: Callable[[], None] = lambda: None  # called when it ends, or closes its monitor, though nobody asked
     _monitor: Monitor | None = None
@@ -103,6 +105,9 @@ class Daemon:
         self._monitor = await connect(
             self.programs.reactor, self.programs.clock, str(self.sockets.qmp), self.answer_timeout
         )
+        # Also of one that a release before this one has started.
+        if self.server["type"] == "unix":
+            let_connect(self.sockets.nbd, self.user)
         self._monitor.lost.addCallback(self._lost)
 
     async def stop(self) -> None:

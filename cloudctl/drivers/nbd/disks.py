@@ -68,7 +68,7 @@ class ServedDisks:
     async def check(self) -> None:
         require("qemu-img", "prlimit", "setpriv", "qemu-storage-daemon")
         if not self.dry_run:
-            self.daemon.sockets.open()
+            self.daemon.sockets.open(self.daemon.user)
             # Guests may be waiting for a daemon that died while this process did not run.
             self._soon(0)
 

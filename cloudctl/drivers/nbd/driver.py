@@ -20,7 +20,7 @@ def create(config: Config, resources: DriverResources) -> FileVolumes:
     records = Records(directory(config.directory, resources), resources.reactor, config.dry_run)
     images = Images(programs, config.copy_timeout)
     found = sockets(config.runtime_dir, records.root)
-    daemon = Daemon(programs, found, server(config.listen, found.nbd), config.answer_timeout)
+    daemon = Daemon(programs, found, server(config.listen, found.nbd), config.account, config.answer_timeout)
     disks = ServedDisks(records, images, daemon, resources.clock, config.retry_seconds, config.dry_run)
     daemon.on_death = disks.lost
     return FileVolumes(records, images, disks, config.overcommit)

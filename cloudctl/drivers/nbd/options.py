@@ -9,6 +9,8 @@ from typing import Any
 from attrs import field, frozen
 from attrs.validators import ge, gt
 
+from cloudctl.drivers.accounts import DEFAULT, Account, account, is_account
+
 
 def endpoint(text: str) -> tuple[str, str]:
     """Host and port of "192.0.2.1:10809" or "[2001:db8::1]:10809". Raises ValueError."""
@@ -38,6 +40,8 @@ class Config:
     listen: str = field(default="", validator=_is_endpoint)
     # Where sockets and the process id live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
+    # Whose group may connect to the UNIX socket: the user that guests' processes become, the hypervisor's option.
+    user: str = field(default=DEFAULT, validator=is_account)
     # How many times the size of the file system may be promised. Volumes take up room only as they are written.
     overcommit: float = field(default=20.0, validator=ge(1.0))
     # Seconds until a copy of a volume or an image is given up.
@@ -48,6 +52,10 @@ class Config:
     retry_seconds: float = field(default=2.0, validator=gt(0))
     # Write what would be changed to the log, and change nothing.
     dry_run: bool = False
+
+    @property
+    def account(self) -> Account:
+        return account(self.user)
 
 
 def server(listen: str, socket: Path) -> Mapping[str, Any]:

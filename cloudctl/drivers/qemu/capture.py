@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.qemu.lending import lent_file
 from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent
 
 JOB, TARGET = "capture", "capture-target"
@@ -19,7 +20,8 @@ async def backup(monitor: Monitor, clock: IReactorTime, source: str, target: Pat
     """Fill `target`, an empty qcow2 of the same size, from the node `source`. Raises NoCapacity, Silent."""
     await _tidy(monitor, clock)
     block = {"driver": "qcow2", "node-name": TARGET, "file": {"driver": "file", "filename": str(target)}}
-    await monitor.execute("blockdev-add", block)
+    async with lent_file(monitor, block) as reached:
+        await monitor.execute("blockdev-add", reached)
     try:
         job = {"job-id": JOB, "device": source, "target": TARGET, "sync": "full", "auto-dismiss": False}
         await monitor.execute("blockdev-backup", job)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from cloudctl.drivers.accounts import Account
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.qemu import devices, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
@@ -20,8 +21,9 @@ from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.specs import ImageSource
 
 PROGRAM = "qemu-system-x86_64"
-# It runs no other program and becomes nobody else. Nor can it become a daemon: it is started as one.
-SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+# It runs no other program and changes no limits. Nor can it become a daemon: it is started as one.
+SANDBOX = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
+RUN_WITH = 9_001_000  # the version from which the user is an option of `-run-with`
 # What cloud-init looks for to know that there is a metadata service.
 PRODUCT = "OpenStack Compute"
 KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
@@ -36,13 +38,16 @@ class Kernel:
     arguments: str
 
 
-def arguments(config: Config, record: Record, files: Files, kernel: Kernel | None, incoming: bool = False) -> list[str]:
+def arguments(
+    config: Config, record: Record, files: Files, kernel: Kernel | None, version: int, incoming: bool = False
+) -> list[str]:
     """What follows the program's name. `incoming`: it waits for the memory of a suspended guest. Raises Unfit."""
     spec = record.spec
     words = ["-name", spec.id, *_identity(spec.id), "-accel", _accelerator(config)]
     words += ["-machine", config.machine, "-cpu", config.cpu_model, "-m", str(spec.memory_mib)]
     words += ["-smp", f"{spec.vcpus},sockets={spec.vcpus},cores=1,threads=1"]
-    words += ["-nodefaults", "-no-user-config", "-display", "none", "-sandbox", SANDBOX, "-rtc", "base=utc"]
+    words += ["-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc"]
+    words += _confinement(config.account, version)
     # A guest that powers itself off stays to be seen as such; a process that is gone has crashed.
     words += ["-no-shutdown", "-boot", "strict=on", "-pidfile", str(files.pid)]
     words += ["-qmp", f"unix:{_escaped(files.qmp)},server=on,wait=off"]
@@ -107,6 +112,17 @@ def kernel_arguments(config: Config, image: ImageSource) -> str:
             f"os_command_line of image {image.id} has a zero byte or more than {KERNEL_ARGUMENTS_MOST} characters"
         )
     return given
+
+
+def _confinement(user: Account, version: int) -> list[str]:
+    """Another user is what QEMU becomes when all that it starts with is open, and before the guest executes.
+
+    The sandbox is there by then, and must let it. With the user its last rights go, so there is no second time.
+    """
+    if user.is_root:
+        return ["-sandbox", f"{SANDBOX},elevateprivileges=deny"]
+    become = ["-run-with", f"user={user}"] if version >= RUN_WITH else ["-runas", str(user)]
+    return ["-sandbox", f"{SANDBOX},elevateprivileges=allow", *become]
 
 
 def _identity(id: str) -> list[str]:

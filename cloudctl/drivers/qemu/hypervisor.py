@@ -13,6 +13,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from cloudctl.drivers.accounts import let_through
 from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume, Unreachable, Unusable
 from cloudctl.drivers.interfaces import (
     ICrashDump,
@@ -30,7 +31,10 @@ from cloudctl.drivers.interfaces import (
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu import capture, command, console, devices, diagnostics, host, plugging, processes, slots
+from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
+from cloudctl.drivers.qemu.emulator import Emulator
+from cloudctl.drivers.qemu.lending import NotOpened
 from cloudctl.drivers.qemu.machines import OFF, Machines
 from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
@@ -66,7 +70,8 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     records = Records(state_dir, config.runtime_dir.absolute(), {} if config.dry_run else None)
     disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds)
     monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
-    machines = Machines(config, resources.clock, programs, records, monitors, disks)
+    groups = ControlGroups(Path(config.cgroup) if config.cgroup else None)
+    machines = Machines(config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups)
     return Qemu(config, resources, machines)
 
 
@@ -77,7 +82,6 @@ class Qemu:
     resources: DriverResources
     machines: Machines
     _locks: Locks = field(factory=Locks)  # one call for a guest at a time
-    _version: int | None = None
     _tidying: LoopingCall | None = None
 
     @property
@@ -110,11 +114,11 @@ class Qemu:
         longest = len(os.fsencode(self.records.files("").serial))
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
-        for directory in (self.records.directory, self.records.runtime_dir):
-            try:
-                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except OSError as error:
-                raise Unusable(f"cannot create {directory}: {error.strerror}") from error
+        try:
+            self.records.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            let_through(self.records.runtime_dir, self.config.account)
+        except OSError as error:
+            raise Unusable(f"cannot create {error.filename}: {error.strerror}") from error
 
     async def close(self) -> None:
         if self._tidying is not None and self._tidying.running:
@@ -124,10 +128,7 @@ class Qemu:
     # -- what is
 
     async def hosts(self) -> tuple[HostInventory, ...]:
-        if self._version is None:
-            told = await self.machines.programs.read(command.PROGRAM, "--version")
-            self._version = host.version_number(told.decode())
-        config = self.config
+        config, version = self.config, await self.machines.emulator.version()
         return tuple(
             HostInventory(
                 name,
@@ -135,7 +136,7 @@ class Qemu:
                 config.vcpus or os.cpu_count() or 1,
                 config.memory_mib or host.memory_mib(),
                 config.disk_gib or host.disk_gib(self.records.directory),
-                self._version,
+                version,
                 "127.0.0.1",
                 host.cpu_info(),
                 up_since=host.up_since(),
@@ -414,7 +415,7 @@ class Qemu:
         if processes.find(files.pid) is not None:
             try:
                 await plugging.plug_disk(await self.monitors.get(record.spec.id, files), disk)
-            except Refused:
+            except (Refused, NotOpened):
                 self.records.put(record)
                 raise
         return wished
@@ -446,8 +447,9 @@ class Qemu:
         self.records.put(wished)
         if processes.find(files.pid) is not None:
             try:
-                await plugging.plug_nic(await self.monitors.get(record.spec.id, files), nic)
-            except Refused:
+                namespace = self.config.namespaces[record.spec.host]
+                await plugging.plug_nic(await self.monitors.get(record.spec.id, files), nic, namespace)
+            except (Refused, NotOpened):
                 self.records.put(record)
                 raise
         return wished

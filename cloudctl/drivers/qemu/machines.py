@@ -14,11 +14,14 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from cloudctl.drivers.accounts import let_through
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qemu import command, processes, slots
+from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
+from cloudctl.drivers.qemu.emulator import Emulator
 from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.plugging import AWAY
@@ -59,6 +62,8 @@ class Machines:
     records: Records
     monitors: Monitors
     disks: Disks
+    emulator: Emulator
+    groups: ControlGroups
 
     # -- what is
 
@@ -137,11 +142,20 @@ class Machines:
             kernel = Kernel(
                 str(kernel_file(files, image, "kernel")), ramdisk, command.kernel_arguments(self.config, image)
             )
-        words = command.arguments(self.config, record, files, kernel, incoming)
-        self.records.runtime_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        user = self.config.account
+        words = command.arguments(self.config, record, files, kernel, await self.emulator.version(), incoming)
+        let_through(self.records.runtime_dir, user)
         namespace = self.config.namespaces[record.spec.host] or None
 
+        bounds = limits(record.spec, self.config.translation_cache_mib if self.config.accelerator == "tcg" else 0)
+        bounded = False
+
         async def answers(pid: int) -> bool:
+            nonlocal bounded
+            if not bounded:
+                # Before it has taken much, and before its guest executes.
+                self.groups.put(files.runtime.name, pid, bounds)
+                bounded = True
             # Another one that has the same files is known by its number.
             if processes.find(files.pid) != pid:
                 return False
@@ -152,7 +166,9 @@ class Machines:
             return True
 
         try:
-            await self.programs.start(command.PROGRAM, *words, *more, ready=answers, namespace=namespace)
+            await self.programs.start(
+                command.PROGRAM, *words, *more, ready=answers, namespace=namespace, becomes_another=not user.is_root
+            )
         except ProgramFailed as error:
             raise _start_error(record.spec.id, error) from error
         if not self.config.dry_run and not files.serial_link.is_symlink():
@@ -198,6 +214,8 @@ class Machines:
         """Of a guest, that may have no record. Raises Busy if even its death takes too long."""
         pid = processes.find(files.pid)
         if pid is None:
+            if not self.config.dry_run:
+                self.groups.remove(files.runtime.name)
             return
         if self.config.dry_run:
             _log.info("would end process {pid} of guest {id}", pid=pid, id=id)
@@ -217,6 +235,7 @@ class Machines:
             processes.kill(files.pid)
             if not await processes.ended(self.clock, files.pid, QUIT_SECONDS):
                 raise Busy(f"the process of guest {id} does not exit")
+        self.groups.remove(files.runtime.name)
 
     async def reaped(self, record: Record, files: Files, power: Power) -> Record:
         """A guest that is off has no process: QEMU stays when its guest has shut itself down."""

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
+from cloudctl.drivers.accounts import DEFAULT, Account, account, is_account
+
 FIXED_SLOTS = 5  # for what is there from the start: root disk, rescued disk, ephemeral, swap, config drive
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
 
@@ -26,6 +28,11 @@ class Config:
     # Host → the network namespace that its guests run in; "": this machine's own. All hosts are this machine.
     # None named: one host with this machine's name.
     hosts: dict[str, str] = field(factory=dict, validator=_whole_words)
+    # Whose the guests' processes are once they have begun: a name, or the number of a user, which needs no name.
+    # "root": this process's own.
+    user: str = field(default=DEFAULT, validator=is_account)
+    # The control group (cgroup v2) in which each guest gets one; made if only its last part is missing. Empty: none.
+    cgroup: str = "/sys/fs/cgroup/cloudctl"
     # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm, and is many times faster.
     accelerator: Literal["tcg", "kvm"] = "tcg"
     # QEMU's name of the machine type. A guest that is suspended needs the same one to go on.
@@ -65,6 +72,10 @@ class Config:
     def namespaces(self) -> dict[str, str]:
         """Host → network namespace."""
         return self.hosts or {socket.gethostname(): ""}
+
+    @property
+    def account(self) -> Account:
+        return account(self.user)
 
     @property
     def cpu_model(self) -> str:

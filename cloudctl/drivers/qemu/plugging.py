@@ -7,6 +7,7 @@ from twisted.internet.task import deferLater
 from cloudctl.drivers.errors import Busy, Unreachable
 from cloudctl.drivers.qemu import slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
+from cloudctl.drivers.qemu.lending import lent_file, lent_tap
 from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
 
 # What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
@@ -26,7 +27,8 @@ async def plug_disk(monitor: Monitor, disk: Disk) -> None:
     if disk.name in await plugged(monitor):
         return
     try:
-        await _unless(monitor, "blockdev-add", disk.block, "uplicate")
+        async with lent_file(monitor, disk.block) as block:
+            await _unless(monitor, "blockdev-add", block, "uplicate")
     except Refused as error:
         if "lock" in error.description:
             raise Busy(f"{disk.name} is in use elsewhere: {error.description}") from error
@@ -59,10 +61,14 @@ async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
         await deferLater(monitor.clock, PAUSE)
 
 
-async def plug_nic(monitor: Monitor, nic: Nic) -> None:
+async def plug_nic(monitor: Monitor, nic: Nic, namespace: str) -> None:
+    """Its tap is in the namespace."""
     if nic.name in await plugged(monitor):
         return
-    await _unless(monitor, "netdev_add", nic.backend, "uplicate")
+    # Of a call that was killed: its tap is open, and nobody else can open it.
+    await _unless(monitor, "netdev_del", {"id": slots.node(nic.name)}, "not found")
+    async with lent_tap(monitor, nic.backend, namespace) as backend:
+        await monitor.execute("netdev_add", backend)
     try:
         await monitor.execute("device_add", nic.device)
     except Refused:

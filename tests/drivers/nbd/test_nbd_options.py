@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cloudctl.drivers.accounts import Account
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.nbd.daemon import sockets
 from cloudctl.drivers.nbd.disks import exports, node_name
@@ -15,6 +17,8 @@ from cloudctl.drivers.nbd.options import Config, endpoint, server
 from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
+
+USER = Account(65500, 65500)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +51,19 @@ def test_two_directories_have_two_daemons(tmp_path: Path) -> None:
 
 def test_a_directory_in_which_no_socket_fits_is_unusable(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="runtime_dir"):
-        sockets(tmp_path / ("x" * 100), Path("/a")).open()
+        sockets(tmp_path / ("x" * 100), Path("/a")).open(USER)
     (tmp_path / "file").touch()
     with pytest.raises(Unusable, match="file"):
-        sockets(tmp_path / "file", Path("/a")).open()
+        sockets(tmp_path / "file", Path("/a")).open(USER)
 
 
-def test_the_directory_of_the_sockets_is_made_for_the_owner_only(tmp_path: Path) -> None:
-    sockets(tmp_path / "run", Path("/a")).open()
-    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+def test_the_directory_of_the_sockets_is_the_owners_and_clients_go_through_it(tmp_path: Path) -> None:
+    is_root = os.geteuid() == 0
+    for user, mode in ((Account(0, 0), 0o700), (USER, 0o710 if is_root else 0o700)):
+        sockets(tmp_path / "run" / "here", Path("/a")).open(user)
+        found = (tmp_path / "run" / "here").stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid) == (mode, os.geteuid())
+    assert not is_root or found.st_gid == USER.gid
 
 
 def test_each_host_of_each_volume_has_an_export_of_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qemu import processes
+from tests.drivers.qemu import real
 from tests.live import guest_image
 from tests.needed import HOST, need
 
@@ -44,3 +46,5 @@ def runtime_dir() -> Iterator[Path]:
     for pid_file in directory.glob("*.pid"):
         processes.kill(pid_file)
     shutil.rmtree(directory)
+    while real.taps:
+        subprocess.run(["ip", "link", "del", "dev", real.taps.pop()], check=True)

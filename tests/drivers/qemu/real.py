@@ -19,6 +19,7 @@ IMAGE = "6f1c0f5e-0000-4000-8000-0000000000ff"
 VOLUME = "9d2f4c11-0000-4000-8000-00000000000c"
 PORT = "3b7e8a90-0000-4000-8000-00000000000d"
 HOST = "here"
+taps: list[str] = []  # that `port` has made
 
 
 def driver_in(directory: Path, runtime_dir: Path, **options: Any) -> Qemu:
@@ -46,8 +47,12 @@ def volume(directory: Path, id: str = VOLUME) -> VolumeConnection:
 
 
 def port(directory: Path, id: str = PORT) -> PortSpec:
-    """QEMU makes the tap if it is not there, and it goes with the guest."""
-    binding = {"vif_type": "tap", "vif_details": {"tap": f"cc{directory.stat().st_ino % 10**8}", "namespace": ""}}
+    """With a tap, which `conftest.py` removes."""
+    tap = f"cc{directory.stat().st_ino % 10**8}"
+    if not Path("/sys/class/net", tap).exists():
+        subprocess.run(["ip", "tuntap", "add", "mode", "tap", "name", tap], check=True)
+        taps.append(tap)
+    binding = {"vif_type": "tap", "vif_details": {"tap": tap, "namespace": ""}}
     return PortSpec(id, "network", "fa:16:3e:00:00:01", binding=binding)
 
 

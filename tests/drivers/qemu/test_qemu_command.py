@@ -18,6 +18,7 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConne
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
 FILES = Files(Path("/state/guests/g"), Path("/run/cloudctl/0123"))
+VERSION = 7_002_022
 CONFIG = Config(hosts={"here": ""}, slots=4)
 IMAGE = ImageSource("image", "/image", "raw")
 SPEC = GuestSpec(ID, "name", "here", vcpus=2, memory_mib=256, disk_gib=1, image=IMAGE)
@@ -28,7 +29,7 @@ def record(spec: GuestSpec, **changes: Any) -> Record:
 
 
 def words(record: Record, config: Config = CONFIG, kernel: Kernel | None = None, incoming: bool = False) -> list[str]:
-    return command.arguments(config, record, FILES, kernel, incoming)
+    return command.arguments(config, record, FILES, kernel, VERSION, incoming)
 
 
 def option(words: list[str], name: str) -> list[str]:
@@ -62,10 +63,29 @@ def test_a_guest_is_a_daemon_with_its_flavor_and_its_sockets() -> None:
     assert "-incoming" not in made and words(record(SPEC), incoming=True)[-2:] == ["-incoming", "defer"]
 
 
-def test_a_guest_runs_no_program_and_becomes_nobody_else() -> None:
-    (denied,) = option(words(record(SPEC)), "-sandbox")
-    wanted = {"on", "obsolete=deny", "elevateprivileges=deny", "spawn=deny", "resourcecontrol=deny"}
+@pytest.mark.parametrize(
+    ("user", "version", "sandboxed", "becomes"),
+    [
+        ("root", VERSION, "deny", {}),
+        ("65500", VERSION, "allow", {"-runas": "65500:65500"}),
+        ("65500", 9_000_999, "allow", {"-runas": "65500:65500"}),
+        ("65500", 9_001_000, "allow", {"-run-with": "user=65500:65500"}),
+    ],
+)
+def test_a_guest_runs_no_program_and_becomes_the_user_that_it_shall_be(
+    user: str, version: int, sandboxed: str, becomes: dict[str, str]
+) -> None:
+    made = command.arguments(evolve(CONFIG, user=user), record(SPEC), FILES, None, version)
+    (denied,) = option(made, "-sandbox")
+    wanted = {"on", "obsolete=deny", f"elevateprivileges={sandboxed}", "spawn=deny", "resourcecontrol=deny"}
     assert set(denied.split(",")) == wanted
+    assert {name: option(made, name)[0] for name in ("-runas", "-run-with") if name in made} == becomes
+
+
+@pytest.mark.parametrize("user", ["nobody at all", "65534000", "-1", ""])
+def test_a_user_that_cannot_be_is_refused(user: str) -> None:
+    with pytest.raises(ValueError, match="no user"):
+        Config(user=user)
 
 
 def test_kvm_uses_the_processor_of_the_host() -> None:
@@ -80,7 +100,7 @@ def test_an_id_that_is_no_uuid_is_only_a_name() -> None:
 
 
 def test_commas_in_paths_are_doubled() -> None:
-    made = command.arguments(CONFIG, record(SPEC), Files(Path("/a,b"), Path("/run/c,d")), None)
+    made = command.arguments(CONFIG, record(SPEC), Files(Path("/a,b"), Path("/run/c,d")), None, VERSION)
     assert option(made, "-qmp") == ["unix:/run/c,,d.qmp,server=on,wait=off"]
     assert "logfile=/a,,b/console.log" in option(made, "-chardev")[0]
 
