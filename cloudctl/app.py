@@ -25,7 +25,6 @@ from sqlalchemy import inspect
 from twisted.application import strports
 from twisted.internet.interfaces import IReactorTime
 
-import cloudctl.compute.guests
 import cloudctl.compute.service
 import cloudctl.events.service
 import cloudctl.identity.service
@@ -104,6 +103,11 @@ def _create_tables(conn: Connection) -> None:
 
 def _no_images(image_id: str) -> Path:
     raise LookupError(f"image {image_id}: no service of this cloud keeps images")
+
+
+def _no_places(conn: Connection, id: str) -> Sequence[str]:
+    """No service of this cloud has guests."""
+    return ()
 
 
 def _one(given: Iterable[T | None], what: str) -> T:
@@ -233,6 +237,7 @@ class Cloud(OrderedService):
         parts: tuple[Part, ...] = ()
         for service in self.offered:
             parts += (service.compose(evolve(surroundings, parts=parts)),)
+        self._places = next((part.places for part in parts if part.places is not None), _no_places)
         image_path = next((part.image_path for part in parts if part.image_path is not None), _no_images)
         volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
         return parts, Drivers(hypervisor, volume, network, image_path, fencers)
@@ -263,7 +268,7 @@ class Cloud(OrderedService):
             return next(iter(self._hypervisors.values()))
 
         async def places(server_id: str) -> Sequence[str]:
-            return await self.db.read(cloudctl.compute.guests.places, server_id)
+            return await self.db.read(self._places, server_id)
 
         return hypervisors.as_one(self._hypervisors, places)
 

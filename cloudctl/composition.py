@@ -122,6 +122,8 @@ class Part:
     # What a cloud needs from one of its services.
     authenticator: Authenticator | None = None
     image_path: Callable[[str], Path] | None = None  # for its drivers: image id → the file with its data
+    # For its drivers: guest id → the hosts that it may be on, first where it shall be.
+    places: Callable[[Connection, str], Sequence[str]] | None = None
     volume: IVolumeBackend | None = None  # for its drivers: all volume backends as one
     root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
     uploads: Uploads | None = None

@@ -8,7 +8,7 @@ from twisted.application import strports
 from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
-from cloudctl.compute import audit, lifecycle
+from cloudctl.compute import audit, guests, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
 from cloudctl.compute.console_server import ConsoleServer
 from cloudctl.compute.guest_watch import GuestWatch
@@ -50,6 +50,7 @@ def compose(cloud: Surroundings) -> Part:
             *_listening(cloud, options, consoles),
         ),
         shown=(host_watch, consoles),
+        places=guests.places,
     )
 
 

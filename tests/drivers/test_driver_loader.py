@@ -91,7 +91,7 @@ def test_the_bundled_drivers_load_with_an_empty_table() -> None:
 
 async def test_options_reach_the_driver() -> None:
     driver = load("hypervisor", "fake", {"hosts": 2, "vcpus": 7, "delays": {"observe": 1}}, RESOURCES)
-    assert [(host.name, host.vcpus) for host in await driver.hosts()] == [("fake-1", 7), ("fake-2", 7)]
+    assert [(host.name, host.vcpus) for host in await driver.hosts()] == [("test-1", 7), ("test-2", 7)]
     assert cast(Any, driver).behaviour.delays == {"observe": 1.0}
 
 
