@@ -212,8 +212,8 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),
     # Every ten seconds the hosts, their zones and what schedules and conducts are written down; and notifications that
-    # nobody has taken up are looked for, and events forgotten that are a day old.
-    (ten_idle_seconds, (31, 10, 2)),
+    # nobody has taken up are looked for, and events forgotten that are a day old. Every five, whether events have come.
+    (ten_idle_seconds, (39, 14, 2)),
 ]
 
 

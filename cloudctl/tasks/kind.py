@@ -77,5 +77,8 @@ class Unasked:
     project_id: str = ""
     user_id: str = ""
 
-    # By default that of the request or the task in which it was found, if any.
-    request_id: str = field(factory=context.request_id.get)
+    _request_id: str | None = None  # None: that of the request or the task in which it was found, if any
+
+    @property
+    def request_id(self) -> str:
+        return context.request_id.get() if self._request_id is None else self._request_id

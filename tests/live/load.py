@@ -36,7 +36,7 @@ volumes = -1
 gigabytes = -1
 [driver.hypervisor.fake]
 durable = true
-delays = { ensure_defined = 0.03, ensure_running = 0.1, ensure_absent = 0.1 }
+delays = { ensure_defined = 0.05, ensure_running = 0.8, ensure_absent = 0.8 }
 [driver.volume.fake]
 durable = true
 delays = { ensure_created = 0.1, connect = 0.02, disconnect = 0.02, ensure_absent = 0.05 }

@@ -20,7 +20,7 @@ from tests.live.process import LiveCloud
 
 pytestmark = pytest.mark.slow
 
-BOOTS, DELETES = 60, 50
+BOOTS, DELETES = 40, 32
 KILLS = 6
 # Another process takes over after so many seconds.
 LEASE = 2.0
@@ -69,7 +69,7 @@ def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
     """A part of the load in each life; the process that is being started is killed now and then, too."""
     share = -(-(load.boots + load.deletes) // KILLS)
     for _ in range(KILLS):
-        dying = kill_soon(cloud, chance, 0.0, 1.0)
+        dying = kill_soon(cloud, chance, 0.0, 0.7)
         load.work(share)
         dying.join()
         if chance.random() < 0.25:
@@ -109,7 +109,7 @@ def test_of_two_processes_one_is_killed_and_the_other_takes_over(
     share = -(-(load.boots + load.deletes) // KILLS)
     for number in range(KILLS):
         victim = chance.choice(clouds)
-        dying = kill_soon(victim, chance, 0.3, 1.2)
+        dying = kill_soon(victim, chance, 0.2, 0.8)
         load.work(share)
         dying.join()
         if number == KILLS - 1:
