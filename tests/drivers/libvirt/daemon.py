@@ -168,7 +168,8 @@ class Libvirtd:
                 domain.destroy()
             domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
         for pool in connection.listAllStoragePools():
-            pool.destroy()
+            if pool.isActive():
+                pool.destroy()
             pool.undefine()
         connection.close()
 

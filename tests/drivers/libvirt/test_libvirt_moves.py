@@ -11,7 +11,7 @@ from attrs import evolve
 from twisted.internet.defer import ensureDeferred
 
 from cloudctl.drivers.errors import Aborted, DriverError, InvalidPower, Unfit
-from cloudctl.drivers.specs import DriverResources, GuestSpec, Power
+from cloudctl.drivers.specs import DriverResources, GuestSpec, ImageSource, Power
 from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.qemu import counting_guest, real, tiny_guest
 from tests.drivers.qemu.real import ID
@@ -51,24 +51,29 @@ def make(hosts: dict[str, Libvirtd], tmp_path: Path) -> Iterator[Any]:
         daemon.empty()
 
 
+COUNTING = "6f1c0f5e-0000-4000-8000-0000000000cc"
+
+
 def tiny(directory: Path, host: str = "east", **changes: Any) -> GuestSpec:
     return evolve(real.tiny(directory, **changes), host=host)
 
 
 def counting(directory: Path) -> GuestSpec:
-    """One that writes to its memory all the time."""
-    spec = tiny(directory, memory_mib=counting_guest.MEMORY_MIB)
-    (directory / "tiny").write_bytes(counting_guest.disk())
-    return spec
+    """One that writes to its memory all the time. Its image has an id of its own: hosts keep what they had once."""
+    path = directory / "counting"
+    path.write_bytes(counting_guest.disk())
+    return tiny(directory, memory_mib=counting_guest.MEMORY_MIB, image=ImageSource(COUNTING, str(path), "raw"))
 
 
 async def started(driver: Any, spec: GuestSpec) -> None:
+    """It says what it has to say, or counts: not before it does is there much of it to be moved."""
     await driver.ensure_defined(spec)
+    before = len(await driver.console_output(spec.id))
     await driver.ensure_running(spec.id)
 
     async def is_up() -> bool:
-        console = await driver.console_output(spec.id)
-        return tiny_guest.LAST_LINE in console or bool(counting_guest.counts(console))
+        console = (await driver.console_output(spec.id))[before:]
+        return tiny_guest.LAST_LINE in console or len(counting_guest.counts(console)) > 20
 
     assert await real.soon(is_up)
 

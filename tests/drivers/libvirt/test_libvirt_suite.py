@@ -17,7 +17,6 @@ from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.qemu import real, tiny_guest
 
 daemons: list[Libvirtd] = []
-taps: list[str] = []
 
 
 def make(directory: Path) -> Any:
@@ -47,8 +46,8 @@ class TestLibvirt(hypervisor_suite(make)):
         yield
         for daemon in daemons:
             daemon.empty()
-        while taps:
-            subprocess.run(["ip", "link", "del", taps.pop()], check=True)
+        while real.taps:
+            subprocess.run(["ip", "link", "del", real.taps.pop()], check=True)
 
     def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
         return evolve(real.tiny(directory), id=id, host=host)
@@ -58,13 +57,7 @@ class TestLibvirt(hypervisor_suite(make)):
 
     def port(self, id: str, host: str, directory: Path) -> PortSpec:
         """Unlike QEMU by itself, libvirt wants the tap that it is told of to be there."""
-        made = real.port(directory, id)
-        assert made.binding is not None
-        tap = made.binding["vif_details"]["tap"]
-        if tap not in taps:
-            subprocess.run(["ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr"], check=True)
-            taps.append(tap)
-        return made
+        return real.port(directory, id)
 
     async def boots(self, driver: Any, id: str) -> int:
         """Once it has said its last line since its process began."""
