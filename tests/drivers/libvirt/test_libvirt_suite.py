@@ -27,7 +27,7 @@ def make(directory: Path) -> Any:
 
     disks = directory / "disks"
     config = Config(
-        hosts={daemon.name: daemon.tls_uri for daemon in daemons},
+        hosts={daemon.name: daemon.uri for daemon in daemons},
         # The certificates are where both hosts, and we, see them.
         peers={daemon.name: daemon.tls_uri for daemon in daemons},
         accelerator="tcg",
