@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from contextvars import copy_context
 from pathlib import Path
@@ -35,7 +34,6 @@ T = TypeVar("T")
 TLS_PORT = 16514
 SERVED = b"\1"  # what libvirtd says once it has accepted the certificate of a client
 KEEPALIVES = 3  # without an answer
-REFUSED_SECONDS = 0.2  # until one that was refused tries again
 EVENTS = "libvirt events"  # the name of a thread
 _starting = Lock()
 
@@ -186,19 +184,11 @@ class HostConnection:
             self._connection = opened
             return opened
 
-    def _reach(self) -> Any:
-        shake_hands(self.uri, self.config.open_timeout / 2)
-        return libvirt.open(self.uri)
-
     def _open(self, given_up: Event) -> Any:
         """In a thread. Raises OSError, libvirtError."""
         ensure_event_loop()
-        try:
-            connection = self._reach()
-        except (ConnectionError, ssl.SSLError, libvirt.libvirtError):
-            # It may refuse for a moment, while it lets go of others; one that does not answer is a TimeoutError.
-            time.sleep(REFUSED_SECONDS)
-            connection = self._reach()
+        shake_hands(self.uri, self.config.open_timeout / 2)
+        connection = libvirt.open(self.uri)
         try:
             if not self.uri.startswith("test:"):
                 connection.setKeepAlive(self.config.keepalive_seconds, KEEPALIVES)

@@ -49,7 +49,12 @@ class Storage:
             pool = self.connection.storagePoolDefineXML(text(tree), 0)
             pool.setAutostart(1)
         if not pool.isActive():
-            pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+            try:
+                pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+            except libvirt.libvirtError:
+                # libvirt looks for the directory and then makes it; hosts that share it may do so at once.
+                if not pool.isActive():
+                    pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
 
     def pool(self) -> Any:
         return self.connection.storagePoolLookupByName(self.config.pool)

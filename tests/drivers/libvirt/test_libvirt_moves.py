@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -200,3 +203,28 @@ async def test_one_that_is_late_stays(make: Any, hosts: dict[str, Libvirtd], tmp
     assert (state.host, state.power) == ("east", Power.RUNNING)
     await driver.ensure_absent(ID)
     await driver.close()
+
+
+def test_hosts_may_make_the_directory_that_they_share_at_once(hosts: dict[str, Libvirtd], tmp_path: Path) -> None:
+    """libvirt looks whether it is there and then makes it, so that one of two fails now and then."""
+    import libvirt
+
+    from cloudctl.drivers.libvirt.hypervisor import Config
+    from cloudctl.drivers.libvirt.storage import Storage
+
+    connections = [libvirt.open(each.uri) for each in hosts.values()]
+    uris = {name: each.uri for name, each in hosts.items()}
+
+    def prepare(number: int, connection: Any) -> None:
+        config = Config(hosts=uris, directory=str(tmp_path / f"disks{number}"), pool=f"race{number}")
+        together.wait()
+        Storage(config, connection).prepare()
+
+    together = Barrier(len(connections))
+    with ThreadPoolExecutor(len(connections)) as threads:
+        for number in range(60):
+            list(threads.map(partial(prepare, number), connections))
+    for connection in connections:
+        connection.close()
+    for daemon in hosts.values():
+        daemon.empty()

@@ -35,7 +35,6 @@ def make(directory: Path) -> Any:
         pool=directory.name,
         slots=4,
         soft_reboot_timeout=0.3,
-        retry_seconds=0.01,
     )
     return with_faults(create(config, DriverResources(reactor, "libvirt", reactor, directory)), reactor)
 
