@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+from tests.drivers.libvirt.pki import an_address
+
 DRIVER = Path("/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so")
 PROGRAMS = ("libvirtd", "unshare", "qemu-system-x86_64", "qemu-img", "genisoimage")
 PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
@@ -41,8 +43,8 @@ remember_owner = 0
 namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
-migration_host = "127.0.0.2"
-migration_address = "127.0.0.2"
+migration_host = "{address}"
+migration_address = "{address}"
 keepalive_interval = 2
 keepalive_count = 3
 migrate_tls_x509_cert_dir = "{pki}"
@@ -86,6 +88,7 @@ class Libvirtd:
         self.port = free_port()
         self.uri = f"qemu+unix:///system?socket={self.socket}"
         self.tls_uri = f"qemu+tls://127.0.0.1:{self.port}/system?pkipath={pki}"
+        self.address = an_address(pki)
         self.uuid = uuid4()
         self.start()
 
@@ -94,7 +97,8 @@ class Libvirtd:
         directory = self.directory
         settings = DAEMON.format(directory=directory, uuid=self.uuid, port=self.port, pki=self.pki)
         (directory / "libvirtd.conf").write_text(settings)
-        (directory / "qemu.conf").write_text(QEMU.replace("{pki}", str(self.pki)))
+        settings = QEMU.replace("{pki}", str(self.pki)).replace("{address}", self.address)
+        (directory / "qemu.conf").write_text(settings)
         # Nobody takes another one's name for its own when guests move between them.
         (directory / "pid").unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)

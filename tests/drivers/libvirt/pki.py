@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# libvirt moves no guest to the first of them, by which it would reach itself.
-ADDRESSES = ("127.0.0.1", "127.0.0.2")
+HOSTS = 8  # at most
 AUTHORITY = ("cacert.pem", "ca-cert.pem")
 CERTIFICATES = ("clientcert.pem", "servercert.pem", "client-cert.pem", "server-cert.pem")
 KEYS = ("clientkey.pem", "serverkey.pem", "client-key.pem", "server-key.pem")
@@ -22,6 +22,10 @@ KEYS = ("clientkey.pem", "serverkey.pem", "client-key.pem", "server-key.pem")
 def make(directory: Path) -> Path:
     """The directory, with one certificate for whoever is on this machine, as client and as server."""
     directory.mkdir()
+    # libvirt moves no guest to 127.0.0.1, by which it would reach itself.
+    network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(256)}"
+    mine = [f"{network}.{number + 2}" for number in range(HOSTS)]
+    (directory / "addresses").write_text("\n".join(mine))
     now = datetime.now(UTC)
     root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer, subject = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("authority", "host"))
@@ -43,7 +47,7 @@ def make(directory: Path) -> Path:
     host = host.add_extension(
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
     )
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address)) for address in ADDRESSES])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", *mine)])
     certificate = host.add_extension(here, critical=False).sign(root, hashes.SHA256())
     for name in AUTHORITY:
         (directory / name).write_bytes(authority.public_bytes(Encoding.PEM))
@@ -52,3 +56,11 @@ def make(directory: Path) -> Path:
     for name in KEYS:
         (directory / name).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return directory
+
+
+def an_address(directory: Path) -> str:
+    """For one more host: on one address, two would take the same port for the guests that come to them."""
+    path = directory / "addresses"
+    address, *others = path.read_text().split()
+    path.write_text("\n".join(others))
+    return address
