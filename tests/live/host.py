@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from cloudctl.drivers.programs import require
 from tests.live.process import LiveCloud
 from tests.live.websocket import WebSocket, open_console
 
+UUID = re.compile(r"[0-9a-f-]{36}")
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     "ip", "tc", "nft", "conntrack", "sysctl", "dnsmasq", "qemu-system-x86_64", "qemu-img", "qemu-storage-daemon",
@@ -107,7 +109,7 @@ class Host:
         self.live = LiveCloud(directory, CONFIG.format(hosts=hosts, runtime=self.runtime, prefix=self.prefix))
         self.image = image
         self.killing = killing
-        self.kills = 0
+        self.killed: set[tuple[str, str, str]] = set()
         self.key = directory / "key"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
 
@@ -161,11 +163,16 @@ class Host:
         return found
 
     def begin(self, method: str, path: str, body: Any = None, user: str = "demo", **headers: str) -> Any:
-        """The same, for work that goes on after the answer: the cloud is killed in the midst of it and started anew."""
+        """The same, for work that goes on after the answer: the cloud is killed in the midst of it and started anew.
+
+        Once for each kind of work: a path, whatever the ids in it, and what is wished.
+        """
         found = self.ask(method, path, body, user, **headers)
-        if self.killing:
+        wished = {name: list(value) if isinstance(value, dict) else None for name, value in (body or {}).items()}
+        kind = method, UUID.sub("", path), str(wished)
+        if self.killing and kind not in self.killed:
             self.live.kill()
-            self.kills += 1
+            self.killed.add(kind)
             self.live.start()
         return found
 

@@ -65,13 +65,19 @@ def kill_soon(cloud: LiveCloud, chance: Random, least: float, most: float) -> Ti
     return timer
 
 
-def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
-    """A part of the load in each life; the process that is being started is killed now and then, too."""
+def work_until_killed(cloud: LiveCloud, load: Load, chance: Random) -> None:
+    """A part of the load in each life. It is killed among its requests, however long the first of them took."""
     share = -(-(load.boots + load.deletes) // KILLS)
+    load.work(chance.randint(1, share // 2))
+    dying = kill_soon(cloud, chance, 0.0, 0.2)
+    load.work(share // 2)
+    dying.join()
+
+
+def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
+    """The process that is being started is killed now and then, too."""
     for _ in range(KILLS):
-        dying = kill_soon(cloud, chance, 0.0, 0.7)
-        load.work(share)
-        dying.join()
+        work_until_killed(cloud, load, chance)
         if chance.random() < 0.25:
             cloud.start(wait=False)
             kill_soon(cloud, chance, 0.0, 1.0).join()
@@ -106,12 +112,9 @@ def test_of_two_processes_one_is_killed_and_the_other_takes_over(
         cloud.wait(began)
     load = Load(clouds, chance, BOOTS, DELETES)
     load.prepare()
-    share = -(-(load.boots + load.deletes) // KILLS)
     for number in range(KILLS):
         victim = chance.choice(clouds)
-        dying = kill_soon(victim, chance, 0.2, 0.8)
-        load.work(share)
-        dying.join()
+        work_until_killed(victim, load, chance)
         if number == KILLS - 1:
             # Nobody comes back: the other one alone brings everything to its end.
             break
