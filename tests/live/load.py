@@ -22,7 +22,7 @@ from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.placement.tables import Allocation, Consumer, Inventory
-from cloudctl.tasks.tables import DONE, OPEN, TaskRow
+from cloudctl.tasks.tables import CANCELLED, DONE, OPEN, TaskRow
 from cloudctl.volume.tables import Attachment, Volume
 from tests.live.process import LiveCloud
 
@@ -227,8 +227,12 @@ def open_tasks(conn: Connection) -> list[Any]:
 
 
 def interrupted(conn: Connection, kind: str) -> int:
-    """How many tasks of this kind were claimed more than once, though nothing in them waits or failed."""
-    again = (TaskRow.kind == kind) & (TaskRow.fence > 1) & (TaskRow.state == DONE)
+    """How many tasks of this kind were claimed more than once, though nothing in them waits or failed.
+
+    To be cancelled is one more claim.
+    """
+    done, cancelled = (TaskRow.fence > 1) & (TaskRow.state == DONE), (TaskRow.fence > 2) & (TaskRow.state == CANCELLED)
+    again = (TaskRow.kind == kind) & (done | cancelled)
     return int(conn.execute(select(func.count()).select_from(TaskRow).where(again)).scalar_one())
 
 
