@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STATE ?= state
 # More words for the command that a target runs: make run ARGS="--help"
 ARGS ?=
-# Test processes at once.
-JOBS ?= 2
+# Test processes at once: one more than cores, as the long tests wait for guests and other processes.
+JOBS ?= 3
 # Threads, timers, sockets and processes of the test's own reactor live here, so these are run on a second reactor too.
 # The others have a Clock, or start clouds in processes, which have a reactor of their own whatever the test's is.
 ASYNCIO_TESTS ?= tests/db/test_database.py tests/db/test_group.py tests/drivers tests/tasks/test_task_live.py \

@@ -120,7 +120,19 @@ class Stage:
         for fake in self.drivers.all:
             fake.behaviour.delays = _Every(DELAY)
         faults(self)
-        return World(self.cloud.clock, self.cloud.db, self.engine, lambda: None, lambda: self.changes(moment))
+        return World(
+            self.cloud.clock, self.cloud.db, self.engine, lambda: None, lambda: self.changes(moment), self.durable
+        )
+
+    def durable(self) -> tuple[Any, ...]:
+        """What a process that dies leaves behind. The rows by how often one was changed: they are many."""
+        return (
+            self._connection().total_changes,
+            {name: dict(store.objects) for name, store in self._stores().items()},
+            dict(self.drivers.hypervisor.machines),
+            set(self.drivers.fencer.fenced),
+            self._files(),
+        )
 
     def hosts(self) -> list[Any]:
         """Rows of all hosts."""

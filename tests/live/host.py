@@ -31,7 +31,7 @@ TOOLS = ("apt-get", "dpkg-deb", "cpio", "mke2fs", "ssh", "ssh-keygen")
 HOSTS = ("host-1", "host-2")
 OUTSIDE = "203.0.113.1"
 SILENCE = 2.0  # seconds after which what has not come counts as dropped
-PATIENCE = 60.0  # seconds for what must come, on a machine with other work
+PATIENCE = 300.0  # seconds for what must come, on a machine with much other work
 
 CONFIG = """
 [drivers]

@@ -18,6 +18,7 @@ from cloudctl.db.columns import metadata
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Step, Transient, TryElsewhere, Unasked, Wait, Workflow, queue
 from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import empty_database
 from cloudctl.testing.crash import LIMIT, Prober, World, crash_everywhere, run
 
@@ -135,7 +136,11 @@ async def refuse(_ctx: Context) -> None:
     raise Conflict("no luck")
 
 
-def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool = False) -> Callable[[], World]:
+def world(
+    *workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool = False, thrifty: bool = False
+) -> Callable[[], World]:
+    """`thrifty`: points that leave the same behind are tried once."""
+
     def build() -> World:
         clock = Clock()
         db = empty_database(clock)
@@ -153,12 +158,16 @@ def world(*workflows: Workflow, down: frozenset[str] = frozenset(), cancel: bool
             rows = db.transact(True, lambda conn: [tuple(row) for row in conn.execute(select(things))])
             return rows, dict(backend.guests), dict(backend.volumes)
 
+        def durable() -> Any:
+            return state(), db.transact(True, lambda conn: conn.execute(select(TaskRow)).all())
+
         return World(
             clock,
             db,
             lambda: Engine(db, clock, backend, workflows, exclusive=True),
             lambda: db.transact(False, begin),
             state,
+            durable if thrifty else None,
         )
 
     return build
@@ -225,15 +234,31 @@ async def look_once_and_act_twice(ctx: Context) -> None:
         await backend.add_volume("second")
 
 
+@pytest.mark.parametrize("thrifty", [False, True])
 @pytest.mark.parametrize("careless", [look_once_and_act_twice, add_blindly, add_then_fail_to_look, give_up_if_begun])
-def test_a_step_that_does_not_look_before_it_acts_is_caught(careless: Any) -> None:
-    build = world(Workflow(Kind("careless", "thing"), [Step("first", careless), Step("second", finish)]))
+def test_a_step_that_does_not_look_before_it_acts_is_caught(careless: Any, thrifty: bool) -> None:
+    steps = [Step("first", careless), Step("second", finish)]
+    build = world(Workflow(Kind("careless", "thing"), steps), thrifty=thrifty)
     with pytest.raises(AssertionError, match="crashes change the end"):
         crash_everywhere(build, again=())
 
 
 async def undo_twice_hurts(ctx: Context) -> None:
     ctx.drivers.volumes["undone"] += 1
+
+
+def test_points_that_leave_the_same_behind_are_tried_once() -> None:
+    made = []
+
+    def counted() -> World:
+        made.append(build())
+        return made[-1]
+
+    build = world(boot(Step("finish", finish)), VOLUME, thrifty=True)
+    points = crash_everywhere(counted, again=())
+    tried = [point for point in points if not point.like_the_last]
+    assert len(made) == 1 + len(tried)
+    assert 10 < len(tried) < len(points)
 
 
 def test_an_undo_that_cannot_be_repeated_is_caught() -> None:
