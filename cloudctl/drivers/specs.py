@@ -15,6 +15,8 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
+from cloudctl.drivers.dhcp_spec import DhcpPort
+
 ConnectionInfo = Mapping[str, Any]
 """How a hypervisor reaches a volume: a JSON object `{"driver_volume_type": str, "data": {…}}`. Only drivers read it."""
 
@@ -377,6 +379,7 @@ class NetworkSpec:
     external: bool = False
     subnets: tuple[SubnetSpec, ...] = ()
     no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
+    dhcp_port: DhcpPort | None = None  # obeyed by an IDhcpPorts
 
 
 @frozen

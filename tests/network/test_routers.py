@@ -130,7 +130,7 @@ class TestGateways:
         made = neutron.router(external=neutron.external())
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
         assert held(neutron, made).gateway is None
-        assert neutron.get("/ports", "admin")["ports"] == []
+        assert neutron.get("/ports?device_owner=network:router_gateway", "admin")["ports"] == []
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
 
     def test_the_same_network_keeps_the_address(self, neutron: Neutron) -> None:

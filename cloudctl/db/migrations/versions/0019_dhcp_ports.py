@@ -1,0 +1,31 @@
+"""The ports from which networks' addresses are given out."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "network_dhcp_ports",
+        sa.Column("network_id", sa.String(length=64), nullable=False),
+        sa.Column("port_id", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["network_id"],
+            ["networks.id"],
+            name=op.f("fk_network_dhcp_ports_network_id_networks"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["port_id"],
+            ["ports.id"],
+            name=op.f("fk_network_dhcp_ports_port_id_ports"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("network_id", name=op.f("pk_network_dhcp_ports")),
+        sa.UniqueConstraint("port_id", name=op.f("uq_network_dhcp_ports_port_id")),
+    )
