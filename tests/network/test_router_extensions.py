@@ -193,7 +193,8 @@ class TestGateways:
         )  # fmt: skip
         which = {"router": {"external_gateways": [{"network_id": one["id"]}]}}
         neutron.refused(400, "BadRequest", "PUT", f"{path}/remove_external_gateways", which)
-        seen = ask("remove", seen["external_gateways"][0], user="admin")
+        # As it was shown: who takes it away need not be one who may choose what it says.
+        seen = ask("remove", seen["external_gateways"][0])
         assert [each["network_id"] for each in seen["external_gateways"]] == [two["id"], one["id"]]
         moved = {"network_id": two["id"], "external_fixed_ips": [{"ip_address": "198.51.100.77"}]}
         seen = ask("update", moved, user="admin")

@@ -315,7 +315,8 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutro
         operations = made(None, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
-    with_routers = {"routers", "floatingips", "floatingip_pools", "auto-allocated-topology", "ndp_proxies", "metering"}
+    pools = {"floatingip_pools", "floatingip-pools"}
+    with_routers = {"routers", "floatingips", *pools, "auto-allocated-topology", "ndp_proxies", "metering"}
     assert collections(neutron.driver) - collections(plain) == {*with_routers, "trunks", "local_ips", "log"}
     aliases = {each["alias"] for each in neutron.get("/extensions")["extensions"]}
     assert {"router", "ext-gw-mode", "extraroute", "extraroute-atomic", "fip-port-details"} <= aliases

@@ -226,13 +226,18 @@ def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str
     return {**rest, **asdict(flavors.kind_of(conn, values["flavor_id"]))}
 
 
-def _gateway(conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool) -> Gateway | None:
-    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy)."""
+def _gateway(
+    conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool, chooses: bool = True
+) -> Gateway | None:
+    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy).
+
+    `chooses`: what it says is to be so, and not only which one is meant.
+    """
     if body is None or not given(body):
         return None
     if isinstance(body.network_id, Missing):
         raise Invalid("Invalid input for external_gateway_info. Reason: 'network_id' is required.")
-    if given(body, "enable_snat", "external_fixed_ips"):
+    if chooses and given(body, "enable_snat", "external_fixed_ips"):
         call.require("network:routers:gateway")
     networks.visible(conn, call.caller, body.network_id)
     snat = None if isinstance(body.enable_snat, Missing) else body.enable_snat
@@ -240,7 +245,8 @@ def _gateway(conn: Connection, call: Call, body: GatewayInfo | None, has_limits:
     policy = None if isinstance(body.qos_policy_id, Missing) else body.qos_policy_id
     if policy is not None and not has_limits:
         raise Invalid("Invalid input for qos_policy_id. Reason: this cloud does not limit gateways.")
-    qos_policies.check_set(conn, call.caller, None, policy)
+    if chooses:
+        qos_policies.check_set(conn, call.caller, None, policy)
     return Gateway(
         body.network_id,
         True if snat is None else snat,
@@ -322,7 +328,9 @@ class RouterGateways:
 
     def _do(self, conn: Connection, call: Call, router_id: str, do: Do, body: SomeGateways) -> Json:
         router = changeable(conn, call, router_id)
-        wanted = [_gateway(conn, call, each, self.has_limits) for each in body.external_gateways]
+        # What is taken away is named as it was shown, with what only administrators choose.
+        chooses = do is not router_gateways.remove
+        wanted = [_gateway(conn, call, each, self.has_limits, chooses) for each in body.external_gateways]
         do(conn, router, [each for each in wanted if each is not None], call.now, call.caller)
         return self.routers.views(conn, call, [routers.get(conn, router.id)])[0]
 
