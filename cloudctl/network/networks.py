@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, or_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.drivers.dhcp_spec import DhcpPort as DhcpPortSpec
+from cloudctl.drivers.network_specs import DhcpPort as DhcpPortSpec
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.dhcp_spec import DhcpPort
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns import links, underlay
 from cloudctl.drivers.netns.links import Link
 from cloudctl.drivers.netns.names import Names
+from cloudctl.drivers.network_specs import DhcpPort
 from cloudctl.drivers.specs import NetworkSpec, PortSpec, SubnetSpec
 
 NAMES = Names("cc")

@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.task import deferLater
 from twisted.web.resource import Resource
 
-from cloudctl.drivers.dhcp_spec import DhcpPort
+from cloudctl.drivers.network_specs import DhcpPort
 from cloudctl.drivers.specs import (
     FixedIp,
     FloatingIp,

@@ -1,4 +1,4 @@
-"""The ports from which networks' addresses are given out."""
+"""The ports from which networks' addresses are given out, and how routers use several ways out."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -29,3 +29,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("network_id", name=op.f("pk_network_dhcp_ports")),
         sa.UniqueConstraint("port_id", name=op.f("uq_network_dhcp_ports_port_id")),
     )
+    with op.batch_alter_table("routers", schema=None) as batch_op:
+        for name in ("enable_default_route_ecmp", "enable_default_route_bfd"):
+            batch_op.add_column(sa.Column(name, sa.Boolean(), server_default=sa.false(), nullable=False))
