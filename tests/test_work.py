@@ -159,6 +159,8 @@ def volume(desk: Desk) -> Work:
 
 def floating_ip_cycle(desk: Desk) -> Work:
     port = desk.made("ports", "port", network_id=desk.private)
+    # What a new cloud still has to do for its networks is not counted.
+    desk.cloud.advance(1.0)
     with counted(desk.cloud) as work:
         path = f"floatingips/{desk.made('floatingips', 'floatingip', floating_network_id=desk.networks['public'])}"
         for to in (port, None):
@@ -203,7 +205,8 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
     (boot, (67, 2, 4)),
     (deletion, (37, 1, 4)),
-    (network_cycle, (115, 4, 14)),
+    # The network gets a port that gives out addresses, and loses it.
+    (network_cycle, (137, 6, 15)),
     (new_rule, (10, 0, 1)),
     (deleted_rule, (5, 0, 1)),
     (volume, (25, 3, 5)),

@@ -43,6 +43,7 @@ from cloudctl.drivers.hypervisor_interfaces import (
 from cloudctl.drivers.network_interfaces import (
     IConntrackHelpers,
     IDhcpOptions,
+    IDhcpPorts,
     IGatewayLimits,
     IGuaranteedRates,
     IGuestMetadata,
@@ -80,6 +81,7 @@ __all__ = [
     "IConntrackHelpers",
     "ICrashDump",
     "IDhcpOptions",
+    "IDhcpPorts",
     "IDiagnostics",
     "IDriver",
     "IDriverMaker",
@@ -156,6 +158,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         ISecurityGroups,
         ITrunks,
         IDhcpOptions,
+        IDhcpPorts,
         IMarking,
         IPacketLimits,
         IGuaranteedRates,

@@ -69,6 +69,10 @@ class ITrunks(Interface):
     """A port carries others: `PortSpec.subports` is obeyed."""
 
 
+class IDhcpPorts(Interface):
+    """What gives out a network's addresses has one of them itself: `NetworkSpec.dhcp_port` is obeyed."""
+
+
 class IDhcpOptions(Interface):
     """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
 

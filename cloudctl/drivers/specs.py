@@ -15,6 +15,8 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
+from cloudctl.drivers.network_specs import DhcpPort, Meter
+
 ConnectionInfo = Mapping[str, Any]
 """How a hypervisor reaches a volume: a JSON object `{"driver_volume_type": str, "data": {…}}`. Only drivers read it."""
 
@@ -377,6 +379,7 @@ class NetworkSpec:
     external: bool = False
     subnets: tuple[SubnetSpec, ...] = ()
     no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
+    dhcp_port: DhcpPort | None = None  # obeyed by an IDhcpPorts
 
 
 @frozen
@@ -427,25 +430,6 @@ class ConntrackHelper:
 
 
 @frozen
-class MeterRule:
-    """Traffic that comes in from outside or goes out; with addresses in these networks. None: any."""
-
-    direction: str  # ingress, egress
-    remote_prefix: str | None = None
-    source_prefix: str | None = None
-    destination_prefix: str | None = None
-    excluded: bool = False  # it is not counted, whatever another rule says
-
-
-@frozen
-class Meter:
-    """A counter of what passes between a router and its gateway's network."""
-
-    id: str
-    rules: tuple[MeterRule, ...]
-
-
-@frozen
 class RouterSpec:
     """A router with everything that hangs on it."""
 
@@ -463,6 +447,9 @@ class RouterSpec:
     conntrack_helpers: tuple[ConntrackHelper, ...] = ()  # obeyed by an IConntrackHelpers
     ndp_proxies: tuple[str, ...] = ()  # addresses that it answers for outside; obeyed by an INdpProxies
     meters: tuple[Meter, ...] = ()  # obeyed by an IMetering
+    # Of the ways out: all are taken in turns, and those that do not answer are left out. Obeyed by an IManyGateways.
+    default_route_ecmp: bool = False
+    default_route_bfd: bool = False
     distributed: bool = False  # and ha: obeyed by an IRouterKinds
     ha: bool = False
 

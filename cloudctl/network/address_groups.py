@@ -93,11 +93,11 @@ def _set(conn: Connection, group: AddressGroup, addresses: list[str], now: datet
 
 
 def parsed(texts: Sequence[str]) -> list[str]:
-    """CIDRs. Raises Invalid, also for an address without a prefix length, and for one that comes twice."""
+    """CIDRs, also of single addresses. Raises Invalid, also for one that comes twice."""
     found = []
     for text in texts:
         try:
-            if "%" in text or len(text) > 64 or "/" not in text:
+            if "%" in text or len(text) > 64:
                 raise ValueError
             found.append(str(ip_network(text, strict=False)))
         except ValueError:

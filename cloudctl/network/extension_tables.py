@@ -139,3 +139,10 @@ class PortBinding(Record, table="port_bindings"):
     profile: Field[dict[str, Any]] = json(dict)
     vif_type: Field[str] = text(64)
     vif_details: Field[dict[str, Any]] = json(dict)
+
+
+class DhcpPort(Record, table="network_dhcp_ports"):
+    """The port from which a network's addresses are given out."""
+
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True)
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), nullable=False, unique=True)

@@ -23,6 +23,12 @@ _lowest = (
     .order_by(FreeRange.pool, FreeRange.first)
     .limit(1)
 )
+_highest = (
+    select(FreeRange)
+    .where(FreeRange.subnet_id == bindparam("subnet"))
+    .order_by(FreeRange.pool.desc(), FreeRange.first.desc())
+    .limit(2)
+)
 _of_ports = (
     select(IpAllocation)
     .where(IpAllocation.port_id.in_(bindparam("ports", expanding=True)))
@@ -90,6 +96,16 @@ def take_lowest(conn: Connection, subnet: Subnet, port_id: str, position: int) -
         return None
     _cut(conn, found, int(found.first))
     return _allocate(conn, subnet, int(found.first), port_id, position)
+
+
+def take_highest(conn: Connection, subnet: Subnet, port_id: str, position: int) -> str | None:
+    """As `take_lowest`, from the other end of the last pool with room; the very last one is left to others."""
+    rows = conn.execute(_highest, {"subnet": subnet.id}).all()
+    if not rows or (len(rows) == 1 and rows[0].first == rows[0].last):
+        return None
+    found = rows[0]
+    _cut(conn, found, int(found.last))
+    return _allocate(conn, subnet, int(found.last), port_id, position)
 
 
 def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position: int) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, or_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.drivers.specs import Meter, MeterRule
+from cloudctl.drivers.network_specs import Meter, MeterRule
 from cloudctl.errors import Conflict
 from cloudctl.network import kinds, standard
 from cloudctl.network.extension_tables import MeteringLabel, MeteringRule

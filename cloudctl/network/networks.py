@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from ipaddress import ip_network
 from typing import Any
 
 from attrs import field, frozen
@@ -11,9 +12,11 @@ from sqlalchemy import bindparam, delete, or_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.drivers.network_specs import DhcpPort as DhcpPortSpec
 from cloudctl.drivers.specs import NetworkSpec, Route, SubnetSpec
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
+    dhcp_ports,
     kinds,
     qos_policies,
     qos_rules,
@@ -26,10 +29,11 @@ from cloudctl.network import (
     standard,
     tags,
 )
+from cloudctl.network.extension_tables import DhcpPort
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.owned import Owned
 from cloudctl.network.segments import Segment
-from cloudctl.network.tables import Agent, AgentAbsence, FloatingIp, Network, Port, Subnet
+from cloudctl.network.tables import Agent, AgentAbsence, FloatingIp, IpAllocation, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, queue
@@ -72,7 +76,15 @@ find, get, visible, visible_to, not_found = (
 
 # Built once: building a statement costs more than running it.
 _pinned_by_id = select(Network).where(Network.id == bindparam("wanted")).with_for_update(read=True, key_share=True)
-_subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.created_at, Subnet.id)
+# With the port that gives out addresses and each of its own, in the one statement that every plugging needs anyway.
+_subnets = (
+    select(Subnet, DhcpPort.port_id, Port.mac_address, Port.admin_state_up, IpAllocation.ip_address)
+    .join_from(Subnet, DhcpPort, DhcpPort.network_id == Subnet.network_id, isouter=True)
+    .outerjoin(Port, Port.id == DhcpPort.port_id)
+    .outerjoin(IpAllocation, (IpAllocation.port_id == Port.id) & (IpAllocation.subnet_id == Subnet.id))
+    .where(Subnet.network_id == bindparam("network"))
+    .order_by(Subnet.created_at, Subnet.id, IpAllocation.position)
+)
 _subnet_ids = (
     select(Subnet.network_id, Subnet.id)
     .where(Subnet.network_id.in_(bindparam("networks", expanding=True)))
@@ -89,7 +101,7 @@ _absences = (
 _physical = select(Network.id, Network.physical_network).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
 )
-_ports = select(Port.id).where(Port.network_id == bindparam("network")).limit(SHOWN_IDS)
+_ports = select(Port.id).where(Port.network_id == bindparam("network"), Port.id != bindparam("but")).limit(SHOWN_IDS)
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
 
@@ -215,13 +227,17 @@ def change(
 
 def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
     """Delete a locked network with its subnets. Raises Conflict while it has ports."""
-    in_use = list(conn.scalars(_ports, {"network": row.id}))
+    automatic = dhcp_ports.idle(conn, row.id)
+    but = "" if automatic is None else automatic.id
+    in_use = list(conn.scalars(_ports, {"network": row.id, "but": but}))
     if in_use:
         raise Conflict(
             f"Unable to complete operation on network {row.id}. There are one or more ports still in use on the "
             f"network, id for these ports is: {','.join(in_use)}.",
             type="NetworkInUse",
         )
+    if automatic is not None:
+        dhcp_ports.remove(conn, automatic)
     for subnet_id in subnets_of(conn, [row.id]).get(row.id, ()):
         tags.forget(conn, subnet_id)
     conn.execute(_delete_subnets, {"network": row.id})
@@ -285,6 +301,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
 
 def spec_of(conn: Connection, row: Network) -> NetworkSpec:
     """The same of one that was read already."""
+    subnets, dhcp_port = _served(conn, row.id)
     return NetworkSpec(
         id=row.id,
         name=row.name,
@@ -295,16 +312,33 @@ def spec_of(conn: Connection, row: Network) -> NetworkSpec:
         admin_state_up=row.admin_state_up,
         external=row.external,
         no_dhcp_on=tuple(conn.scalars(_absences, {"network": row.id})),
-        subnets=tuple(_subnet_spec(subnet) for subnet in conn.execute(_subnets, {"network": row.id})),
+        subnets=subnets,
+        dhcp_port=dhcp_port,
     )
 
 
-def _subnet_spec(row: Subnet) -> SubnetSpec:
+def _served(conn: Connection, network_id: str) -> tuple[tuple[SubnetSpec, ...], DhcpPortSpec | None]:
+    """The subnets, and the port that gives out their addresses. While that is down nobody gives out any."""
+    subnets: dict[str, Subnet] = {}
+    addresses: list[str] = []
+    port: tuple[str, str] | None = None
+    is_down = False
+    for subnet, port_id, mac, is_up, address in conn.execute(_subnets, {"network": network_id}):
+        subnets[subnet.id] = subnet
+        if port_id is not None:
+            port, is_down = (port_id, mac), not is_up
+        if address is not None:
+            addresses.append(f"{address}/{ip_network(subnet.cidr).prefixlen}")
+    specs = tuple(_subnet_spec(each, each.enable_dhcp and not is_down) for each in subnets.values())
+    return specs, None if port is None or is_down else DhcpPortSpec(*port, tuple(addresses))
+
+
+def _subnet_spec(row: Subnet, enable_dhcp: bool) -> SubnetSpec:
     return SubnetSpec(
         id=row.id,
         cidr=row.cidr,
         gateway_ip=row.gateway_ip,
-        enable_dhcp=row.enable_dhcp,
+        enable_dhcp=enable_dhcp,
         dns_nameservers=tuple(row.dns_nameservers),
         host_routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.host_routes),
         ipv6_address_mode=row.ipv6_address_mode,

@@ -22,6 +22,7 @@ from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
     dhcp_options,
+    dhcp_ports,
     fixed_ips,
     ipam,
     kinds,
@@ -274,7 +275,8 @@ def change(
     """
     changes = dict(changes)
     router_id = router_ports.router_of(conn, row.id)
-    if router_id is not None:
+    gives_out = dhcp_ports.is_one(conn, row)
+    if router_id is not None or gives_out:
         router_ports.check_change(conn, row, changes)
     wish: Sequence[FixedIpRequest] | None = changes.pop("fixed_ips", None)
     groups: list[str] | None = changes.pop("security_groups", None)
@@ -320,6 +322,8 @@ def change(
         trunk_ports.follow(conn, row.id, "")
     if mac != row.mac_address:
         trunk_ports.subport_changed(conn, row.id)
+    if gives_out:
+        dhcp_ports.changed(conn, row, by)
     return get(conn, row.id)
 
 
@@ -361,6 +365,8 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
         associations.check_deletable(conn, row.id, row.project_id)
     if uses.is_of_trunk:
         trunk_ports.check_deletable(conn, row.id)
+    if dhcp_ports.is_one(conn, row):
+        dhcp_ports.changed(conn, row, by)
     delete(conn, row.id, now, by)
 
 

@@ -86,8 +86,9 @@ def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mappin
     _check_target(caller, policy.action, target)
     record = _object(conn, policy)
     _check_new(conn, record, policy.action, target)
-    # As if it were withdrawn, even from whom the new target means.
-    shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
+    # As if it were withdrawn, even from whom the new target means; but a router of that one's stays on its outside.
+    stays = target if policy.action == EXTERNAL else ""
+    shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy), stays)
     changed = standard.changed(conn, policy, caller.now, target=target)
     standard.change(conn, type(record).table, record.id, caller.now)
     return changed

@@ -52,6 +52,8 @@ class NewRouter:
     flavor_id: str | None = None
     distributed: bool = False
     ha: bool = False
+    enable_default_route_ecmp: bool = False
+    enable_default_route_bfd: bool = False
 
 
 # Built once: building a statement costs more than running it.
@@ -89,6 +91,8 @@ def create(
             flavor_id=wanted.flavor_id,
             distributed=wanted.distributed,
             ha=wanted.ha,
+            enable_default_route_ecmp=wanted.enable_default_route_ecmp,
+            enable_default_route_bfd=wanted.enable_default_route_bfd,
         )
     )
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, values["id"], by)
@@ -152,6 +156,8 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
         conntrack_helpers=conntrack_helpers.driver_specs(conn, row.id) if has_helpers else (),
         ndp_proxies=ndp_proxies.driver_specs(conn, row.id) if row.enable_ndp_proxy else (),
         meters=metering.driver_specs(conn, row.project_id) if is_counted else (),
+        default_route_ecmp=row.enable_default_route_ecmp,
+        default_route_bfd=row.enable_default_route_bfd,
         distributed=row.distributed,
         ha=row.ha,
         interfaces=tuple(_interface(conn, port, addresses) for port, is_gateway in up if not is_gateway),

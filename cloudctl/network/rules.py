@@ -11,7 +11,7 @@ from cloudctl.drivers.protocols import ICMP, ICMPV6, PROTOCOLS, WITH_PORTS
 from cloudctl.errors import Invalid
 
 BOTH_ICMP = {ICMP, ICMPV6}
-ONLY_IPV6 = {name for name in PROTOCOLS if name.startswith("ipv6-")} | {"icmpv6"}
+ONLY_IPV6 = {number for name, number in PROTOCOLS.items() if name.startswith("ipv6-")}
 ETHERTYPES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 EVERY_PORT = (1, 65535)
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -100,7 +100,7 @@ def _protocol(wanted: str | int | None, ethertype: str) -> str | None:
         text = str(int(text))
     if ethertype == "IPv6" and text in ("icmp", "icmpv6", "1"):
         return "58" if text == "1" else "ipv6-icmp"
-    if ethertype == "IPv4" and text in ONLY_IPV6:
+    if ethertype == "IPv4" and protocol_number(text) in ONLY_IPV6:
         raise Invalid(
             f"Invalid ethertype {ethertype} for protocol {text}.", type="SecurityGroupEthertypeConflictWithProtocol"
         )

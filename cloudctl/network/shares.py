@@ -182,10 +182,19 @@ def with_whom(conn: Connection, object_id: str, action: str = SHARED) -> set[str
 
 
 def check_unused(
-    conn: Connection, object_type: str, record: Standard, action: str, target: str, refusal: Callable[[str], Conflict]
+    conn: Connection,
+    object_type: str,
+    record: Standard,
+    action: str,
+    target: str,
+    refusal: Callable[[str], Conflict],
+    stays: str = "",
 ) -> None:
-    """Raises `refusal(project)` if a share that is about to go is the only one by which a project uses the object."""
-    left = with_whom(conn, record.id, action) - {target}
+    """Raises `refusal(project)` if a share that is about to go is the only one by which a project uses the object.
+
+    `stays`: whom it will be shared with in place of that.
+    """
+    left = with_whom(conn, record.id, action) - {target} | {stays}
     if EVERYBODY in left:
         return
     for query in USERS[object_type, action]:

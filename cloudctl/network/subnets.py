@@ -15,6 +15,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
     addresses,
+    dhcp_ports,
     fixed_ips,
     ipam,
     kinds,
@@ -198,6 +199,7 @@ def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
     """
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.take_from_everybody(conn, row, now)
+    dhcp_ports.leave(conn, row, now)
     if conn.execute(_allocations, {"subnet": row.id}).first():
         raise Conflict(
             f"Unable to complete operation on subnet {row.id}: "

@@ -349,6 +349,8 @@ class Router(Standard, table="routers"):
     distributed: Field[bool] = flag(False)
     ha: Field[bool] = flag(False)
     enable_ndp_proxy: Field[bool] = flag(False)
+    enable_default_route_ecmp: Field[bool] = flag(False)
+    enable_default_route_bfd: Field[bool] = flag(False)
 
 
 Index("ix_routers_project", Router.project_id, Router.id)

@@ -173,6 +173,7 @@ def test_where_floating_ips_can_be_had(neutron: Neutron) -> None:
     assert neutron.get(f"/floatingip_pools?network_id={inside['id']}") == {"floatingip_pools": []}
     assert neutron.get("/floatingip_pools?fields=cidr") == {"floatingip_pools": [{"cidr": "203.0.113.0/24"}]}
     neutron.expect(400, "GET", "/floatingip_pools?x=1")
+    assert neutron.get("/floatingip-pools") == neutron.get("/floatingip_pools")
 
 
 def test_types_of_rules_that_the_driver_obeys_or_all(neutron: Neutron) -> None:

@@ -84,6 +84,14 @@ class TestNetworks:
         neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
         assert neutron.get(f"/networks/{network['id']}", "admin")["network"]["router:external"] is False
 
+    def test_who_uses_an_external_network_may_become_the_only_one(self, neutron: Neutron) -> None:
+        network = neutron.external()
+        (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
+        neutron.router(external=network)
+        for target, status in (("other", 409), ("demo", 200), ("*", 200)):
+            body = {"rbac_policy": {"target_tenant": target}}
+            neutron.expect(status, "PUT", f"/rbac-policies/{policy['id']}", body, "admin")
+
     def test_a_share_as_external_makes_it_external(self, neutron: Neutron) -> None:
         network = neutron.network(None, "admin")
         share(neutron, "network", network["id"], "demo", "admin", action="access_as_external")

@@ -127,7 +127,7 @@ class TestWhatInterfacesKeepOthersFrom:
     def test_their_router_network_and_subnet_stay(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network, external=neutron.external())
-        port = neutron.get("/ports")["ports"][0]["id"]
+        port = neutron.get("/ports?device_owner=network:router_interface")["ports"][0]["id"]
         neutron.refused(409, "RouterInUse", "DELETE", f"/routers/{made['id']}")
         neutron.refused(409, "NetworkInUse", "DELETE", f"/networks/{network['id']}")
         neutron.refused(409, "SubnetInUse", "DELETE", f"/subnets/{network['subnets'][0]}")
@@ -136,7 +136,8 @@ class TestWhatInterfacesKeepOthersFrom:
         neutron.expect(204, "DELETE", f"/networks/{network['id']}")
         neutron.refused(404, "RouterNotFound", "DELETE", f"/routers/{made['id']}")
         assert held(neutron, made) is None and port not in neutron.driver.ports.objects
-        assert neutron.get("/ports", "admin")["ports"] == []
+        ports = neutron.get("/ports", "admin")["ports"]
+        assert {each["device_owner"] for each in ports} == {"network:dhcp"}
 
     def test_ports_of_routers_go_with_them(self, neutron: Neutron) -> None:
         network = neutron.network()

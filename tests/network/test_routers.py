@@ -45,6 +45,7 @@ class TestTheRecord:
             "name": "r", "description": "d", "status": "ACTIVE", "admin_state_up": True, "external_gateway_info": None,
             "routes": [], "availability_zone_hints": [], "availability_zones": ["nova"], "flavor_id": None,
             "external_gateways": [], "conntrack_helpers": [], "enable_ndp_proxy": False,
+            "enable_default_route_bfd": False, "enable_default_route_ecmp": False,
             "service_type_id": None, "project_id": "demo", "tenant_id": "demo", "revision_number": 0,
             "tags": ["a", "b"],
         }  # fmt: skip
@@ -130,7 +131,7 @@ class TestGateways:
         made = neutron.router(external=neutron.external())
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
         assert held(neutron, made).gateway is None
-        assert neutron.get("/ports", "admin")["ports"] == []
+        assert neutron.get("/ports?device_owner=network:router_gateway", "admin")["ports"] == []
         assert put(neutron, made, external_gateway_info=nothing)["external_gateway_info"] is None
 
     def test_the_same_network_keeps_the_address(self, neutron: Neutron) -> None:
@@ -315,7 +316,8 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutro
         operations = made(None, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
-    with_routers = {"routers", "floatingips", "floatingip_pools", "auto-allocated-topology", "ndp_proxies", "metering"}
+    pools = {"floatingip_pools", "floatingip-pools"}
+    with_routers = {"routers", "floatingips", *pools, "auto-allocated-topology", "ndp_proxies", "metering"}
     assert collections(neutron.driver) - collections(plain) == {*with_routers, "trunks", "local_ips", "log"}
     aliases = {each["alias"] for each in neutron.get("/extensions")["extensions"]}
     assert {"router", "ext-gw-mode", "extraroute", "extraroute-atomic", "fip-port-details"} <= aliases

@@ -22,6 +22,8 @@ from cloudctl.network.rules import NewRule, columns, meaning
         ({"protocol": "-1"}, "SecurityGroupRuleInvalidProtocol"),
         ({"protocol": "²"}, "SecurityGroupRuleInvalidProtocol"),
         ({"protocol": "ipv6-icmp"}, "SecurityGroupEthertypeConflictWithProtocol"),
+        ({"protocol": 58}, "SecurityGroupEthertypeConflictWithProtocol"),
+        ({"protocol": "41"}, "SecurityGroupEthertypeConflictWithProtocol"),
         ({"port_range_min": 1, "port_range_max": 2}, "SecurityGroupProtocolRequiredWithPorts"),
         ({"protocol": "tcp", "port_range_min": 5}, "SecurityGroupInvalidPortRange"),
         ({"protocol": "tcp", "port_range_min": 9, "port_range_max": 5}, "SecurityGroupInvalidPortRange"),

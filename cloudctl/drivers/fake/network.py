@@ -13,6 +13,7 @@ from cloudctl.drivers.fake.store import Store, check_writable, directory, open_s
 from cloudctl.drivers.interfaces import (
     IConntrackHelpers,
     IDhcpOptions,
+    IDhcpPorts,
     IGatewayLimits,
     IGuaranteedRates,
     IHostsHeard,
@@ -48,6 +49,7 @@ INTERFACES = (
     IRouters,
     ISecurityGroups,
     ITrunks,
+    IDhcpPorts,
     IDhcpOptions,
     IMarking,
     IPacketLimits,

@@ -16,6 +16,7 @@ from cloudctl.drivers.errors import DriverError, InUse, UnknownHost, UnknownNetw
 from cloudctl.drivers.interfaces import (
     IConntrackHelpers,
     IDhcpOptions,
+    IDhcpPorts,
     IGatewayLimits,
     IGuestMetadata,
     IMarking,
@@ -100,6 +101,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     IPacketLimits,
     IPortForwarding,
     IGatewayLimits,
+    IDhcpPorts,
     IDhcpOptions,
     IPacketLogs,
     IMetering,

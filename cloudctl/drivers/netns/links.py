@@ -6,13 +6,14 @@ All functions are pure. A line is only written for what is missing or different.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_interface
 from typing import Any
 
 import orjson
 from attrs import frozen
 
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.netns.checked import address, interface, mtu, networks_of
+from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network, networks_of, plain
 from cloudctl.drivers.netns.dhcp import served
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_ADDRESSES6, SERVICE_LINK, Names, read, written
 from cloudctl.drivers.specs import NetworkSpec, PortSpec
@@ -175,11 +176,17 @@ def _bridge(found: Found, name: str, spec: NetworkSpec) -> list[str]:
 def service_lines(spec: NetworkSpec) -> list[str]:
     """Inside a network's namespace: the address at which DHCP and metadata are, and how guests are reached from it.
 
-    The subnets' routes may have changed, so they are made anew.
+    The subnets' routes may have changed, and the addresses of the port that is seen as the one of DHCP: they are made
+    anew. Those are single ones, so that the kernel has no routes of them; it answers for those of IPv4 wherever they
+    are, and where dnsmasq does not look it goes on to name itself by the address of metadata.
     """
+    port = spec.dhcp_port
     lines = [
         "link set dev lo up",
         f"link set dev {SERVICE_LINK} addrgenmode none mtu {mtu(spec.mtu)} up",
+        *([] if port is None else [f"link set dev {SERVICE_LINK} address {mac(port.mac)}"]),
+        *(_flush(each.cidr) for each in spec.subnets),
+        *([] if port is None else [_single(each) for each in port.addresses]),
         f"address replace {METADATA_ADDRESS}/32 dev {SERVICE_LINK}",
         *(f"address replace {each} dev {SERVICE_LINK} nodad" for each in SERVICE_ADDRESSES6),
         f"route flush dev {SERVICE_LINK} proto static",
@@ -187,6 +194,18 @@ def service_lines(spec: NetworkSpec) -> list[str]:
     for subnet in networks_of((each.cidr for each in spec.subnets), version=4):
         lines.append(f"route replace {subnet} dev {SERVICE_LINK} src {METADATA_ADDRESS} scope link proto static")
     return lines
+
+
+def _flush(cidr: str) -> str:
+    found = network(cidr)
+    return f"address flush dev {'lo' if found.version == 4 else SERVICE_LINK} scope global to {plain(found)}"
+
+
+def _single(own: str) -> str:
+    found = ip_interface(interface(own)).ip
+    if found.version == 4:
+        return f"address replace {found}/32 dev lo"
+    return f"address replace {found}/128 dev {SERVICE_LINK} nodad"
 
 
 def plugged(names: Names, found: Found) -> dict[str, bool]:

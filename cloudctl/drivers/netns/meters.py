@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import network
 from cloudctl.drivers.netns.names import UUID, short
-from cloudctl.drivers.specs import Meter, MeterRule
+from cloudctl.drivers.network_specs import Meter, MeterRule
 
 SIDES = {"ingress": ("iifname", "saddr"), "egress": ("oifname", "daddr")}  # where the outside is, and a remote address
 

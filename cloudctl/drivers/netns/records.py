@@ -7,7 +7,7 @@ process that is killed leaves the old record or the new one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -23,6 +23,10 @@ from cloudctl.drivers.specs import NetworkSpec, PortSpec, RouterSpec, SecurityGr
 T = TypeVar("T")
 
 converter = Converter()
+
+# What a port is looked for by, and the id of that.
+NETWORK, HOST, GROUP = "network", "host", "group"
+Place = tuple[str, str]
 
 INDEX_LIMIT = 65535  # what fits into half a packet mark, and into a conntrack zone
 
@@ -55,7 +59,7 @@ class Table(Generic[T]):
         for file in self.path.glob("*.json"):
             try:
                 id, record = orjson.loads(file.read_bytes())
-                self.rows[id] = converter.structure(record, self.cls)
+                self._keep(id, converter.structure(record, self.cls))
             except Exception as error:  # whatever is wrong with the file, its name is what the operator needs
                 raise DriverError(f"{file} is damaged: {error}") from error
 
@@ -71,15 +75,51 @@ class Table(Generic[T]):
             return
         if self.path is not None:
             write(self._file(self.path, id), orjson.dumps([id, converter.unstructure(record)]))
-        self.rows[id] = record
+        self._keep(id, record)
 
     def delete(self, id: str) -> None:
         if self.path is not None:
             self._file(self.path, id).unlink(missing_ok=True)
-        self.rows.pop(id, None)
+        self._drop(id)
+
+    def _keep(self, id: str, record: T) -> None:
+        self.rows[id] = record
+
+    def _drop(self, id: str) -> T | None:
+        return self.rows.pop(id, None)
 
     def _file(self, path: Path, id: str) -> Path:
         return path / f"{written(id)}.json"
+
+
+@define(eq=False)
+class Ports(Table[Port]):
+    """Ports are many, and every turn of a host asks for those of each network: nobody looks through all for some."""
+
+    _at: dict[Place, dict[str, Port]] = field(factory=dict)
+
+    def at(self, kind: str, id: str) -> Mapping[str, Port]:
+        """The ports of a network or a group, or on a host, by id."""
+        return self._at.get((kind, id), {})
+
+    def _keep(self, id: str, record: Port) -> None:
+        self._drop(id)
+        super()._keep(id, record)
+        for place in _places(record):
+            self._at.setdefault(place, {})[id] = record
+
+    def _drop(self, id: str) -> Port | None:
+        gone = super()._drop(id)
+        for place in _places(gone) if gone is not None else ():
+            del self._at[place][id]
+            if not self._at[place]:
+                del self._at[place]
+        return gone
+
+
+def _places(port: Port) -> set[Place]:
+    hosts = {(HOST, host) for host in port.hosts}
+    return {(NETWORK, port.spec.network_id), *hosts, *((GROUP, group) for group in port.spec.security_groups)}
 
 
 @define(eq=False)
@@ -87,26 +127,33 @@ class Records:
     """Everything that one driver holds."""
 
     networks: Table[Network]
-    ports: Table[Port]
+    ports: Ports
     routers: Table[RouterSpec]
     groups: Table[SecurityGroupSpec]
 
     def load(self) -> None:
-        for table in (self.networks, self.ports, self.routers, self.groups):
-            table.load()
+        self.networks.load()
+        self.ports.load()
+        self.routers.load()
+        self.groups.load()
 
     def ports_of(self, network_id: str) -> list[Port]:
-        return [port for port in self.ports.values() if port.spec.network_id == network_id]
+        """Here and below, sorted by id."""
+        return _sorted(self.ports.at(NETWORK, network_id))
 
     def ports_on(self, host: str) -> list[Port]:
-        return [port for port in self.ports.values() if host in port.hosts]
+        return _sorted(self.ports.at(HOST, host))
 
     def ports_in(self, group_id: str) -> list[Port]:
-        return [port for port in self.ports.values() if group_id in port.spec.security_groups]
+        return _sorted(self.ports.at(GROUP, group_id))
 
     def hosts_of(self, network_id: str) -> set[str]:
         """Where ports of the network are."""
-        return {host for port in self.ports_of(network_id) for host in port.hosts}
+        return {host for port in self.ports.at(NETWORK, network_id).values() for host in port.hosts}
+
+
+def _sorted(ports: Mapping[str, Port]) -> list[Port]:
+    return [ports[id] for id in sorted(ports)]
 
 
 def records(root: Path | None) -> Records:
@@ -117,7 +164,7 @@ def records(root: Path | None) -> Records:
 
     return Records(
         networks=table(Network, "networks"),
-        ports=table(Port, "ports"),
+        ports=Ports(Port, None if root is None else root / "ports"),
         routers=table(RouterSpec, "routers"),
         groups=table(SecurityGroupSpec, "security-groups"),
     )

@@ -9,7 +9,7 @@ from attrs import frozen
 from sqlalchemy import Column, func, select
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IRouters, IServiceHosts
+from cloudctl.drivers.interfaces import IDhcpPorts, IRouters, IServiceHosts
 from cloudctl.network import agents, networks, routers
 from cloudctl.network.agents import ADDRESSES, KINDS, ROUTERS, WIRES, Kind
 from cloudctl.network.api import lists
@@ -28,8 +28,9 @@ MOMENT = "%Y-%m-%d %H:%M:%S"
 
 
 def kinds_of(driver: Any) -> tuple[Kind, ...]:
-    """What the parts of a driver are."""
-    return (WIRES, ADDRESSES, ROUTERS) if IRouters.providedBy(driver) else (WIRES, ADDRESSES)
+    """What the parts of a driver are. Where no port of a network gives out addresses, no part of it does."""
+    gives_out, routes = IDhcpPorts.providedBy(driver), IRouters.providedBy(driver)
+    return (WIRES, *((ADDRESSES,) if gives_out else ()), *((ROUTERS,) if routes else ()))
 
 
 async def written(db: Database, call: Call, kinds: Sequence[Kind]) -> None:

@@ -91,6 +91,8 @@ KNOWN = {
         "Router Down Before Update", "A router becomes of another kind while it is down.", IRouterKinds
     ),
     "expose-l3-conntrack-helper": Extension("Expose Conntrack Helpers", "Shows them in routers.", IConntrackHelpers),
+    "enable-default-route-bfd": Extension("Default Route BFD", "Gateways that do not answer are left.", IManyGateways),
+    "enable-default-route-ecmp": Extension("Default Route ECMP", "All gateways are taken in turns.", IManyGateways),
     "external-gateway-multihoming": Extension("External Gateway Multihoming", "Several gateways.", IManyGateways),
     "flavors": Extension("Service Flavors", "Kinds of routers by name."),
     "l3-conntrack-helper": Extension("L3 Conntrack Helper", "Routers follow some protocols.", IConntrackHelpers),

@@ -25,6 +25,14 @@ class FloatingIpPools:
     @routes.get("/floatingip_pools", policy="network:floatingips:list", pure=True)
     async def list(self, call: Call) -> Json:
         """List the subnets that floating IPs have their addresses of."""
+        return await self._list(call)
+
+    @routes.get("/floatingip-pools", policy="network:floatingips:list", pure=True)
+    async def list_by_dashes(self, call: Call) -> Json:
+        """The same by the other name that clients call it by."""
+        return await self._list(call)
+
+    async def _list(self, call: Call) -> Json:
         unknown = [name[:64] for name in call.query if name not in lists.RESERVED and name not in FIELDS]
         if unknown:
             raise lists.bad(f"{unknown} is invalid attribute for filtering")

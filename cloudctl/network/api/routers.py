@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from types import NoneType
@@ -43,9 +43,10 @@ from cloudctl.tasks import Origin
 
 # How a router is realised.
 KIND = "network:routers:kind"
-# What a body says that NewRouter has.
-NEW = ("name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", "distributed", "ha")
 KINDS = {"distributed", "ha"}
+WAYS_OUT = {"enable_default_route_ecmp", "enable_default_route_bfd"}
+# What a body says that NewRouter has.
+NEW = ("name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", *sorted(KINDS | WAYS_OUT))
 Do = Callable[[Connection, Router, Sequence[Gateway], datetime, Origin], None]
 Change = Callable[[Sequence[extra_routes.Route], Sequence[extra_routes.Route]], list[extra_routes.Route]]
 
@@ -120,7 +121,8 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
     def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Router:
         project = owner_of_new(call.caller, owner)
         values = _with_kind(conn, call, values)
-        new = NewRouter(**{name: values[name] for name in NEW if name in values})
+        _check_ways_out(call, values)
+        new = NewRouter(**{name: values[name] for name in NEW if values.get(name) is not None})
         router = routers.create(conn, project, new, call.now, options, call.caller)
         gateway = _gateway(conn, call, values["external_gateway_info"], has_limits)
         if gateway is not None:
@@ -133,9 +135,10 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
     def change(conn: Connection, call: Call, router: Router, changes: dict[str, Any]) -> Router:
         if KINDS & changes.keys():
             call.require(KIND)
+        _check_ways_out(call, changes)
         by = call.now, call.caller
         columns = {name: value for name, value in changes.items() if name in ("name", "description", "admin_state_up")}
-        columns |= {name: changes[name] for name in KINDS if changes.get(name) is not None}
+        columns |= {name: changes[name] for name in KINDS | WAYS_OUT if changes.get(name) is not None}
         if "routes" in changes:
             # The gateway may be what the present ones need and the new ones do not.
             columns["routes"] = []
@@ -173,6 +176,12 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=always([options.availability_zone])),
             Attribute("external_gateways", view=external_gateways, needs=IManyGateways),
+            *(
+                Attribute(
+                    name, c.table.c[name], Flag | None, post=MISSING, put=True, filter=lists.truths, needs=IManyGateways
+                )
+                for name in sorted(WAYS_OUT)
+            ),
             Attribute("conntrack_helpers", view=within, needs=IConntrackHelpers),
             Attribute(
                 "enable_ndp_proxy",
@@ -226,13 +235,24 @@ def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str
     return {**rest, **asdict(flavors.kind_of(conn, values["flavor_id"]))}
 
 
-def _gateway(conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool) -> Gateway | None:
-    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy)."""
+def _check_ways_out(call: Call, values: Mapping[str, Any]) -> None:
+    """Raises Forbidden for who may not choose how several gateways are used."""
+    if WAYS_OUT & values.keys():
+        call.require("network:routers:gateway")
+
+
+def _gateway(
+    conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool, chooses: bool = True
+) -> Gateway | None:
+    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy).
+
+    `chooses`: what it says is to be so, and not only which one is meant.
+    """
     if body is None or not given(body):
         return None
     if isinstance(body.network_id, Missing):
         raise Invalid("Invalid input for external_gateway_info. Reason: 'network_id' is required.")
-    if given(body, "enable_snat", "external_fixed_ips"):
+    if chooses and given(body, "enable_snat", "external_fixed_ips"):
         call.require("network:routers:gateway")
     networks.visible(conn, call.caller, body.network_id)
     snat = None if isinstance(body.enable_snat, Missing) else body.enable_snat
@@ -240,7 +260,8 @@ def _gateway(conn: Connection, call: Call, body: GatewayInfo | None, has_limits:
     policy = None if isinstance(body.qos_policy_id, Missing) else body.qos_policy_id
     if policy is not None and not has_limits:
         raise Invalid("Invalid input for qos_policy_id. Reason: this cloud does not limit gateways.")
-    qos_policies.check_set(conn, call.caller, None, policy)
+    if chooses:
+        qos_policies.check_set(conn, call.caller, None, policy)
     return Gateway(
         body.network_id,
         True if snat is None else snat,
@@ -322,7 +343,9 @@ class RouterGateways:
 
     def _do(self, conn: Connection, call: Call, router_id: str, do: Do, body: SomeGateways) -> Json:
         router = changeable(conn, call, router_id)
-        wanted = [_gateway(conn, call, each, self.has_limits) for each in body.external_gateways]
+        # What is taken away is named as it was shown, with what only administrators choose.
+        chooses = do is not router_gateways.remove
+        wanted = [_gateway(conn, call, each, self.has_limits, chooses) for each in body.external_gateways]
         do(conn, router, [each for each in wanted if each is not None], call.now, call.caller)
         return self.routers.views(conn, call, [routers.get(conn, router.id)])[0]
 

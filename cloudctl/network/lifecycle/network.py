@@ -6,7 +6,8 @@ from datetime import datetime
 
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
-from cloudctl.network import kinds, networks
+from cloudctl.drivers.interfaces import IDhcpPorts
+from cloudctl.network import dhcp_ports, kinds, networks
 from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE
 from cloudctl.tasks import Context, Step, Wait, Workflow
 from cloudctl.tasks.workflow import Task
@@ -14,10 +15,19 @@ from cloudctl.tasks.workflow import Task
 
 async def ensure(ctx: Context) -> None:
     """The driver holds the network as it is now. One that is gone is left to its own task."""
+    driver = ctx.drivers.network
+    if IDhcpPorts.providedBy(driver) and await ctx.read(dhcp_ports.is_due, ctx.resource_id):
+        await ctx.write(dhcp_ports.follow, ctx.resource_id, ctx.now)
     spec = await ctx.read(networks.driver_spec, ctx.resource_id)
     if spec is not None:
-        await ctx.drivers.network.ensure_network(spec)
-    await ctx.commit(networks.found_status, ctx.resource_id, "ACTIVE")
+        await driver.ensure_network(spec)
+    await ctx.commit(_ensured, ctx.resource_id, spec is not None and spec.dhcp_port is not None)
+
+
+def _ensured(conn: Connection, network_id: str, gives_out: bool) -> None:
+    networks.found_status(conn, network_id, "ACTIVE")
+    if gives_out:
+        dhcp_ports.wired(conn, network_id)
 
 
 async def ensure_absent(ctx: Context) -> Wait | None:

@@ -12,6 +12,7 @@ from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns import links, underlay
 from cloudctl.drivers.netns.links import Link
 from cloudctl.drivers.netns.names import Names
+from cloudctl.drivers.network_specs import DhcpPort
 from cloudctl.drivers.specs import NetworkSpec, PortSpec, SubnetSpec
 
 NAMES = Names("cc")
@@ -145,6 +146,18 @@ def test_guests_of_all_ipv4_subnets_are_reached_from_the_namespace() -> None:
     lines = links.service_lines(spec)
     assert [line.split()[2] for line in lines if line.startswith("route replace")] == ["10.0.0.0/24", "10.2.0.0/24"]
     assert "address replace 169.254.169.254/32 dev net0" in lines
+
+
+def test_the_port_of_dhcp_is_there_with_its_addresses_and_no_others() -> None:
+    subnets = (SubnetSpec("a", "10.0.0.0/24"), SubnetSpec("b", "fd00::/64"))
+    port = DhcpPort("p", "fa:16:3e:00:00:01", ("10.0.0.254/24", "fd00::ff/64"))
+    lines = links.service_lines(evolve(NETWORK, subnets=subnets, dhcp_port=port))
+    assert "link set dev net0 address fa:16:3e:00:00:01" in lines
+    wanted = ["address replace 10.0.0.254/32 dev lo", "address replace fd00::ff/128 dev net0 nodad"]
+    emptied = ["address flush dev lo scope global to 10.0.0.0/24", "address flush dev net0 scope global to fd00::/64"]
+    assert [line for line in lines if "10.0.0" in line or "fd00:" in line][:4] == emptied + wanted
+    down = links.service_lines(evolve(NETWORK, subnets=subnets))
+    assert set(emptied) <= set(down) and not set(wanted) & set(down)
 
 
 def test_several_hosts_get_addresses_in_their_order_and_one_gets_none() -> None:

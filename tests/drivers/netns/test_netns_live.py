@@ -22,6 +22,7 @@ from cloudctl.drivers.specs import (
 from tests.drivers.netns.lab import Lab
 from tests.drivers.netns.probes import arp_request
 from tests.drivers.netns.wishes import (
+    GIVING,
     NETWORK,
     OPEN,
     PUBLIC,
@@ -49,6 +50,13 @@ async def test_a_guest_gets_its_address_with_all_options(lab: Lab) -> None:
         "staticroutes": "169.254.169.254/32 0.0.0.0 10.9.0.0/16 10.7.0.7 0.0.0.0/0 10.7.0.1",
         "serverid": "169.254.169.254",
     }
+    # What gives it is seen as a port of the network.
+    (giving,) = GIVING.addresses
+    assert made.ping(giving.partition("/")[0])
+    assert GIVING.mac in made.ip("neighbour", "show")
+    await lab.driver.ensure_network(evolve(NETWORK, dhcp_port=None))
+    assert not made.ping(giving.partition("/")[0], patience=SILENCE)
+    assert (await made.lease()) == lease
 
 
 async def test_a_stranger_gets_no_address(lab: Lab) -> None:

@@ -13,12 +13,11 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.netns import inside, meters
+from cloudctl.drivers.network_specs import Meter, MeterRule
 from cloudctl.drivers.specs import (
     BandwidthLimit,
     ConntrackHelper,
     FloatingIp,
-    Meter,
-    MeterRule,
     PacketLimit,
     PortForwarding,
     SecurityGroupRule,

@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.task import deferLater
 from twisted.web.resource import Resource
 
+from cloudctl.drivers.network_specs import DhcpPort
 from cloudctl.drivers.specs import (
     FixedIp,
     FloatingIp,
@@ -28,7 +29,10 @@ SILENCE = 0.15  # seconds after which what has not come counts as dropped
 SUBNET = SubnetSpec(
     "subnet", "10.7.0.0/24", "10.7.0.1", dns_nameservers=("10.7.0.53",), host_routes=(Route("10.9.0.0/16", "10.7.0.7"),)
 )
-NETWORK = NetworkSpec("11111111-aaaa-4000-8000-000000000001", segmentation_id=101, mtu=1400, subnets=(SUBNET,))
+GIVING = DhcpPort("66666666-bbbb-4000-8000-000000000006", "fa:16:3e:66:00:fe", ("10.7.0.254/24",))
+NETWORK = NetworkSpec(
+    "11111111-aaaa-4000-8000-000000000001", segmentation_id=101, mtu=1400, subnets=(SUBNET,), dhcp_port=GIVING
+)
 TWIN = evolve(NETWORK, id="22222222-aaaa-4000-8000-000000000002", segmentation_id=102)
 PUBLIC = NetworkSpec(
     "33333333-aaaa-4000-8000-000000000003",

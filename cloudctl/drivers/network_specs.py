@@ -1,0 +1,33 @@
+"""More of what network drivers are told: see `specs`."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class DhcpPort:
+    """The port from which a network's addresses are given out."""
+
+    port_id: str
+    mac: str
+    addresses: tuple[str, ...] = ()  # "address/prefix length"
+
+
+@frozen
+class MeterRule:
+    """Traffic that comes in from outside or goes out; with addresses in these networks. None: any."""
+
+    direction: str  # ingress, egress
+    remote_prefix: str | None = None
+    source_prefix: str | None = None
+    destination_prefix: str | None = None
+    excluded: bool = False  # it is not counted, whatever another rule says
+
+
+@frozen
+class Meter:
+    """A counter of what passes between a router and its gateway's network."""
+
+    id: str
+    rules: tuple[MeterRule, ...]
