@@ -61,7 +61,7 @@ async def answer(page: Page, times: int = 0) -> list[bytes]:
     from twisted.internet import reactor
 
     site: Any = Site(page)
-    port = reactor.listenTCP(0, site, interface="127.0.0.1")
+    port: Any = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
         raw: bytes = await deferToThread(ask, port.getHost().port, times)
     finally:
