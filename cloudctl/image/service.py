@@ -16,6 +16,7 @@ from cloudctl.image.recovery import recover
 from cloudctl.image.stores import configured
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
+from cloudctl.rest.spool import in_threads
 from cloudctl.rest.uploads import Uploads
 
 # Seconds.
@@ -28,7 +29,8 @@ def compose(cloud: Surroundings) -> Part:
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
-    uploads = Uploads(spool, options.max_size, options.upload_budget, options.upload_share)
+    limits = options.max_size, options.upload_budget, options.upload_share
+    uploads = Uploads(spool, *limits, run=in_threads(threads, cloud.reactor))
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         owner = first_project(conn, "admin")

@@ -19,6 +19,7 @@ from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import YOUNG, sweep
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
+from cloudctl.rest.spool import in_threads
 from cloudctl.rest.uploads import Uploads
 from cloudctl.tasks.audit import Finding
 
@@ -32,8 +33,12 @@ def compose(cloud: Surroundings) -> Part:
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
+    # Others: a sync of something large keeps nobody's data from being taken.
+    arriving, spools = cloud.threads("uploads", options.threads)
     limits = options.max_object_size, options.upload_budget, options.upload_share
-    uploads = Uploads(store.spool, *limits, unwritable=unwritable, through=store.hashed)
+    uploads = Uploads(
+        store.spool, *limits, unwritable=unwritable, through=store.hashed, run=in_threads(arriving, cloud.reactor)
+    )
 
     def clean() -> None:
         # With PostgreSQL other processes may be writing now.
@@ -65,7 +70,7 @@ def compose(cloud: Surroundings) -> Part:
         prepare=store.prepare,
         bootstrap=bootstrap,
         recover=clean,
-        supports=supports,
+        supports=(*supports, *spools),
         watches=watches,
         shown=(store, intake),
         uploads=uploads,

@@ -134,6 +134,17 @@ class Channel(HTTPChannel):
         self._release()
         super().allContentReceived()
 
+    def timeoutConnection(self) -> None:
+        if self._waits:
+            self.setTimeout(self.timeOut)
+        else:
+            super().timeoutConnection()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it is not the client who keeps a body from coming."""
+        return bool(self.requests) and self.requests[-1].waits
+
     def hold(self, size: int) -> bool:
         """As `Connections.hold`, until the request is complete."""
         free = min(size, self.free)
@@ -149,6 +160,9 @@ class Channel(HTTPChannel):
             # From look to look: what came fast at first is no credit for a drip.
             looked, before = self.body_looked
             received = self.requests[-1].received if self.requests else 0
+            if self._waits:
+                self.body_looked = now, received
+                return False
             if now - looked <= limits.body_patience:
                 return False
             self.body_looked = now, received

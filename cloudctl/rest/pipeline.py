@@ -24,7 +24,7 @@ from twisted.web.http_headers import Headers
 from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
-from cloudctl.rest import access_rules, pages, stream
+from cloudctl.rest import access_rules, pages, sendfile, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
@@ -402,6 +402,9 @@ class Pipeline:
         request.setHeader("Content-Length", str(body.length))
         if request.method == b"HEAD" or body.length == 0:
             body.close()
+            return
+        if body.length > CHUNK and (transport := sendfile.plain(request)) is not None:
+            await sendfile.Sender(body, request, transport).start()
             return
         with closing(body.chunks(CHUNK)) as chunks:
             await Producer(chunks, request).start()

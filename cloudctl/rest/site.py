@@ -23,6 +23,7 @@ from cloudctl.errors import CloudError, Unavailable
 from cloudctl.rest.app import Tree
 from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT, Where
+from cloudctl.rest.spool import Spool
 from cloudctl.rest.uploads import LATER, Admitted, Flow, Uploads
 
 log = Logger()
@@ -55,7 +56,8 @@ class LimitedRequest(Request):
     where: Where
     _flow: Flow | None = None  # of the upload that is being kept
     _asking = False
-    _spooled = False
+    _spool: Spool | None = None
+    _stalled = False  # what has come of the upload must be written before more is read
     _complete = False
     _answering = False
 
@@ -75,8 +77,8 @@ class LimitedRequest(Request):
         self._judge(self.received)
         if self.too_large:
             return
-        if self._spooled:
-            self._keep(data)
+        if self._spool is not None:
+            self._keep(data, self._spool)
         elif self._holds(len(data)):
             self.body.write(data)
         else:
@@ -84,6 +86,17 @@ class LimitedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._complete = True
+        if self._spool is None:
+            super().requestReceived(command, path, version)
+        else:
+            self._spool.end().addCallback(self._written, command, path, version)
+
+    def _written(self, _: None, command: bytes, path: bytes, version: bytes) -> None:
+        """The upload is in its file, or refused."""
+        if self.channel is None:
+            return  # the client is gone
+        if self._spool is not None:
+            self.content, self._spool = self._spool.file, None
         super().requestReceived(command, path, version)
 
     def process(self) -> None:
@@ -111,9 +124,9 @@ class LimitedRequest(Request):
     def _refuse_with(self, error: CloudError) -> None:
         """The answer is this error; nothing of the body is kept any longer."""
         self.refusal = error
-        self.body.close()
+        cast(IO[bytes], self.content).close()
         self.content = self.body = cast(IO[bytes], BytesIO())
-        self._spooled = False
+        self._spool = None
         if self._uploads is not None:
             self._end(None, self._uploads)
 
@@ -151,16 +164,14 @@ class LimitedRequest(Request):
         if self.channel is None or self._complete:
             return  # the client is gone; or all of it is in memory, and the handler asks by itself
         uploads.check(admitted, length)
-        arrived = self.body
+        arrived, self.body = self.body, cast(IO[bytes], BytesIO())
         try:
-            self.content = self.body = uploads.spool(admitted)
+            self.content = self._spool = uploads.spool(admitted, self._has_room, self._unkept)
         except OSError as error:
-            log.error("an upload cannot be kept: {error}", error=str(error))
-            raise uploads.unwritable(error) from error
-        self._spooled = True
+            raise self._unwritable(error, uploads) from error
         self._flow = uploads.begin(admitted)
         self.notifyFinish().addBoth(self._end, uploads)
-        self._keep(cast(BytesIO, arrived).getvalue())
+        self._keep(cast(BytesIO, arrived).getvalue(), self._spool)
 
     def _may_not(self, why: Failure) -> None:
         self._go_on()
@@ -176,25 +187,49 @@ class LimitedRequest(Request):
             self.requestHeaders.removeHeader(b"expect")
             self._answer_early()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is not the client who keeps the body from coming."""
+        return self._asking or self._stalled
+
     def _go_on(self) -> None:
-        if self._asking:
-            self._asking = False
+        if self.waits:
+            self._asking = self._stalled = False
             if self.channel is not None and not self.channel._waitingForTransport:
                 self.channel._networkProducer.resumeProducing()
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, data: bytes, spool: Spool) -> None:
         assert self._uploads is not None and self._flow is not None
         try:
             self._uploads.check(self._flow.admitted, len(data))
-            self.body.write(data)
         except CloudError as error:
             self._refuse_with(error)
             return
-        except OSError as error:
-            log.error("an upload cannot be kept: {error}", error=str(error))
-            self._refuse_with(self._uploads.unwritable(error))
-            return
         self._uploads.grow(self._flow, len(data))
+        spool.add(data)
+        if spool.is_full and not self._complete:
+            self._stalled = True
+            self.channel._networkProducer.pauseProducing()
+
+    def _has_room(self) -> None:
+        self._go_on()
+
+    def _unkept(self, why: Failure) -> None:
+        """What has come could not be written, or is not what it should be."""
+        self._go_on()
+        error = why.value
+        if isinstance(error, OSError) and self._uploads is not None:
+            error = self._unwritable(error, self._uploads)
+        if not isinstance(error, CloudError):
+            log.failure("an upload", why)
+            error = CloudError("Unexpected API Error.")
+        if self.channel is not None:
+            self._refuse_with(error)
+
+    @staticmethod
+    def _unwritable(error: OSError, uploads: Uploads) -> CloudError:
+        log.error("an upload cannot be kept: {error}", error=str(error))
+        return uploads.unwritable(error)
 
     def _end(self, _result: object, uploads: Uploads) -> None:
         if self._flow is not None:

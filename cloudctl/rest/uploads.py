@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import IO, cast
 
 from attrs import define, field, frozen
+from twisted.python.failure import Failure
 
 from cloudctl.errors import CloudError, OverQuota, Unavailable
+from cloudctl.rest.spool import Memory, Run, Spool, at_once
 
 SPOOL_PREFIX = "upload-"
 
@@ -63,7 +65,10 @@ class Uploads:
     unwritable: Callable[[OSError], CloudError] = lambda _: Unavailable(UNWRITABLE)
     # The file that the data goes to may look at it on the way: hash it, for example.
     through: Callable[[IO[bytes]], IO[bytes]] = lambda file: file
+    # `fn(*args)` in a thread. Without one it is done at once.
+    run: Run = at_once
     in_flight: int = field(default=0, init=False)  # bytes
+    memory: Memory = field(factory=Memory, init=False)
     _of_project: Counter[str] = field(factory=Counter, init=False)  # bytes
     _for_purpose: Counter[tuple[str, str]] = field(factory=Counter, init=False)  # bytes
     _flows: Counter[str] = field(factory=Counter, init=False)
@@ -103,10 +108,16 @@ class Uploads:
         if not self._for_purpose[project, purpose]:
             del self._for_purpose[project, purpose]
 
-    def spool(self, admitted: Admitted) -> IO[bytes]:
-        """A file that is deleted when the request is over, unless somebody has linked it by then."""
+    def spool(self, admitted: Admitted, has_room: Callable[[], None], failed: Callable[[Failure], None]) -> Spool:
+        """To a file that is deleted when the request is over, unless somebody has linked it by then."""
         through = admitted.through or self.through
-        return through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory)))
+        return Spool(
+            through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory))),
+            self.run,
+            self.memory,
+            has_room,
+            failed,
+        )
 
     def sweep(self, before: float = math.inf) -> None:
         """Delete what a killed process left behind. Call it before the listener starts.

@@ -73,7 +73,8 @@ def kept(cloud: MemoryCloud) -> int:
     directory = cloud.cloud.made(ImageStore).directory
     on_disk = sum((directory / name).stat().st_size for name in spooled(cloud))
     requests = [each.requests[-1] for each in cloud.site.connections.open if each.requests]
-    return on_disk + sum(len(each.body.getvalue()) for each in requests if hasattr(each.body, "getvalue"))
+    in_memory = (cloud.site.uploads or {})["image"].memory.held
+    return on_disk + in_memory + sum(len(each.body.getvalue()) for each in requests)
 
 
 def revoked(cloud: MemoryCloud, demo: Client) -> str:

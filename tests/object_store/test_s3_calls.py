@@ -65,7 +65,6 @@ def test_hosts_of_its_own() -> None:
 
 
 WANTED = {
-    "policy": "NoSuchBucketPolicy",
     "object-lock": "ObjectLockConfigurationNotFoundError",
     "tagging": "NoSuchTagSet",
 }

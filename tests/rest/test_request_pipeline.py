@@ -393,12 +393,12 @@ def test_access_rules_allow_what_they_name_and_nothing_else(world: World) -> Non
 def test_a_start_takes_away_only_uploads_that_nobody_is_receiving(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "spool", 1000)
     uploads.sweep()
-    receiving = uploads.spool(Admitted("p"))
+    receiving = uploads.spool(Admitted("p"), lambda: None, lambda why: None)
     abandoned = tmp_path / "spool" / f"{SPOOL_PREFIX}abandoned"
     abandoned.write_bytes(b"half")
     os.utime(abandoned, (1000.0, 1000.0))
     uploads.sweep(before=2000.0)
-    assert [file.name for file in (tmp_path / "spool").iterdir()] == [Path(receiving.name).name]
+    assert [file.name for file in (tmp_path / "spool").iterdir()] == [Path(receiving.file.name).name]
     receiving.close()
     assert list((tmp_path / "spool").iterdir()) == []
 

@@ -20,6 +20,7 @@ from cloudctl.object_store.api.s3.door import S3Door, Signed
 from cloudctl.object_store.api.s3.faults import FAULTS
 from cloudctl.object_store.api.s3.forms import Forms
 from cloudctl.object_store.api.s3.objects import Objects
+from cloudctl.object_store.api.s3.policies import Policies
 from cloudctl.object_store.api.s3.uploads import Uploads
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.options import ObjectStoreOptions
@@ -40,6 +41,7 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         Uploads(objects),
         CrossOrigin(door, documents, intake, signers),
         Ageing(door, documents, intake),
+        Policies(door, documents, intake),
         Forms(door, intake),
     )
     pipeline = Pipeline(

@@ -146,6 +146,9 @@ class Incoming:
     def flush(self) -> None:
         self.file.flush()
 
+    def fileno(self) -> int:
+        return self.file.fileno()
+
     def close(self) -> None:
         self.file.close()
 

@@ -33,7 +33,6 @@ XML_TYPE = ("Content-Type", "application/xml")
 
 # What a bucket may have elsewhere, and what its absence is called.
 UNSET = {
-    "policy": "NoSuchBucketPolicy",
     "website": "NoSuchWebsiteConfiguration",
     "encryption": "ServerSideEncryptionConfigurationNotFoundError",
     "object-lock": "ObjectLockConfigurationNotFoundError",
@@ -166,7 +165,7 @@ class Buckets:
     async def list_versions(self, call: Call, bucket: str) -> Reply:
         """List the versions of the objects of a bucket."""
         asked, query = Asked.of(call), call.query
-        _, container = await self.door.read(call, bucket)
+        _, container = await self.door.read(call, bucket, action="s3:ListBucketVersions")
         key, version = query.get("key-marker") or "", query.get("version-id-marker")
         wanted = WantedVersions(asked.most + 1, key, version, asked.prefix, asked.delimiter)
         found = await self.intake.db.scan(version_listing.of_versions, container, wanted, call.now)

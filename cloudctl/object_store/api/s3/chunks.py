@@ -59,6 +59,7 @@ class Chunks:
     trailers: dict[str, str] = field(factory=dict, init=False)
     _state: _State = field(default=_State.SIZE, init=False)
     _buffer: bytes = field(default=b"", init=False)
+    _at: int = field(default=0, init=False)  # what of it is not read yet: to cut each chunk off would copy the rest
     _left: int = field(default=0, init=False)  # of the chunk
     _seen: int = field(default=0, init=False)  # of all data
     _hash: hashlib._Hash = field(factory=hashlib.sha256, init=False)
@@ -70,12 +71,13 @@ class Chunks:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Raises what is wrong with it."""
-        self._buffer += data
+        self._buffer, self._at = self._buffer[self._at :] + data, 0
         while True:
             if self._state is _State.DATA:
-                piece, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
+                piece = self._buffer[self._at : self._at + self._left]
                 if not piece:
                     return
+                self._at += len(piece)
                 self._left -= len(piece)
                 if self.signing is not None:
                     self._hash.update(piece)
@@ -83,7 +85,7 @@ class Chunks:
                     self._state = _State.END_OF_DATA
                 yield piece
             elif self._state is _State.OVER:
-                if self._buffer.strip(b"\r\n"):
+                if self._buffer[self._at :].strip(b"\r\n"):
                     raise error("InvalidRequest", "Something follows the last chunk of the body.")
                 return
             else:
@@ -96,19 +98,19 @@ class Chunks:
         """All has come. Raises IncompleteBody."""
         if self._state is _State.TRAILER:
             # The empty line after the trailer may be missing.
-            if self._buffer:
-                self._read(self._buffer)
+            if left := self._buffer[self._at :]:
+                self._read(left)
             self._end()
         if not self.is_over or self._seen != self.size:
             raise error("IncompleteBody", "You did not provide the number of bytes specified.")
 
     def _line(self) -> bytes | None:
-        end = self._buffer.find(b"\n")
-        if end > LONGEST_LINE or (end < 0 and len(self._buffer) > LONGEST_LINE):
+        end = self._buffer.find(b"\n", self._at, self._at + LONGEST_LINE + 1)
+        if end < 0 and len(self._buffer) - self._at > LONGEST_LINE:
             raise error("InvalidRequest", "A line of the chunked body is too long.")
         if end < 0:
             return None
-        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        line, self._at = self._buffer[self._at : end], end + 1
         return line.removesuffix(b"\r")
 
     def _read(self, line: bytes) -> None:

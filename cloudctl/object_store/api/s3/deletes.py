@@ -10,8 +10,8 @@ from cloudctl.object_store import numbered, objects
 from cloudctl.object_store.api.s3 import xml
 from cloudctl.object_store.api.s3.buckets import BUCKET, answered
 from cloudctl.object_store.api.s3.documents import Documents
-from cloudctl.object_store.api.s3.door import S3Door
-from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.door import S3Door, action_of
+from cloudctl.object_store.api.s3.faults import USUAL, error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import MOST_OF_OBJECT
@@ -34,7 +34,7 @@ class Deletes:
 
     async def may_delete(self, call: Call, bucket: str) -> Admitted:
         """Whether a list of objects may come."""
-        place, _ = await self.door.write(call, bucket)
+        place, _, _ = await self.door.many(call, bucket)
         return await self.documents.admitted(call, place)
 
     @routes.post(
@@ -47,25 +47,31 @@ class Deletes:
     )
     async def delete(self, call: Call, bucket: str) -> Reply:
         """Delete objects, or versions of them, at most 1,000."""
-        place, container = await self.door.write(call, bucket)
+        place, container, admitted = await self.door.many(call, bucket)
         root = await self.documents.read(call, "Delete")
         wanted = [(each.findtext("Key") or "", xml.text_of(each, "VersionId")) for each in root.findall("Object")]
         if not 0 < len(wanted) <= MOST or any(not key for key, _ in wanted):
             raise error("MalformedXML", f"Between 1 and {MOST} objects with a key each are expected.")
-        short = [each for each in wanted if len(each[0].encode()) <= MOST_OF_OBJECT]
+        may = {
+            each
+            for each in wanted
+            if self.door.lets(call, container, action_of("s3:DeleteObject", each[1]), each[0], admitted)
+        }
+        if not may and not admitted:
+            raise error("AccessDenied")
+        short = [each for each in wanted if each in may and len(each[0].encode()) <= MOST_OF_OBJECT]
         gone = await self.intake.change(objects.remove_many, place, short, call.now)
         results = dict(zip(short, gone.each, strict=True))
         quiet = xml.text_of(root, "Quiet").lower() == "true"
-        told = [_told(container, each, results.get(each), quiet) for each in wanted]
+        told = [_told(container, each, results.get(each), quiet, each in may) for each in wanted]
         return answered(xml.listed("DeleteResult", (each for each in told if each is not None)))
 
 
-def _told(container: Container, wanted: tuple[str, str], done: Done | None, quiet: bool) -> Element | None:
+def _told(container: Container, wanted: tuple[str, str], done: Done | None, quiet: bool, may: bool) -> Element | None:
     key, version = wanted
     if done is None:
-        return element(
-            "Error", Key=key, VersionId=version or None, Code="KeyTooLongError", Message="Your key is too long"
-        )
+        code, message = ("KeyTooLongError", "Your key is too long") if may else ("AccessDenied", USUAL["AccessDenied"])
+        return element("Error", Key=key, VersionId=version or None, Code=code, Message=message)
     if quiet:
         return None
     marker = (done.version or numbered.NULL) if done.is_marker and numbered.is_known(container) else None

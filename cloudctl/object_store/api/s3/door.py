@@ -7,17 +7,19 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from cloudctl import context
 from cloudctl.db import Database
 from cloudctl.errors import CloudError, NotFound, PreconditionFailed, Unauthorized
 from cloudctl.identity.signatures import signing_key
 from cloudctl.identity.signers import Signers
-from cloudctl.object_store import acl
+from cloudctl.object_store import acl, bucket_policy, containers
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.s3 import signature
 from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.chunks import Signing
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import Request, Signature
+from cloudctl.object_store.bucket_policy import Asked, Effect
 from cloudctl.object_store.names import MOST_OF_CONTAINER, MOST_OF_OBJECT, Place, check_text
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Query
@@ -91,6 +93,22 @@ def _parameters(request: Request) -> dict[str, str]:
     return dict(Query.parse(request.query).pairs)
 
 
+def action_of(action: str, version: str) -> str:
+    """What a policy calls this where a version is named."""
+    return f"{action}Version" if version else action
+
+
+def _asked(call: Call, action: str, name: str) -> Asked:
+    known = {
+        "aws:Referer": call.header("referer"),
+        "aws:SourceIp": context.client.get() or None,
+        "s3:prefix": None if name else call.query.get("prefix") or "",
+        "s3:delimiter": None if name else call.query.get("delimiter"),
+    }
+    facts = {key: value for key, value in known.items() if value is not None}
+    return Asked(call.user_id, call.project_id, action, name, facts)
+
+
 @frozen
 class S3Door:
     """`door` decides; here is what it is asked, and how a refusal is told."""
@@ -116,26 +134,63 @@ class S3Door:
         return Place(project, name, key)
 
     async def enter(
-        self, call: Call, place: Place, acl_header: str = "", *, listing: bool = False, rule: str | None = None
+        self,
+        call: Call,
+        place: Place,
+        acl_header: str = "",
+        *,
+        listing: bool = False,
+        rule: str | None = None,
+        action: str = "",
     ) -> Container:
-        """The bucket. Raises NoSuchBucket, AccessDenied."""
+        """The bucket. `action`: what its policy is asked for; empty: nothing. Raises NoSuchBucket, AccessDenied."""
+        container, admitted = await self._entered(call, place, acl_header, listing, rule)
+        if container is None:
+            raise error("NoSuchBucket" if admitted else "AccessDenied")
+        if not self.lets(call, container, action, place.name, admitted):
+            raise error("AccessDenied")
+        return container
+
+    async def _entered(
+        self, call: Call, place: Place, acl_header: str, listing: bool, rule: str | None
+    ) -> tuple[Container | None, bool]:
+        """The bucket, and whether rules and lists let the caller in."""
         try:
             entered = await self.door.enter(call, place, acl_header=acl_header, listing=listing, rule=rule)
         except CloudError as refused:
             if refused.status in (401, 403):
-                raise error("AccessDenied") from None
+                return await self.db.read(containers.find, place) if place.container else None, False
             raise
-        if entered.container is None:
-            raise error("NoSuchBucket")
-        return entered.container
+        return entered.container, True
 
-    async def read(self, call: Call, bucket: str, key: str = "", rule: str | None = None) -> tuple[Place, Container]:
-        place = self.place(call, bucket, key)
-        return place, await self.enter(call, place, acl.READ, listing=not key, rule=rule)
+    def lets(self, call: Call, container: Container, action: str, name: str, admitted: bool) -> bool:
+        """Whether the bucket's policy lets the caller do this, who is `admitted` by others than it, or is not."""
+        policy = bucket_policy.of(container) if action else None
+        said = None if policy is None else policy.decide(_asked(call, action, name))
+        return said is Effect.ALLOW or (admitted and said is None)
 
-    async def write(self, call: Call, bucket: str, key: str = "") -> tuple[Place, Container]:
+    async def read(
+        self, call: Call, bucket: str, key: str = "", rule: str | None = None, *, action: str = ""
+    ) -> tuple[Place, Container]:
         place = self.place(call, bucket, key)
-        return place, await self.enter(call, place, acl.WRITE)
+        action = action or ("s3:GetObject" if key else "s3:ListBucket")
+        return place, await self.enter(call, place, acl.READ, listing=not key, rule=rule, action=action)
+
+    async def write(
+        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject"
+    ) -> tuple[Place, Container]:
+        place = self.place(call, bucket, key)
+        return place, await self.enter(call, place, acl.WRITE, action=action)
+
+    async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
+        """For what is done with many objects, each of which the policy is to be asked about (`lets`): the bucket, and
+        whether others than the policy let the caller in. Raises NoSuchBucket, AccessDenied.
+        """
+        place = self.place(call, bucket)
+        container, admitted = await self._entered(call, place, acl.WRITE, False, None)
+        if container is None or not (admitted or bucket_policy.of(container)):
+            raise error("NoSuchBucket" if admitted else "AccessDenied")
+        return place, container, admitted
 
     async def own(self, call: Call, bucket: str) -> tuple[Place, Container]:
         """For what only the owners of a bucket may."""

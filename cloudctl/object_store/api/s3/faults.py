@@ -43,6 +43,7 @@ STATUSES: Final = {
     "InvalidURI": 400,
     "KeyTooLongError": 400,
     "MalformedPOSTRequest": 400,
+    "MalformedPolicy": 400,
     "MalformedXML": 400,
     "MetadataTooLarge": 400,
     "MethodNotAllowed": 405,

@@ -90,7 +90,7 @@ class Forms:
             raise error("InvalidArgument", "Bucket POST must contain a field named 'key'.")
         least, most = await self._allowed(call, bucket, {**fields, "key": key})
         place = self.door.place(call, bucket, key)
-        container = await self.door.enter(call, place, rule=CREATE)
+        container = await self.door.enter(call, place, rule=CREATE, action="s3:PutObject")
         if fields.get("acl", "private") not in headers.OWN_ACLS:
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
         chunks = _between(part.chunks, least, most)

@@ -15,7 +15,7 @@ from cloudctl.object_store.api.s3 import acls, headers, listings, xml
 from cloudctl.object_store.api.s3.buckets import XML_TYPE, answered, tag_set, tags_of
 from cloudctl.object_store.api.s3.copies import Source
 from cloudctl.object_store.api.s3.documents import Documents
-from cloudctl.object_store.api.s3.door import S3Door
+from cloudctl.object_store.api.s3.door import S3Door, action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
@@ -85,8 +85,9 @@ class Objects:
         return await self._read(call, bucket, key)
 
     async def _read(self, call: Call, bucket: str, key: str) -> Reply:
-        place, container = await self.door.read(call, bucket, key)
-        found = await self.find(call, place, container, call.query.get("versionId") or "")
+        version = call.query.get("versionId") or ""
+        place, container = await self.door.read(call, bucket, key, action=action_of("s3:GetObject", version))
+        found = await self.find(call, place, container, version)
         said = headers.shown(found.object, found.data.etag, call, known=numbered.is_known(container))
         said += self._overridden(call)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
@@ -173,7 +174,9 @@ class Objects:
 
     async def _copy(self, call: Call, place: Place, container: Container, text: str) -> Reply:
         source = Source.read(text)
-        where, bucket = await self.door.read(call, source.bucket, source.key, SHOW)
+        where, bucket = await self.door.read(
+            call, source.bucket, source.key, SHOW, action=action_of("s3:GetObject", source.version)
+        )
         found = await self.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         replaced = _replaces(call, "metadata")
@@ -201,8 +204,9 @@ class Objects:
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
     async def delete(self, call: Call, bucket: str, key: str) -> Reply:
         """Delete an object, or a version of it; it need not be there."""
-        place, container = await self.door.write(call, bucket, key)
         version = call.query.get("versionId") or ""
+        action = action_of("s3:DeleteObject", version)
+        place, container = await self.door.write(call, bucket, key, action=action)
         try:
             if version:
                 done = await self.intake.change(objects.remove_version, place, version, call.now)
@@ -218,14 +222,14 @@ class Objects:
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="tagging", query=("versionId",))
     async def tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Show the tags of an object."""
-        place, container = await self.door.read(call, bucket, key)
+        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging")
         found = await self.find(call, place, container, call.query.get("versionId") or "")
         return answered(tag_set(headers.tags(found.object.headers)))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
     async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Set the tags of an object."""
-        place, _ = await self.door.write(call, bucket, key)
+        place, _ = await self.door.write(call, bucket, key, action="s3:PutObjectTagging")
         kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
         await self.intake.db.run(_label, place, call.query.get("versionId") or "", kept, call)
         return Reply(None, 200)
@@ -233,14 +237,14 @@ class Objects:
     @routes.delete(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", query=("versionId",))
     async def remove_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Take the tags of an object away."""
-        place, _ = await self.door.write(call, bucket, key)
+        place, _ = await self.door.write(call, bucket, key, action="s3:DeleteObjectTagging")
         await self.intake.db.run(_label, place, call.query.get("versionId") or "", "", call)
         return Reply(None, 204)
 
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="acl", query=("versionId",))
     async def acl(self, call: Call, bucket: str, key: str) -> Reply:
         """Show who may read an object: as open as its bucket."""
-        place, container = await self.door.read(call, bucket, key)
+        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectAcl")
         await self.find(call, place, container, call.query.get("versionId") or "")
         return answered(acls.shown(place.project_id, container))
 

@@ -10,6 +10,7 @@ from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.s3 import copies, headers, listings, xml
 from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE, answered
 from cloudctl.object_store.api.s3.documents import Documents
+from cloudctl.object_store.api.s3.door import action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
 from cloudctl.object_store.api.s3.objects import CREATE, OBJECT, SHOW, Objects, length_of, versioned
@@ -78,7 +79,9 @@ class Uploads:
 
     async def _copy(self, call: Call, place: Place, text: str, keep: Putting) -> Reply:
         source = copies.Source.read(text)
-        where, bucket = await self.objects.door.read(call, source.bucket, source.key, SHOW)
+        where, bucket = await self.objects.door.read(
+            call, source.bucket, source.key, SHOW, action=action_of("s3:GetObject", source.version)
+        )
         found = await self.objects.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         span = copies.span(call.header("x-amz-copy-source-range"), found.data.size)
@@ -120,7 +123,7 @@ class Uploads:
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, subresource="uploadId")
     async def abort(self, call: Call, bucket: str, key: str) -> Reply:
         """Give an upload up."""
-        place, _ = await self.objects.door.write(call, bucket, key)
+        place, _ = await self.objects.door.write(call, bucket, key, action="s3:AbortMultipartUpload")
         await self.objects.intake.change(parts.abort, place, call.query.get("uploadId") or "")
         return Reply(None, 204)
 
@@ -135,7 +138,7 @@ class Uploads:
     )
     async def list_parts(self, call: Call, bucket: str, key: str) -> Reply:
         """List the parts of an upload."""
-        place, container = await self.objects.door.write(call, bucket, key)
+        place, container = await self.objects.door.write(call, bucket, key, action="s3:ListMultipartUploadParts")
         asked = Asked.of(call, "max-parts")
         marker = listings.number(call, "part-number-marker", 0, parts.MOST_PARTS)
         upload_id = call.query.get("uploadId") or ""

@@ -1,0 +1,144 @@
+"""An upload on its way to its file: what comes is gathered to larger pieces, which a thread writes one after the other.
+
+So the reactor neither waits for a disk nor hashes, and the next piece comes while one is written. What is in memory is
+bounded, for one upload and for all: whoever sends faster than the disk takes it has to wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import IO, cast
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, execute, succeed
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+
+from cloudctl.db.threads import Threads
+
+PIECE = 2**19  # bytes that are worth another thread
+ROOM = 2**20  # bytes of one upload that may wait while a piece is written
+ROOM_FOR_ALL = 2**26  # bytes in memory, of all of them
+SMALL = 2**16  # bytes that are written without another thread, where they are all
+AHEAD = 2**23  # bytes after which the system is told to begin with the disk
+
+
+Run = Callable[..., Deferred[None]]
+
+
+def at_once(fn: Callable[..., None], *args: object) -> Deferred[None]:
+    return execute(fn, *args)
+
+
+def in_threads(threads: Threads, reactor: IReactorFromThreads) -> Run:
+    return partial(deferToThreadPool, reactor, cast(ThreadPool, threads))
+
+
+@define(eq=False)
+class Memory:
+    """What all uploads of a service have in memory: bytes."""
+
+    held: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.held >= ROOM_FOR_ALL
+
+
+@define(eq=False)
+class Spool:
+    """`file` is written to in a thread: `run` calls a function in one.
+
+    `has_room` is called when there is room again; `failed` with what a write raised, after which nothing is written.
+    """
+
+    file: IO[bytes]
+    run: Run
+    memory: Memory
+    has_room: Callable[[], None]
+    failed: Callable[[Failure], None]
+    _waiting: list[bytes] = field(factory=list, init=False)
+    _size: int = field(default=0, init=False)  # of what waits
+    _writing: int = field(default=0, init=False)  # bytes, in the thread now
+    _unsynced: int = field(default=0, init=False)
+    _closed: bool = field(default=False, init=False)
+    _ended: Deferred[None] | None = field(default=None, init=False)
+
+    @property
+    def is_full(self) -> bool:
+        """Never while nothing is written: what waits for room would wait for ever."""
+        return self._writing > 0 and (self._size >= ROOM or self.memory.is_full)
+
+    def add(self, data: bytes) -> None:
+        if self._closed:
+            return
+        self._waiting.append(data)
+        self._size += len(data)
+        self.memory.held += len(data)
+        if not self._writing and (self._size >= PIECE or self.memory.is_full):
+            self._write()
+
+    def end(self) -> Deferred[None]:
+        """All has come; fires when it is written, or will not be. The file is the caller's then."""
+        if not self._writing and self._size:
+            self._write()
+        if not self._writing:
+            return succeed(None)
+        self._ended = Deferred()
+        return self._ended
+
+    def close(self) -> None:
+        """Nothing more is written; the file is closed, which is its end."""
+        self._closed = True
+        self.memory.held -= self._size
+        self._waiting, self._size = [], 0
+        if not self._writing:
+            self.file.close()
+
+    def _write(self) -> None:
+        pieces, self._waiting = self._waiting, []
+        self._writing, self._size = self._size, 0
+        if self._writing > SMALL:
+            self.run(self._put, pieces).addCallbacks(self._written, self._broken)
+            return
+        try:
+            self._put(pieces)
+        except Exception:
+            self._broken(Failure())
+        else:
+            self._written(None)
+
+    def _put(self, pieces: Sequence[bytes]) -> None:
+        """In a thread."""
+        self.file.write(b"".join(pieces))
+        self._unsynced += self._writing
+        if self._unsynced >= AHEAD:
+            # Else all of it is left for the sync at the end, which the client waits for.
+            os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            self._unsynced = 0
+
+    def _written(self, _: None) -> None:
+        self._let_go()
+        if self._closed:
+            self.file.close()
+        elif self._size >= PIECE or (self._size and (self._ended is not None or self.memory.is_full)):
+            self._write()
+        elif self._ended is not None:
+            self._ended.callback(None)
+        if not self._closed and not self.is_full:
+            self.has_room()
+
+    def _broken(self, why: Failure) -> None:
+        self._let_go()
+        self.close()
+        self.failed(why)
+        if self._ended is not None:
+            self._ended.callback(None)
+
+    def _let_go(self) -> None:
+        self.memory.held -= self._writing
+        self._writing = 0
