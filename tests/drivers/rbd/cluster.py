@@ -59,6 +59,8 @@ def lacking() -> str | None:
         return "Ceph's daemons are started as root"
     path = "/usr/sbin:/usr/bin:/sbin:/bin"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    if not any(Path("/usr/lib").glob("*/qemu/block-rbd.so")):
+        missing.append("QEMU's driver of rbd")
     return f"Ceph's tests need {', '.join(missing)}" if missing else None
 
 

@@ -1,0 +1,64 @@
+"""Real guests on volumes of a real Ceph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from cloudctl.drivers.qemu import processes
+from cloudctl.drivers.rbd.disk import rbd_disk
+from cloudctl.drivers.specs import ImageSource, VolumeConnection, VolumeSpec
+from tests.drivers.qemu import real, tiny_guest
+from tests.drivers.qemu.conftest import runtime_dir  # noqa: F401 - a fixture
+from tests.drivers.qemu.real import HOST, ID, booted, driver_in, tiny
+from tests.there import there
+
+ROOT, DATA = "root", real.VOLUME
+
+
+async def test_a_guest_starts_from_a_volume_and_is_given_another_that_grows(
+    make: Callable[..., Any],
+    tmp_path: Path,
+    runtime_dir: Path,  # noqa: F811 - the fixture
+) -> None:
+    backend = make(tmp_path)
+    await backend.check()
+    (tmp_path / "image").write_bytes(tiny_guest.disk())
+    image = ImageSource("image", str(tmp_path / "image"), "raw")
+    await backend.ensure_created(VolumeSpec(ROOT, 1, image=image))
+    await backend.ensure_created(VolumeSpec(DATA, 1))
+    connections = [VolumeConnection(id, await backend.connect(id, HOST)) for id in (ROOT, DATA)]
+    root, data = evolve(connections[0], boot_index=0), connections[1]
+
+    driver = driver_in(tmp_path, runtime_dir)
+    spec = evolve(tiny(tmp_path), image=None, disk_gib=0, volumes=(root,))
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(ID)
+    assert await booted(driver) == 1
+    files = driver.records.files(ID)
+    key = rbd_disk(root.info["data"]).key()
+    command = Path(f"/proc/{there(processes.find(files.pid))}/cmdline").read_text()
+    assert key not in command
+    left = [file for file in tmp_path.rglob("*") if file.is_file() and key.encode() in file.read_bytes()]
+    assert left == [], "the key is in a file"
+
+    monitor = await driver.monitors.get(ID, files)
+    for size in (2, 3):
+        for _ in range(2):
+            await driver.ensure_volume_attached(ID, data)
+        await backend.ensure_extended(DATA, size)
+        for _ in range(2):
+            await driver.ensure_volume_size(ID, DATA, size)
+            nodes = await monitor.execute("query-named-block-nodes", {"flat": True})
+            assert [each["image"]["virtual-size"] for each in nodes if each["drv"] == "rbd"].count(size << 30) == 1
+        await driver.ensure_volume_detached(ID, DATA)
+        assert (await driver.observe(ID)).volume_ids == (ROOT,)
+    await driver.ensure_absent(ID)
+    for id in (ROOT, DATA):
+        await backend.disconnect(id, HOST)
+        await backend.ensure_absent(id)
+    assert await backend.inventory() == ()
+    await driver.close()
