@@ -1,1 +1,1 @@
-Guests of `qemu` use volumes of `rbd`; the key is on no command line.
+Guests of `qemu` and `libvirt` use volumes of `rbd`; the key is on no command line.

@@ -86,7 +86,7 @@ def _volume_block(connection: VolumeConnection) -> dict[str, Any]:
             "pool": disk.pool,
             "namespace": disk.namespace,
             "image": disk.image,
-            "server": [{"host": host.strip("[]"), "port": port} for host, port in disk.monitors],
+            "server": [{"host": host, "port": port} for host, port in disk.monitors],
             "user": disk.user,
             "auth-client-required": ["cephx"],
             "key-secret": keys.name(disk),

@@ -70,4 +70,4 @@ def rbd_disk(data: Mapping[str, Any]) -> RbdDisk:
 
 def monitors(addresses: list[str]) -> tuple[tuple[str, str], ...]:
     """Of "ADDRESS:PORT"."""
-    return tuple((address, port) for address, _colon, port in (each.rpartition(":") for each in addresses))
+    return tuple((address.strip("[]"), port) for address, _colon, port in (each.rpartition(":") for each in addresses))
