@@ -43,6 +43,9 @@ PROGRAMS: Mapping[str, str] = {
     "qemu-storage-daemon": "qemu-system-common",
     "genisoimage": "genisoimage",
     "ipmitool": "ipmitool",
+    "ceph": "ceph-common",
+    "rbd": "ceph-common",
+    "rados": "ceph-common",
 }
 """Every program that a driver may run, and the Debian package that has it."""
 

@@ -177,7 +177,7 @@ def test_an_unknown_name_says_which_plugins_failed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "someone_elses.py").write_text("import libnothing\n" + MAKER)
     assert python(NOT_FOUND, tmp_path).strip() == (
-        "driver.volume.mine: unknown driver; available drivers: fake, nbd, qcow2; failed to import: "
+        "driver.volume.mine: unknown driver; available drivers: fake, nbd, qcow2, rbd; failed to import: "
         "twisted.plugins.someone_elses (ModuleNotFoundError: No module named 'libnothing')"
     )
 

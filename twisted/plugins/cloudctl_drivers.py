@@ -22,6 +22,7 @@ internal_bus = DriverMaker("bus", "internal", "cloudctl.drivers.internal.driver"
 amqp_bus = DriverMaker("bus", "amqp", "cloudctl.drivers.amqp.driver", "RabbitMQ, as OpenStack's services use it")
 qcow2_volume = DriverMaker("volume", "qcow2", "cloudctl.drivers.qcow2.driver", "Volumes in qcow2 files of this machine")
 nbd_volume = DriverMaker("volume", "nbd", "cloudctl.drivers.nbd.driver", "Volumes that a storage daemon serves by NBD")
+rbd_volume = DriverMaker("volume", "rbd", "cloudctl.drivers.rbd.driver", "Volumes in a pool of a Ceph cluster")
 netns_network = DriverMaker(
     "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )

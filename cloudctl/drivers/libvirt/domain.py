@@ -18,6 +18,7 @@ from attrs import frozen
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.rbd import disk as rbd
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
 
 # What we note of a guest is an element of this namespace.
@@ -144,6 +145,9 @@ def volume_disk(connection: VolumeConnection, target: str, *, boots: bool = Fals
     elif kind == "nbd":
         disk = _disk("network", "raw", target, connection.volume_id, volume_alias(connection.volume_id))
         _nbd(_child(disk, "source"), data)
+    elif kind == rbd.KIND:
+        disk = _disk("network", "raw", target, connection.volume_id, volume_alias(connection.volume_id))
+        _rbd(_child(disk, "source"), rbd.rbd_disk(data))
     else:
         raise Unfit(f"volume {connection.volume_id} has the connection type {kind!r}, which libvirt guests cannot use")
     if boots and connection.boot_index is not None and connection.boot_index >= 0:
@@ -162,6 +166,19 @@ def _nbd(source: Element, data: Mapping[str, Any]) -> None:
     else:
         SubElement(source, "host", name=server["host"], port=str(server["port"]))
     SubElement(source, "reconnect", delay="60")
+
+
+def _rbd(source: Element, disk: rbd.RbdDisk) -> None:
+    if disk.namespace:
+        # It would take what is before the last slash for a part of the image's name.
+        raise Unfit(f"libvirt reaches no namespace of a pool of Ceph, as {disk.pool}/{disk.namespace} is one")
+    source.set("protocol", "rbd")
+    source.set("name", f"{disk.pool}/{disk.image}")
+    for host, port in disk.monitors:
+        SubElement(source, "host", name=host, port=port)
+    # Within the source, so that a guest that moves takes it along.
+    auth = SubElement(source, "auth", username=disk.user)
+    SubElement(auth, "secret", type="ceph", uuid=str(disk.secret_id))
 
 
 def interface(port: PortSpec) -> Element:

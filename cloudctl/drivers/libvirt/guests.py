@@ -15,7 +15,7 @@ import libvirt
 from attrs import evolve
 
 from cloudctl.drivers.errors import Busy, InvalidPower, UnknownGuest, UnknownVolume
-from cloudctl.drivers.libvirt import domain
+from cloudctl.drivers.libvirt import domain, secrets
 from cloudctl.drivers.libvirt.domain import Notes, Paths, Seen
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import GIB, Storage
@@ -161,6 +161,7 @@ def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path 
     tree = domain.guest(config, spec, notes)
     # The definition comes last: a guest that is there has its disks.
     Storage(config, connection).ensure(spec, config_drive)
+    secrets.ensure(connection, spec.volumes)
     connection.defineXML(domain.text(tree))
 
 
@@ -286,6 +287,7 @@ def attach_volume(connection: Any, id: str, volume: VolumeConnection) -> None:
     guest = get(connection, id)
     seen = both(guest)
     name = next(domain.target_names(frozenset().union(*(each.targets for each in seen))))
+    secrets.ensure(connection, [volume])
     _attach(guest, domain.volume_disk(volume, name), domain.volume_alias(volume.volume_id))
 
 

@@ -41,7 +41,7 @@ from cloudctl.drivers.interfaces import (
     IResizeAttached,
     ISuspend,
 )
-from cloudctl.drivers.libvirt import carrying, domain, guests, migration
+from cloudctl.drivers.libvirt import carrying, domain, guests, migration, secrets
 from cloudctl.drivers.libvirt.carrying import Part
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
@@ -352,12 +352,8 @@ class Libvirt:
 
     async def _left_by(self, id: str, to: Host) -> list[Host]:
         """The hosts on which a guest stands still that is on this one."""
-        found = []
-        for host in self.hosts_by_name.values():
-            may_have = host is not to and id in (host.guests or ())
-            if may_have and await self._run(host, migration.standing, id) is Standing.LEFT:
-                found.append(host)
-        return found
+        may_have = [each for each in self.hosts_by_name.values() if each is not to and id in (each.guests or ())]
+        return [each for each in may_have if await self._run(each, migration.standing, id) is Standing.LEFT]
 
     async def _move(self, source: Host, to: Host, spec: GuestSpec, disks: bool | None) -> None:
         shared = await self._share(source, to)
@@ -365,6 +361,7 @@ class Libvirt:
         if disks is not None and disks == shared and any(part.name in carrying.MIRRORED for part in having):
             how = "both hosts see its disks" if shared else f"its disks cannot be seen from {to.name}"
             raise Unfit(f"guest {spec.id} cannot be moved so: {how}")
+        await self._run(to, secrets.ensure, spec.volumes)
         if not shared:
             await self._based(source, to, spec.id)
             await self._between(source, to, carrying.prepare, spec.id, having)

@@ -59,6 +59,11 @@ class Images:
         with readable(source):
             await self._copy("-f", format, "-O", "qcow2", str(source), str(target))
 
+    async def write_raw(self, source: Path, format: str, target: Path) -> None:
+        """`target`, a new file, is raw and holds what the file holds. Raises NoCapacity, Unfit."""
+        with readable(source):
+            await self._copy("-f", format, "-O", "raw", str(source), str(target))
+
     async def extract(self, source: Path, name: str, target: Path, format: str) -> None:
         """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
         now, with zeros at the end. Raises NoCapacity."""

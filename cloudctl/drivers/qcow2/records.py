@@ -197,7 +197,7 @@ class Records:
 
     async def deliver(self, beside: Path, target: Path, size_bytes: int | None) -> None:
         """The file `beside`, cut to so many bytes, is on the disk and called `target`. Raises NoCapacity."""
-        await self._change(f"deliver {target}", _deliver, beside, target, size_bytes)
+        await self._change(f"deliver {target}", put_in_place, beside, target, size_bytes)
 
     def _snapshot_file(self, id: str) -> Path:
         return self.root / "snapshots" / f"{written(id)}.json"
@@ -281,7 +281,8 @@ def _unlink(file: Path) -> None:
     _sync(file.parent)
 
 
-def _deliver(beside: Path, target: Path, size_bytes: int | None) -> None:
+def put_in_place(beside: Path, target: Path, size_bytes: int | None) -> None:
+    """The file `beside`, cut to so many bytes, is on the disk and called `target`. Blocks."""
     if size_bytes is not None:
         os.truncate(beside, size_bytes)
     _sync(beside)

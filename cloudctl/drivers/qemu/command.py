@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from cloudctl.drivers.accounts import Account
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.qemu import devices, slots
+from cloudctl.drivers.qemu import devices, keys, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.options import FIXED_SLOTS, Config
 from cloudctl.drivers.qemu.records import Files, Record
@@ -58,6 +58,8 @@ def arguments(
         # Without I/O ports, of which there are enough for some fifteen only; virtio devices need none.
         port = {"driver": "pcie-root-port", "id": devices.bus(slot), "chassis": slot + 1, "io-reserve": 0}
         words += ["-device", _json(port)]
+    for key in keys.needed(spec.volumes):
+        words += ["-object", f"secret,id={key},format=base64,file={_escaped(files.key(key))}"]
     for disk in disks(record, files):
         # QEMU boots a kernel by a ROM that is first already.
         device = disk.device if kernel is None else {k: v for k, v in disk.device.items() if k != "bootindex"}

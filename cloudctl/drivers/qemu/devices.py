@@ -12,7 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.qemu import slots
+from cloudctl.drivers.qemu import keys, slots
+from cloudctl.drivers.rbd import disk as rbd
 from cloudctl.drivers.specs import PortSpec, VolumeConnection
 
 RECONNECT_SECONDS = 60  # that a guest's input and output wait for a storage daemon that has gone
@@ -77,6 +78,18 @@ def _volume_block(connection: VolumeConnection) -> dict[str, Any]:
             "server": dict(data["server"]),
             "export": data["export"],
             "reconnect-delay": RECONNECT_SECONDS,
+        }
+    if kind == rbd.KIND:
+        disk = rbd.rbd_disk(data)
+        return {
+            "driver": "rbd",
+            "pool": disk.pool,
+            "namespace": disk.namespace,
+            "image": disk.image,
+            "server": [{"host": host, "port": port} for host, port in disk.monitors],
+            "user": disk.user,
+            "auth-client-required": ["cephx"],
+            "key-secret": keys.name(disk),
         }
     raise Unfit(f"volume {connection.volume_id} has the connection type {kind!r}, which QEMU guests cannot use")
 

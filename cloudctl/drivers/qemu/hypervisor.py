@@ -414,7 +414,9 @@ class Qemu:
         self.records.put(wished)
         if processes.find(files.pid) is not None:
             try:
-                await plugging.plug_disk(await self.monitors.get(record.spec.id, files), disk)
+                monitor = await self.monitors.get(record.spec.id, files)
+                await plugging.tell_keys(monitor, connection)
+                await plugging.plug_disk(monitor, disk)
             except (Refused, NotOpened):
                 self.records.put(record)
                 raise

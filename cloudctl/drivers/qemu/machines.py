@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from cloudctl.drivers.accounts import let_through
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qemu import command, processes, slots
+from cloudctl.drivers.qemu import command, keys, processes, slots
 from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
@@ -166,9 +166,10 @@ class Machines:
             return True
 
         try:
-            await self.programs.start(
-                command.PROGRAM, *words, *more, ready=answers, namespace=namespace, becomes_another=not user.is_root
-            )
+            with keys.lent(() if self.config.dry_run else record.spec.volumes, files):
+                await self.programs.start(
+                    command.PROGRAM, *words, *more, ready=answers, namespace=namespace, becomes_another=not user.is_root
+                )
         except ProgramFailed as error:
             raise _start_error(record.spec.id, error) from error
         if not self.config.dry_run and not files.serial_link.is_symlink():

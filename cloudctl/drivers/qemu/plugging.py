@@ -5,10 +5,11 @@ from __future__ import annotations
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.errors import Busy, Unreachable
-from cloudctl.drivers.qemu import slots
+from cloudctl.drivers.qemu import keys, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.lending import lent_file, lent_tap
 from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
+from cloudctl.drivers.specs import VolumeConnection
 
 # What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
 AWAY = ("Failed to connect to", "Connection refused", "export not available")
@@ -20,6 +21,12 @@ async def plugged(monitor: Monitor) -> frozenset[str]:
     """The names of the devices that the guest has."""
     found = await monitor.execute("qom-list", {"path": "/machine/peripheral"})
     return frozenset(each["name"] for each in found if each["type"].startswith("child<"))
+
+
+async def tell_keys(monitor: Monitor, volume: VolumeConnection) -> None:
+    """QEMU has what the volume is opened with."""
+    for disk in keys.needed([volume]).values():
+        await _unless(monitor, "object-add", keys.told(disk), "uplicate")
 
 
 async def plug_disk(monitor: Monitor, disk: Disk) -> None:

@@ -91,6 +91,10 @@ class Files:
     def pid(self) -> Path:
         return self.runtime.with_suffix(".pid")
 
+    def key(self, name: str) -> Path:
+        """While the guest starts."""
+        return self.directory / f"{name}.secret"
+
     @property
     def qmp(self) -> Path:
         return self.runtime.with_suffix(".qmp")

@@ -8,9 +8,10 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.libvirt import domain
+from cloudctl.drivers.libvirt import domain, secrets
 from cloudctl.drivers.libvirt.domain import Notes
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
@@ -88,6 +89,21 @@ def test_a_guest_without_an_image_boots_from_its_volumes() -> None:
     tree = made(evolve(SPEC, image=None, volumes=order))
     assert [each.get("order") for each in tree.iterfind("devices/disk/boot")] == ["2", "1"]
     assert made(evolve(SPEC, volumes=order)).findall("devices/disk/boot")[0].get("order") == "1"
+
+
+def test_a_volume_in_ceph_names_the_key_and_does_not_have_it() -> None:
+    keyring, monitors = "/etc/ceph/keyring", (("192.0.2.11", "3300"), ("2001:db8::1", "3300"))
+    disk = RbdDisk("volumes", "", "volume-v", "cloudctl", keyring, monitors)
+    volume = VolumeConnection("v", disk.info)
+    (source,) = made(evolve(SPEC, image=None, volumes=(volume,))).iterfind("devices/disk/source")
+    assert (source.get("protocol"), source.get("name")) == ("rbd", "volumes/volume-v")
+    assert [each.get("name") for each in source.iterfind("host")] == ["192.0.2.11", "2001:db8::1"]
+    secret = source.find("auth/secret")
+    assert secret is not None
+    assert str(secret.get("uuid")) in secrets.definition(disk)
+    assert keyring not in domain.text(source)
+    with pytest.raises(Unfit, match="no namespace"):
+        domain.volume_disk(VolumeConnection("v", evolve(disk, namespace="second").info), "vda")
 
 
 def test_what_cannot_be_plugged_is_refused() -> None:

@@ -177,7 +177,7 @@ def test_nbd_servers_are_named_as_the_volume_driver_says() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        evolve(SPEC, volumes=(VolumeConnection("v", {"driver_volume_type": "rbd", "data": {}}),)),
+        evolve(SPEC, volumes=(VolumeConnection("v", {"driver_volume_type": "iscsi", "data": {}}),)),
         evolve(SPEC, ports=(evolve(port("p"), binding={"vif_type": "ovs", "vif_details": {}}),)),
         evolve(SPEC, ports=(evolve(port("p"), binding=None),)),
     ],

@@ -1,0 +1,29 @@
+"""Keys that a host's libvirtd hands to the guests that open volumes with them: in no domain, only named there.
+
+They are private, so nobody reads them from libvirtd again. Source: libvirt's document «Secret XML format».
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from cloudctl.drivers.rbd.disk import KIND, RbdDisk, rbd_disk
+from cloudctl.drivers.specs import VolumeConnection
+
+
+def ensure(connection: Any, volumes: Iterable[VolumeConnection]) -> None:
+    """The host knows what these volumes are opened with, as it is now. Blocks. Raises DriverError."""
+    disks = (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
+    for disk in {disk.secret_id: disk for disk in disks}.values():
+        connection.secretDefineXML(definition(disk), 0).setValue(b64decode(disk.key()), 0)
+
+
+def definition(disk: RbdDisk) -> str:
+    secret = Element("secret", ephemeral="no", private="yes")
+    SubElement(secret, "uuid").text = str(disk.secret_id)
+    usage = SubElement(secret, "usage", type="ceph")
+    SubElement(usage, "name").text = f"{disk.user} {disk.secret_id}"
+    return tostring(secret, encoding="unicode")

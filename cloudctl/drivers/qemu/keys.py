@@ -1,0 +1,50 @@
+"""Keys that a guest's QEMU opens its volumes with: told by a file that is there while it starts, or by its socket.
+
+They are on no command line. Source: QEMU's documents «Secret data», «QMP Reference Manual» (object-add).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cloudctl.drivers.qemu.records import Files
+from cloudctl.drivers.rbd.disk import KIND, RbdDisk, rbd_disk
+from cloudctl.drivers.specs import VolumeConnection
+
+
+def name(disk: RbdDisk) -> str:
+    """Of QEMU's object: of one user of one cluster."""
+    return f"key-{disk.secret_id}"
+
+
+def needed(volumes: Iterable[VolumeConnection]) -> Mapping[str, RbdDisk]:
+    """Each key once, by its name."""
+    disks = (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
+    return {name(disk): disk for disk in disks}
+
+
+def told(disk: RbdDisk) -> Mapping[str, str]:
+    """For object-add. Raises DriverError."""
+    return {"qom-type": "secret", "id": name(disk), "format": "base64", "data": disk.key()}
+
+
+@contextmanager
+def lent(volumes: Iterable[VolumeConnection], files: Files) -> Iterator[None]:
+    """The files that `Files.key` names are there meanwhile. Raises DriverError."""
+    with ExitStack() as left:
+        for key, disk in needed(volumes).items():
+            path = files.key(key)
+            content = disk.key()
+            # Of a start that was killed.
+            path.unlink(missing_ok=True)
+            left.callback(path.unlink, missing_ok=True)
+            _write(path, content)
+        yield
+
+
+def _write(path: Path, content: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content)

@@ -1,0 +1,234 @@
+"""Ceph's own programs, on the images of one pool.
+
+librados starts threads and waits in them for monitors that may never answer; a program can be killed. Each gets its
+key by the path of a file, and no settings but ours. Sources: the manual pages rbd(8), rados(8), ceph(8).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import frozen
+
+from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unreachable
+from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.rbd.options import Config
+
+GIB = 1 << 30
+# An object of ours beside the images; its omap's keys are notes, which any number of processes write.
+NOTES = "cloudctl"
+NOWHERE = re.compile(r"error opening pool|namespace '.*' does not exist")
+
+
+class Missing(DriverError):
+    """No such image or snapshot."""
+
+
+class Present(DriverError):
+    """There is one of this name."""
+
+
+class Needed(DriverError):
+    """Snapshots or clones depend on it."""
+
+
+ERRORS: Mapping[int, type[DriverError]] = {
+    errno.ENOENT: Missing,
+    errno.EEXIST: Present,
+    errno.ENOTEMPTY: Needed,
+    errno.EBUSY: Busy,
+    errno.ENOSPC: NoCapacity,
+    errno.EDQUOT: NoCapacity,
+    errno.ETIMEDOUT: Unreachable,
+    errno.ENOTCONN: Unreachable,
+    errno.ESHUTDOWN: Unreachable,
+}
+"""What `rbd` exits with."""
+
+
+@frozen
+class Parent:
+    """What a clone reads where it has not been written itself. `id` finds it in the trash, too."""
+
+    image: str
+    id: str
+    in_trash: bool
+
+
+@frozen
+class Image:
+    name: str
+    size_bytes: int
+    parent: Parent | None = None
+
+
+@frozen
+class Snapshot:
+    """`name` is of the snapshot, inside of `image`."""
+
+    image: str
+    name: str
+    size_bytes: int
+
+
+@frozen
+class Room:
+    """Of the pool, in bytes that guests can write: however often they are kept."""
+
+    used: int
+    free: int
+
+
+@frozen
+class Ceph:
+    config: Config
+    programs: Programs
+
+    # -- seeing
+
+    async def listed(self) -> tuple[list[Image], list[Snapshot]]:
+        """Every image, without parents, and every snapshot."""
+        images, snapshots = [], []
+        for each in await self._rbd_json("ls", "--long", self._pool()):
+            if "snapshot" in each:
+                snapshots.append(Snapshot(each["image"], each["snapshot"], each["size"]))
+            else:
+                images.append(Image(each["image"], each["size"]))
+        return images, snapshots
+
+    async def find(self, image: str) -> Image | None:
+        try:
+            return await self._image("--image", image)
+        except Missing:
+            return None
+
+    async def find_by_id(self, id: str) -> Image | None:
+        """Also in the trash."""
+        try:
+            return await self._image("--image-id", id)
+        except Missing:
+            return None
+
+    async def _image(self, *which: str) -> Image:
+        found = await self._rbd_json("info", *self._place(), *which)
+        above = found.get("parent")
+        parent = None if above is None else Parent(above["image"], above["id"], above["trash"])
+        return Image(found["name"], found["size"], parent)
+
+    async def snapshots(self, image: str) -> list[Snapshot]:
+        """Raises Missing."""
+        found = await self._rbd_json("snap", "ls", self.path(image))
+        return [Snapshot(image, each["name"], each["size"]) for each in found]
+
+    async def has_children(self, image: str) -> bool:
+        return bool(await self._rbd_json("children", "--all", self.path(image)))
+
+    async def room(self) -> Room:
+        """As the pool's quota, and the fullest of the disks that it is on, let it grow. Of a pool that is there."""
+        told = await self._run("ceph", "df", "detail", "--format=json")
+        for each in orjson.loads(told)["pools"]:
+            if each["name"] == self.config.pool:
+                found = each["stats"]
+                used, free = int(found["stored"]), int(found["max_avail"])
+                quota = int(found.get("quota_bytes", 0))
+                return Room(used, max(0, min(free, quota - used)) if quota else free)
+        raise Unreachable(f"the cluster does not tell yet how full pool {self.config.pool} is")
+
+    # -- changing
+
+    async def rbd(self, *words: str, timeout: float | None = None) -> None:
+        """Raises what `ERRORS` says."""
+        await self._run("rbd", *words, timeout=timeout)
+
+    async def rbd_long(self, *words: str) -> None:
+        """As `rbd`, for what copies or deletes data."""
+        await self._run("rbd", *words, "--no-progress", timeout=self.config.copy_timeout)
+
+    async def trash(self, image: str, *snapshots: str) -> None:
+        """There is none of this name; its data go when nothing depends on it. Raises Busy while somebody has it open.
+
+        `snapshots`: what it may have.
+        """
+        found = await self._rbd_json("info", self.path(image))
+        await self.rbd("trash", "mv", self.path(image))
+        for name in snapshots:
+            await self.drop(name, *self._place(), f"--image-id={found['id']}")
+        await self.empty(found["id"])
+
+    async def drop(self, snapshot: str, *image: str) -> None:
+        """There is no snapshot of this name; its data go when nothing depends on it."""
+        try:
+            await self.rbd_long("snap", "rm", *image, f"--snap={snapshot}")
+        except Missing:
+            return
+
+    async def empty(self, id: str) -> bool:
+        """Whether nothing of this image of the trash is left; it stays while clones depend on it."""
+        try:
+            await self.rbd_long("trash", "rm", self.path(id))
+        except Missing:
+            return True
+        except (Needed, Busy):
+            return False
+        return True
+
+    def path(self, image: str, snapshot: str | None = None) -> str:
+        path = f"{self._pool()}/{image}"
+        return path if snapshot is None else f"{path}@{snapshot}"
+
+    def _pool(self) -> str:
+        return "/".join(filter(None, (self.config.pool, self.config.namespace)))
+
+    def _place(self) -> list[str]:
+        named = [f"--namespace={self.config.namespace}"] if self.config.namespace else []
+        return [f"--pool={self.config.pool}", *named]
+
+    # -- notes: words without spaces
+
+    async def notes(self) -> list[tuple[str, ...]]:
+        try:
+            told = await self._rados("listomapkeys", NOTES)
+        except Missing:
+            return []
+        return [tuple(line.split(" ")) for line in told.decode().splitlines()]
+
+    async def note(self, *words: str) -> None:
+        await self._rados("setomapval", NOTES, " ".join(words), "")
+
+    async def forget(self, *words: str) -> None:
+        try:
+            await self._rados("rmomapkey", NOTES, " ".join(words))
+        except Missing:
+            return
+
+    async def _rados(self, *words: str) -> bytes:
+        try:
+            return await self._run("rados", *self._place(), *words)
+        except ProgramFailed as error:
+            if "(2) No such file" in error.complaint:
+                raise Missing(error.complaint) from error
+            raise
+
+    # -- running
+
+    async def _rbd_json(self, *words: str) -> Any:
+        return orjson.loads(await self._run("rbd", *words, "--format=json"))
+
+    async def _run(self, program: str, *words: str, timeout: float | None = None) -> bytes:
+        config = self.config
+        limit = config.answer_timeout
+        # Without a key that the cluster knows it would ask for minutes.
+        who = ("--id", config.user, "--keyring", str(config.keyring), f"--client-mount-timeout={int(limit) + 1}")
+        where = ("--conf", "/dev/null", "-m", ",".join(config.monitors))
+        try:
+            return await self.programs.change(program, *where, *who, *words, timeout=timeout or limit)
+        except ProgramFailed as error:
+            if NOWHERE.search(error.complaint):
+                raise DriverError(f"the cluster has no pool or namespace {self._pool()}") from error
+            if program == "rbd" and (why := ERRORS.get(error.code or 0)) is not None:
+                raise why(error.complaint) from error
+            raise

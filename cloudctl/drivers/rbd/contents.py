@@ -1,0 +1,96 @@
+"""Bytes between files of this machine and images of the pool.
+
+What users made is read by qemu-img, which may do little else; Ceph's programs, which hold a key, see raw bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from attrs import frozen
+from twisted.internet.threads import deferToThreadPool
+
+from cloudctl.drivers.qcow2.images import Images
+from cloudctl.drivers.qcow2.records import put_in_place, room_for
+from cloudctl.drivers.rbd.ceph import Ceph, Present
+from cloudctl.drivers.specs import ImageSource
+
+
+@frozen
+class Contents:
+    """`directory`: for files that live as long as one call."""
+
+    ceph: Ceph
+    images: Images
+    directory: Path
+    reactor: Any
+
+    def open(self) -> None:
+        """What a process that was killed left is gone."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self.directory.glob("*.part"):
+            left.unlink()
+
+    async def size_bytes(self, image: ImageSource) -> int:
+        """Of the disk in it. Raises Unfit."""
+        return (await self.images.virtual_size(image))[1]
+
+    async def put(self, image: ImageSource, name: str, *snapshots: str) -> None:
+        """A new image holds what the file holds; one that was left half filled is made anew. Raises Unfit, NoCapacity.
+
+        `snapshots`: what such a one may have.
+        """
+        format, _size = await self.images.virtual_size(image)
+        source = Path(str(image.path))
+        async with self._scratch() as raw:
+            if format != "raw":
+                await self.images.write_raw(source, format, raw)
+                source = raw
+            words = ("import", str(source), self.ceph.path(name))
+            await anew(self.ceph, name, lambda: self.ceph.rbd_long(*words), *snapshots)
+
+    async def refill(self, name: str, source: str) -> None:
+        """The image `name` holds what `source` holds, and has its size; its snapshots keep what they hold."""
+        ceph = self.ceph
+        async with self._scratch() as difference:
+            await ceph.rbd_long("export-diff", ceph.path(source), str(difference))
+            # Shrinking is the quick way to let go of everything.
+            await ceph.rbd_long("resize", "--size=0", "--allow-shrink", ceph.path(name))
+            await ceph.rbd_long("import-diff", str(difference), ceph.path(name))
+
+    async def get(self, name: str, snapshot: str, target: Path, disk_format: str = "raw") -> None:
+        """`target` is what the snapshot holds. It appears whole or not at all. Raises NoCapacity, Missing."""
+        async with self._beside(target) as raw, self._beside(target) as made:
+            await self.ceph.rbd_long("export", self.ceph.path(name, snapshot), str(raw))
+            if disk_format != "raw":
+                await self.images.write_as(raw, disk_format, made)
+            whole = raw if disk_format == "raw" else made
+            with room_for(f"deliver {target}"):
+                await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), put_in_place, whole, target, None)
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[Path]:
+        async with self._beside(self.directory / "scratch") as path:
+            yield path
+
+    @asynccontextmanager
+    async def _beside(self, target: Path) -> AsyncIterator[Path]:
+        """A name for a new file in the same directory, which is gone at the end."""
+        path = target.with_name(f"{target.name}-{uuid4().hex}.part")
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+async def anew(ceph: Ceph, name: str, make: Callable[[], Awaitable[None]], *snapshots: str) -> None:
+    """Make the image, without the half of it, maybe with these snapshots, that another call left."""
+    try:
+        await make()
+    except Present:
+        await ceph.trash(name, *snapshots)
+        await make()

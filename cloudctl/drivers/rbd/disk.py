@@ -1,0 +1,73 @@
+"""An image as hypervisors are told of it, `connect`'s answer, and the key that they need to open it.
+
+The answer is kept in the database and shown to administrators, so it names the file of the key and has no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from attrs import field, frozen
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.specs import ConnectionInfo
+
+KIND = "rbd"
+KEY = re.compile(r"^\s*key\s*=\s*(\S+)\s*$", re.MULTILINE)
+
+
+@frozen
+class RbdDisk:
+    """`monitors`: address and port of each."""
+
+    pool: str
+    namespace: str
+    image: str
+    user: str
+    keyring: str
+    monitors: tuple[tuple[str, str], ...] = field()
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """With the names that others know these things by."""
+        hosts, ports = zip(*self.monitors, strict=True)
+        data = {
+            "name": "/".join(filter(None, (self.pool, self.namespace, self.image))),
+            "hosts": list(hosts),
+            "ports": list(ports),
+            "auth_enabled": True,
+            "auth_username": self.user,
+            "keyring": self.keyring,
+        }
+        return {"driver_volume_type": KIND, "data": data}
+
+    @property
+    def secret_id(self) -> UUID:
+        """What a host calls the key: of one user of one cluster."""
+        return uuid5(NAMESPACE_URL, f"rbd://{self.user}@{','.join(':'.join(each) for each in self.monitors)}")
+
+    def key(self) -> str:
+        """In base64. Raises DriverError."""
+        try:
+            found = KEY.search(Path(self.keyring).read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise DriverError(f"{self.keyring} cannot be read") from error
+        if found is None:
+            raise DriverError(f"{self.keyring} has no key")
+        return found[1]
+
+
+def rbd_disk(data: Mapping[str, Any]) -> RbdDisk:
+    """What `info` says."""
+    pool, *namespace, image = data["name"].split("/")
+    monitors = tuple(zip(data["hosts"], data["ports"], strict=True))
+    return RbdDisk(pool, "".join(namespace), image, data["auth_username"], data["keyring"], monitors)
+
+
+def monitors(addresses: list[str]) -> tuple[tuple[str, str], ...]:
+    """Of "ADDRESS:PORT"."""
+    return tuple((address.strip("[]"), port) for address, _colon, port in (each.rpartition(":") for each in addresses))

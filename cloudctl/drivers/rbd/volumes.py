@@ -1,0 +1,446 @@
+"""Volumes as images of a pool. All that is known of them is in Ceph, so any number of processes may use one pool.
+
+An image is filled under a name of its own and gets the volume's at the end. What is made from a volume, a snapshot or
+an image is a clone, which reads from there what it has not been written itself; and still nothing hangs on anything: a
+snapshot or volume that goes while clones depend on it stays in Ceph's trash until the last of them has gone.
+
+The notes beside the images (`Ceph.notes`):
+
+    host VOLUME HOST        the host may use the volume
+    snapshot ID VOLUME      where a snapshot is looked for
+    size VOLUME BYTES       what it shall have when it has gone back to a snapshot, which had another
+    undo VOLUME             it is being filled; until that is done it goes back to its snapshot UNDO
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import unquote
+from uuid import uuid4
+
+from attrs import define, field, frozen
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import (
+    Busy,
+    DriverError,
+    InUse,
+    NoCapacity,
+    Unfit,
+    UnknownSnapshot,
+    UnknownVolume,
+    Unusable,
+)
+from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.programs import require
+from cloudctl.drivers.qcow2.records import written
+from cloudctl.drivers.rbd.ceph import GIB, Ceph, Image, Missing, Parent, Present
+from cloudctl.drivers.rbd.contents import Contents, anew
+from cloudctl.drivers.rbd.disk import RbdDisk, monitors
+from cloudctl.drivers.specs import (
+    Capacity,
+    ConnectionInfo,
+    ImageSource,
+    SnapshotSpec,
+    SnapshotState,
+    VolumeSpec,
+    VolumeState,
+)
+
+VOLUME, SNAPSHOT, BASE, MAKING = "volume-", "snapshot-", "image-", "making-"
+UNDO = "undo"
+LOOK_SECONDS = 30.0  # for which a pool that had room has some
+START = "base"  # the snapshot of a base that volumes are cloned from
+CLONES = "--rbd-default-clone-format=2"  # whose parents may go
+
+
+@frozen
+class Origin:
+    """A snapshot that a volume is cloned from. `passing`: it was taken for that."""
+
+    image: str
+    snapshot: str
+    size_bytes: int
+    depth: int  # of what is cloned from it
+    passing: bool = False
+
+
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats)
+@define(eq=False)
+class RbdVolumes:
+    """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
+
+    ceph: Ceph
+    contents: Contents
+    locks: Locks = field(factory=Locks)
+    _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
+    _looked: float | None = None  # when the pool was last seen to have room
+
+    formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
+
+    async def check(self) -> None:
+        require("rbd", "rados", "ceph", "qemu-img", "prlimit")
+        keyring = self.ceph.config.keyring
+        try:
+            keyring.read_bytes()
+        except OSError as error:
+            raise Unusable(f"the key of user {self.ceph.config.user} cannot be read from {keyring}") from error
+        self.contents.open()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    # -- core
+
+    async def capacity(self) -> Capacity:
+        images, _snapshots = await self.ceph.listed()
+        room = await self.ceph.room()
+        promised = sum(gib(each.size_bytes) for each in images if each.name.startswith(VOLUME))
+        total, free = (room.used + room.free) // GIB, room.free // GIB
+        return Capacity(total, free, promised, thin=True, multiattach=True, storage_protocol="ceph")
+
+    async def inventory(self) -> tuple[VolumeState, ...]:
+        images, _snapshots = await self.ceph.listed()
+        notes = await self.ceph.notes()
+        found = (state(each, notes) for each in images if each.name.startswith(VOLUME))
+        return tuple(sorted(found, key=lambda each: each.id))
+
+    async def observe(self, id: str) -> VolumeState:
+        return state(await self._volume(id), await self.ceph.notes())
+
+    async def ensure_created(self, spec: VolumeSpec) -> None:
+        async with self.locks.hold("life", spec.id):
+            await self._demand_room()
+            if await self.ceph.find(volume(spec.id)) is not None:
+                return
+            making = MAKING + written(spec.id)
+            await self._fill(making, spec)
+            await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(volume(spec.id)))
+
+    async def _fill(self, making: str, spec: VolumeSpec) -> None:
+        ceph, size = self.ceph, spec.size_gib * GIB
+        if spec.image is not None and spec.image.path is not None and ceph.config.clone_depth == 0:
+            demand_fits(spec, await self.contents.size_bytes(spec.image))
+            await self.contents.put(spec.image, making)
+            await self._resize(making, size)
+            return
+        async with self._origin(spec) as origin:
+            if origin is None:
+                await anew(ceph, making, lambda: ceph.rbd("create", f"--size={size}B", ceph.path(making)))
+                return
+            demand_fits(spec, origin.size_bytes)
+            source = ceph.path(origin.image, origin.snapshot)
+            await anew(ceph, making, lambda: ceph.rbd("clone", CLONES, source, ceph.path(making)))
+        if origin.size_bytes != size:
+            await self._resize(making, size)
+        if origin.depth > ceph.config.clone_depth:
+            await ceph.rbd_long("flatten", ceph.path(making))
+
+    async def ensure_extended(self, id: str, size_gib: int) -> None:
+        await self._demand_room()
+        async with self._settled(id) as image:
+            if size_gib * GIB < image.size_bytes:
+                raise Unfit(f"volume {id} cannot shrink to {size_gib} GiB")
+            if size_gib * GIB > image.size_bytes:
+                await self._resize(image.name, size_gib * GIB)
+
+    async def ensure_absent(self, id: str) -> None:
+        async with self.locks.hold("life", id), self.locks.hold("volume", id):
+            image = await self.ceph.find(volume(id))
+            if image is not None:
+                demand_free(id, await self.ceph.notes())
+                for each in await self.ceph.snapshots(image.name):
+                    if each.name.startswith(SNAPSHOT):
+                        raise InUse(f"volume {id} has snapshots")
+                    if each.name in self._reading:
+                        raise Busy(f"volume {id} is being copied")
+                    await self._drop(image.name, each.name)
+                await self.ceph.trash(image.name)
+                await self._let_go(image.parent)
+
+    async def connect(self, id: str, host: str) -> ConnectionInfo:
+        async with self._settled(id) as image:
+            await self.ceph.note("host", written(id), written(host))
+            config = self.ceph.config
+            where = monitors(config.monitors)
+            return RbdDisk(config.pool, config.namespace, image.name, config.user, str(config.keyring), where).info
+
+    async def disconnect(self, id: str, host: str) -> None:
+        await self.ceph.forget("host", written(id), written(host))
+
+    # -- snapshots
+
+    async def snapshots(self) -> tuple[SnapshotState, ...]:
+        _images, found = await self.ceph.listed()
+        ours = (
+            SnapshotState(unquote(each.name[len(SNAPSHOT) :]), unquote(each.image[len(VOLUME) :]), gib(each.size_bytes))
+            for each in found
+            if each.image.startswith(VOLUME) and each.name.startswith(SNAPSHOT)
+        )
+        return tuple(sorted(ours, key=lambda each: each.id))
+
+    async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
+        async with self.locks.hold("snapshot", spec.id), self._settled(spec.volume_id) as image:
+            # First the note: a snapshot without one would never be found again.
+            await self.ceph.note("snapshot", written(spec.id), written(spec.volume_id))
+            try:
+                await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(image.name, snapshot(spec.id)))
+            except Present:
+                return
+
+    async def ensure_snapshot_absent(self, id: str) -> None:
+        async with self.locks.hold("snapshot", id):
+            for volume_id in places(await self.ceph.notes(), id):
+                await self._drop(volume(volume_id), snapshot(id))
+                await self.ceph.forget("snapshot", written(id), written(volume_id))
+
+    async def ensure_reverted(self, id: str, snapshot_id: str) -> None:
+        async with self.locks.hold("snapshot", snapshot_id), self._settled(id) as image:
+            demand_free(id, await self.ceph.notes())
+            there = await self.ceph.snapshots(image.name)
+            found = next((each for each in there if each.name == snapshot(snapshot_id)), None)
+            if found is None:
+                raise UnknownSnapshot(snapshot_id)
+            if found.size_bytes == image.size_bytes:
+                await self._go_back(id, found.name)
+                return
+            note = ("size", written(id), str(image.size_bytes))
+            await self.ceph.note(*note)
+            await self._go_back(id, found.name)
+            await self._resize(image.name, image.size_bytes)
+            await self.ceph.forget(*note)
+
+    # -- content
+
+    async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
+        await self._deliver(id, path, snapshot_id, "raw")
+        return "raw"
+
+    async def ensure_exported_as(self, id: str, path: str, disk_format: str, snapshot_id: str | None = None) -> None:
+        if disk_format not in self.formats:
+            raise Unfit(f"volumes are exported as {', '.join(self.formats)}, not as {disk_format}")
+        await self._deliver(id, path, snapshot_id, disk_format)
+
+    async def _deliver(self, id: str, path: str, snapshot_id: str | None, disk_format: str) -> None:
+        if snapshot_id is None:
+            async with self._moment(id) as moment:
+                await self.contents.get(volume(id), moment, Path(path), disk_format)
+            return
+        async with self.locks.hold("snapshot", snapshot_id):
+            await self._volume(id)
+            try:
+                await self.contents.get(volume(id), snapshot(snapshot_id), Path(path), disk_format)
+            except Missing as error:
+                raise UnknownSnapshot(snapshot_id) from error
+
+    async def ensure_imported(self, id: str, image: ImageSource) -> None:
+        async with self._settled(id) as there:
+            demand_free(id, await self.ceph.notes())
+            if await self.contents.size_bytes(image) > there.size_bytes:
+                raise Unfit(f"volume {id} of {gib(there.size_bytes)} GiB is smaller than image {image.id}")
+            making = MAKING + written(id)
+            await self.contents.put(image, making)
+            await self._resize(making, there.size_bytes)
+            await self._freeze(there.name, UNDO)
+            await self.ceph.note("undo", written(id))
+            try:
+                await self.contents.refill(there.name, making)
+            except DriverError:
+                await self._undo(id)
+                raise
+            await self.ceph.forget("undo", written(id))
+            await self._drop(there.name, UNDO)
+            await self.ceph.trash(making)
+
+    # -- inside: what a volume is made from
+
+    @asynccontextmanager
+    async def _origin(self, spec: VolumeSpec) -> AsyncIterator[Origin | None]:
+        """It stays there meanwhile."""
+        if spec.snapshot_id is not None:
+            async with self.locks.hold("snapshot", spec.snapshot_id):
+                yield await self._of_snapshot(spec.snapshot_id)
+        elif spec.volume_id is not None:
+            async with self._settled(spec.volume_id) as image:
+                # Of this name: an attempt that was given up has left none that nobody drops.
+                name = f"for-{written(spec.id)}"
+                await self._freeze(image.name, name)
+                try:
+                    yield Origin(image.name, name, image.size_bytes, await self._depth(image) + 1)
+                finally:
+                    await self._drop(image.name, name)
+        elif spec.image is not None and spec.image.path is not None:
+            async with self.locks.hold("base", BASE + written(spec.image.id)):
+                yield await self._of_image(spec, spec.image)
+        else:
+            yield None
+
+    async def _of_snapshot(self, id: str) -> Origin:
+        for volume_id in places(await self.ceph.notes(), id):
+            image = await self.ceph.find(volume(volume_id))
+            if image is not None:
+                for each in await self.ceph.snapshots(image.name):
+                    if each.name == snapshot(id):
+                        return Origin(image.name, each.name, each.size_bytes, await self._depth(image) + 1)
+        raise UnknownSnapshot(id)
+
+    async def _of_image(self, spec: VolumeSpec, image: ImageSource) -> Origin:
+        """An image is brought here once, and stays while volumes are made of it."""
+        name = BASE + written(image.id)
+        found = await self.ceph.find(name)
+        if found is None:
+            demand_fits(spec, await self.contents.size_bytes(image))
+            making = f"{MAKING}{name}"
+            await self.contents.put(image, making, START)
+            await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(making, START))
+            try:
+                await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(name))
+            except Present as error:
+                raise Busy(f"image {image.id} is being brought by another process") from error
+            found = await self.ceph.find(name)
+        if found is None:
+            raise Busy(f"image {image.id} has just been let go of")
+        return Origin(name, START, found.size_bytes, 1)
+
+    async def _depth(self, image: Image) -> int:
+        """How many it depends on in a row; no more than matter."""
+        depth, above = 0, image.parent
+        while above is not None and depth < self.ceph.config.clone_depth:
+            depth += 1
+            found = await self.ceph.find_by_id(above.id)
+            above = None if found is None else found.parent
+        return depth
+
+    async def _let_go(self, parent: Parent | None) -> None:
+        """A clone has gone. What was kept for it alone goes, too."""
+        while parent is not None:
+            found = await self.ceph.find_by_id(parent.id)
+            if found is None:
+                return
+            if not parent.in_trash:
+                if not parent.image.startswith(BASE) or not await self._free_base(parent.image):
+                    return
+            elif not await self.ceph.empty(parent.id):
+                return
+            parent = found.parent
+
+    async def _free_base(self, name: str) -> bool:
+        """Whether it has gone: nothing was made of it any more."""
+        async with self.locks.hold("base", name):
+            if await self.ceph.has_children(name):
+                return False
+            # What another process clones just now keeps it in the trash.
+            await self.ceph.trash(name, START)
+            return True
+
+    # -- inside: one volume
+
+    async def _volume(self, id: str) -> Image:
+        found = await self.ceph.find(volume(id))
+        if found is None:
+            raise UnknownVolume(id)
+        return found
+
+    @asynccontextmanager
+    async def _settled(self, id: str) -> AsyncIterator[Image]:
+        """The volume, with its lock, and with nothing left half done. Raises UnknownVolume."""
+        async with self.locks.hold("volume", id):
+            image = await self._volume(id)
+            left = [note for note in await self.ceph.notes() if note[0] in ("undo", "size") and note[1] == written(id)]
+            for note in left:
+                if note[0] == "undo":
+                    await self._undo(id)
+                else:
+                    await self._resize(image.name, int(note[2]))
+                    await self.ceph.forget(*note)
+            yield await self._volume(id) if left else image
+
+    async def _undo(self, id: str) -> None:
+        """What was put into it half is not in it."""
+        try:
+            await self._go_back(id, UNDO)
+        except Missing:
+            pass
+        await self.ceph.forget("undo", written(id))
+        await self._drop(volume(id), UNDO)
+
+    async def _go_back(self, id: str, name: str) -> None:
+        await self.ceph.rbd_long("snap", "rollback", self.ceph.path(volume(id), name))
+
+    async def _resize(self, image: str, size_bytes: int) -> None:
+        """It is no smaller, or what is lost is not wanted."""
+        await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
+
+    @asynccontextmanager
+    async def _moment(self, id: str) -> AsyncIterator[str]:
+        """A snapshot of the volume as it is now, gone at the end."""
+        name = f"copy-{uuid4().hex}"
+        self._reading.add(name)
+        try:
+            async with self._settled(id) as image:
+                await self._freeze(image.name, name)
+            yield name
+        finally:
+            self._reading.discard(name)
+            await self._drop(volume(id), name)
+
+    async def _freeze(self, image: str, name: str) -> None:
+        """A snapshot of now, also where one of that name is left over."""
+        path = self.ceph.path(image, name)
+        try:
+            await self.ceph.rbd("snap", "create", "--no-progress", path)
+        except Present:
+            await self._drop(image, name)
+            await self.ceph.rbd("snap", "create", "--no-progress", path)
+
+    async def _drop(self, image: str, name: str) -> None:
+        await self.ceph.drop(name, self.ceph.path(image))
+
+    async def _demand_room(self) -> None:
+        """Before anything else: whoever opens an image of a pool that is full waits until there is room again."""
+        now = self.contents.reactor.seconds()
+        if self._looked is None or now - self._looked > LOOK_SECONDS:
+            if (await self.ceph.room()).free < 1:
+                raise NoCapacity(f"pool {self.ceph.config.pool} is full")
+            self._looked = now
+
+
+# -- names
+
+
+def volume(id: str) -> str:
+    return VOLUME + written(id)
+
+
+def snapshot(id: str) -> str:
+    return SNAPSHOT + written(id)
+
+
+def gib(size_bytes: int) -> int:
+    return -(-size_bytes // GIB)
+
+
+def state(image: Image, notes: Sequence[Sequence[str]]) -> VolumeState:
+    name = image.name[len(VOLUME) :]
+    hosts = sorted(unquote(note[2]) for note in notes if note[:2] == ("host", name))
+    return VolumeState(unquote(name), gib(image.size_bytes), tuple(hosts))
+
+
+def places(notes: Sequence[Sequence[str]], snapshot_id: str) -> list[str]:
+    """Ids of the volumes that may have the snapshot."""
+    return [unquote(note[2]) for note in notes if note[:2] == ("snapshot", written(snapshot_id))]
+
+
+def demand_free(id: str, notes: Sequence[Sequence[str]]) -> None:
+    """Raises InUse while a host may use the volume."""
+    hosts = [unquote(note[2]) for note in notes if note[:2] == ("host", written(id))]
+    if hosts:
+        raise InUse(f"volume {id} is connected to {', '.join(sorted(hosts))}")
+
+
+def demand_fits(spec: VolumeSpec, size_bytes: int) -> None:
+    if size_bytes > spec.size_gib * GIB:
+        raise Unfit(f"volume {spec.id} of {spec.size_gib} GiB is smaller than its source of {gib(size_bytes)} GiB")

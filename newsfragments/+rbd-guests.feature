@@ -1,0 +1,1 @@
+Guests of `qemu` and `libvirt` use volumes of `rbd`; the key is on no command line.

@@ -1,0 +1,53 @@
+"""One real Ceph for all tests of this folder. CLOUDCTL_REQUIRE_HOST=1 makes its absence a failure."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudctl.drivers.rbd.driver import Config, create
+from cloudctl.drivers.specs import DriverResources
+from tests.drivers.rbd.cluster import POOL, USER, Cluster, lacking
+from tests.needed import HOST, need
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Cluster]:
+    need(lacking(), HOST)
+    with tempfile.TemporaryDirectory(prefix="cc-") as directory:
+        made = Cluster(Path(directory))
+        try:
+            made.start()
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.fixture(scope="package")
+def _numbers() -> Iterator[int]:
+    return count()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, _numbers: Iterator[int]) -> str:
+    """An empty one."""
+    name = f"n{next(_numbers)}"
+    cluster.rbd("namespace", "create", f"{POOL}/{name}")
+    return name
+
+
+@pytest.fixture
+def make(reactor: Any, cluster: Cluster, namespace: str) -> Callable[..., Any]:
+    """`make(directory, **options)`: a driver of that namespace."""
+
+    def made(directory: Path, **options: Any) -> Any:
+        resources = DriverResources(clock=reactor, name="rbd", reactor=reactor, state_dir=directory / "state")
+        where = {"monitors": [cluster.monitor], "pool": POOL, "namespace": namespace}
+        return create(Config(**{**where, "user": USER, "keyring": cluster.keyring, **options}), resources)
+
+    return made

@@ -1,0 +1,108 @@
+"""Real guests on volumes of a real Ceph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from cloudctl.drivers.qemu import processes
+from cloudctl.drivers.rbd.disk import rbd_disk
+from cloudctl.drivers.specs import DriverResources, ImageSource, Power, VolumeConnection, VolumeSpec
+from tests.drivers.libvirt.conftest import libvirtd, start_libvirtd  # noqa: F401 - fixtures
+from tests.drivers.libvirt.daemon import Libvirtd
+from tests.drivers.qemu import real, tiny_guest
+from tests.drivers.qemu.conftest import runtime_dir  # noqa: F401 - a fixture
+from tests.drivers.qemu.real import HOST, ID, booted, driver_in, tiny
+from tests.there import there
+
+ROOT, DATA = "root", real.VOLUME
+
+
+async def filled(backend: Any, directory: Path) -> tuple[VolumeConnection, VolumeConnection]:
+    """A volume that a guest starts from, and an empty one."""
+    await backend.check()
+    (directory / "image").write_bytes(tiny_guest.disk())
+    image = ImageSource("image", str(directory / "image"), "raw")
+    await backend.ensure_created(VolumeSpec(ROOT, 1, image=image))
+    await backend.ensure_created(VolumeSpec(DATA, 1))
+    root, data = [VolumeConnection(id, await backend.connect(id, HOST)) for id in (ROOT, DATA)]
+    return evolve(root, boot_index=0), data
+
+
+async def test_a_guest_starts_from_a_volume_and_is_given_another_that_grows(
+    make: Callable[..., Any],
+    tmp_path: Path,
+    runtime_dir: Path,  # noqa: F811 - the fixture
+) -> None:
+    backend = make(tmp_path)
+    root, data = await filled(backend, tmp_path)
+
+    driver = driver_in(tmp_path, runtime_dir)
+    spec = evolve(tiny(tmp_path), image=None, disk_gib=0, volumes=(root,))
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(ID)
+    assert await booted(driver) == 1
+    files = driver.records.files(ID)
+    key = rbd_disk(root.info["data"]).key()
+    command = Path(f"/proc/{there(processes.find(files.pid))}/cmdline").read_text()
+    assert key not in command
+    left = [file for file in tmp_path.rglob("*") if file.is_file() and key.encode() in file.read_bytes()]
+    assert left == [], "the key is in a file"
+
+    monitor = await driver.monitors.get(ID, files)
+    for size in (2, 3):
+        for _ in range(2):
+            await driver.ensure_volume_attached(ID, data)
+        await backend.ensure_extended(DATA, size)
+        for _ in range(2):
+            await driver.ensure_volume_size(ID, DATA, size)
+            nodes = await monitor.execute("query-named-block-nodes", {"flat": True})
+            assert [each["image"]["virtual-size"] for each in nodes if each["drv"] == "rbd"].count(size << 30) == 1
+        await driver.ensure_volume_detached(ID, DATA)
+        assert (await driver.observe(ID)).volume_ids == (ROOT,)
+    await driver.ensure_absent(ID)
+    for id in (ROOT, DATA):
+        await backend.disconnect(id, HOST)
+        await backend.ensure_absent(id)
+    assert await backend.inventory() == ()
+    await driver.close()
+
+
+async def test_a_libvirtd_starts_a_guest_from_a_volume_and_gives_it_another_that_grows(
+    make: Callable[..., Any],
+    tmp_path: Path,
+    libvirtd: Libvirtd,  # noqa: F811 - the fixture
+) -> None:
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    backend = make(tmp_path, namespace="")
+    root, data = await filled(backend, tmp_path)
+    config = Config(hosts={HOST: libvirtd.uri}, accelerator="tcg", directory=str(tmp_path / "disks"), slots=2)
+    driver = create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
+    await driver.ensure_defined(evolve(tiny(tmp_path), image=None, disk_gib=0, volumes=(root,)))
+    await driver.ensure_running(ID)
+
+    async def is_up() -> bool:
+        return tiny_guest.LAST_LINE in await driver.console_output(ID)
+
+    assert await real.soon(is_up)
+    for size in (2, 3):
+        for _ in range(2):
+            await driver.ensure_volume_attached(ID, data)
+        await backend.ensure_extended(DATA, size)
+        for _ in range(2):
+            await driver.ensure_volume_size(ID, DATA, size)
+        assert (await driver.observe(ID)).volume_ids == tuple(sorted((DATA, ROOT)))
+        await driver.ensure_volume_detached(ID, DATA)
+    assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.ensure_absent(ID)
+    for id in (ROOT, DATA):
+        await backend.disconnect(id, HOST)
+        await backend.ensure_absent(id)
+    await driver.close()
+    libvirtd.empty()
