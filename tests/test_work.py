@@ -202,13 +202,13 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (list_of_ports, (2, 1, 0)),
     # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
     (boot, (67, 2, 4)),
-    (deletion, (37, 1, 4)),
-    (network_cycle, (115, 4, 14)),
-    (new_rule, (10, 0, 1)),
+    (deletion, (36, 1, 4)),
+    (network_cycle, (103, 4, 14)),
+    (new_rule, (9, 0, 1)),
     (deleted_rule, (5, 0, 1)),
     (volume, (25, 3, 5)),
     # Each view shows the policy of its network.
-    (floating_ip_cycle, (94, 3, 8)),
+    (floating_ip_cycle, (89, 3, 8)),
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),
     # Every ten seconds the hosts, their zones and what schedules and conducts are written down; and notifications that
