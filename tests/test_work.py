@@ -204,14 +204,14 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (list_of_ports, (2, 1, 0)),
     # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
     (boot, (67, 2, 4)),
-    (deletion, (37, 1, 4)),
+    (deletion, (36, 1, 4)),
     # The network gets a port that gives out addresses, and loses it.
-    (network_cycle, (137, 6, 15)),
-    (new_rule, (10, 0, 1)),
+    (network_cycle, (125, 6, 15)),
+    (new_rule, (9, 0, 1)),
     (deleted_rule, (5, 0, 1)),
     (volume, (25, 3, 5)),
     # Each view shows the policy of its network.
-    (floating_ip_cycle, (94, 3, 8)),
+    (floating_ip_cycle, (89, 3, 8)),
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),
     # Every ten seconds the hosts, their zones and what schedules and conducts are written down; and notifications that

@@ -32,24 +32,21 @@ from wsproto.events import (
 )
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
-from zope.interface import Interface
 
 from cloudctl.compute import consoles
-from cloudctl.compute.consoles import NOVNC, SERIAL
+from cloudctl.compute.consoles import NEEDS, NOVNC
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IHypervisor, ISerialConsole, IVncConsole
+from cloudctl.drivers.interfaces import IHypervisor
 
 log = Logger()
 
 PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
 LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
 BINARY, BASE64 = "binary", "base64"
-# What a driver must be able to do for a console of each type.
-NEEDS: dict[str, type[Interface]] = {SERIAL: ISerialConsole, NOVNC: IVncConsole}
 
 
 class ConsoleServer(Factory):

@@ -10,14 +10,18 @@ import secrets
 from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, delete, insert, select
+from zope.interface import Interface
 
 from cloudctl.compute import servers
 from cloudctl.compute.tables import ConsoleToken
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import ISerialConsole, IVncConsole
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 
 SERIAL, NOVNC = "serial", "novnc"
+# What a driver must be able to do for a console of each type.
+NEEDS: dict[str, type[Interface]] = {SERIAL: ISerialConsole, NOVNC: IVncConsole}
 
 _by_digest = select(ConsoleToken).where(ConsoleToken.digest == bindparam("wanted"))
 

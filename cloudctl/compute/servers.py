@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, select, update
 
@@ -16,6 +16,16 @@ from cloudctl.db.machine import Machine
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 
+
+class Outline(NamedTuple):
+    """Who may know of a server, and whether it is as it was: a fifteenth of its columns."""
+
+    id: str
+    project_id: str
+    revision: int
+    host: str | None
+
+
 # Rules, and the task type of all work on servers.
 ALL_PROJECTS = "compute:servers:all_projects"
 OVER_LOCK = "compute:servers:over_lock"
@@ -24,6 +34,8 @@ OVER_LOCK = "compute:servers:over_lock"
 _by_id = select(Server).where(Server.id == bindparam("wanted"))
 _live_by_id = _by_id.where(Server.deleted_at.is_(None))
 _locked_by_id = _live_by_id.with_for_update()
+OUTLINE = (Server.id, Server.project_id, Server.revision, Server.host)
+_outline = select(*OUTLINE).where(Server.id == bindparam("wanted"), Server.deleted_at.is_(None))
 _change = update(Server).where(Server.id == bindparam("wanted"), Server.deleted_at.is_(None))
 
 
@@ -58,6 +70,15 @@ def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool =
     if row is None or not sees(caller, row.project_id):
         raise not_found(server_id)
     return row
+
+
+def outline(conn: Connection, caller: Caller, server_id: str) -> Outline:
+    """Of a server that the caller may know of. Raises NotFound."""
+    for row in conn.execute(_outline, {"wanted": server_id[:64]}):
+        found = Outline(*row)
+        if sees(caller, found.project_id):
+            return found
+    raise not_found(server_id)
 
 
 # -- states

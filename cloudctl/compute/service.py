@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from twisted.application import strports
 from twisted.application.service import IService
@@ -10,7 +11,6 @@ from twisted.application.service import IService
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.compute import audit, guests, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
-from cloudctl.compute.console_server import ConsoleServer
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
@@ -23,12 +23,15 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
 from cloudctl.volume.options import chosen as volume_options
 
+if TYPE_CHECKING:
+    from cloudctl.compute.console_server import ConsoleServer
+
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
     of_volumes, of_networks = volume_options(cloud.config), cloud.config.section(NetworkOptions)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
-    consoles = ConsoleServer(cloud.clock, cloud.db, cloud.hypervisor, options)
+    consoles = tuple(_consoles(cloud, options))
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now)
@@ -47,9 +50,9 @@ def compose(cloud: Surroundings) -> Part:
             host_watch,
             Overdue(cloud.clock, cloud.db, options),
             *_for_guests(cloud),
-            *_listening(cloud, options, consoles),
+            *(each for server in consoles for each in _listening(cloud, options, server)),
         ),
-        shown=(host_watch, consoles),
+        shown=(host_watch, *consoles),
         places=guests.places,
     )
 
@@ -64,8 +67,16 @@ def _for_guests(cloud: Surroundings) -> Iterator[IService]:
         yield GuestWatch(cloud.clock, cloud.db, cloud.hypervisor)
 
 
+def _consoles(cloud: Surroundings, options: ComputeOptions) -> Iterator[ConsoleServer]:
+    if options.console_listen:
+        # Most clouds offer none, and need not import WebSockets when they start.
+        from cloudctl.compute.console_server import ConsoleServer
+
+        yield ConsoleServer(cloud.clock, cloud.db, cloud.hypervisor, options)
+
+
 def _listening(cloud: Surroundings, options: ComputeOptions, consoles: ConsoleServer) -> Iterator[IService]:
-    if options.console_listen and not cloud.in_memory:
+    if not cloud.in_memory:
         yield strports.service(options.console_listen, consoles, reactor=cloud.reactor)
 
 

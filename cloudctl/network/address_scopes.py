@@ -41,13 +41,13 @@ class NewAddressScope:
     shared: bool = False
 
 
-def of_networks(conn: Connection, network_ids: Sequence[str], ip_version: int) -> dict[str, str]:
-    """Network id → the scope that its subnets of a family are in. Networks in none are missing."""
-    found: dict[str, str] = {}
+def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[tuple[str, int], str]:
+    """(network id, IP version) → the scope that its subnets of the family are in. Networks in none are missing."""
+    found: dict[tuple[str, int], str] = {}
     for some in standard.batches(network_ids):
         for network_id, version, scope_id in conn.execute(_of_networks, {"networks": some}):
-            if version == ip_version and scope_id is not None:
-                found[network_id] = scope_id
+            if scope_id is not None:
+                found[network_id, version] = scope_id
     return found
 
 

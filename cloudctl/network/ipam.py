@@ -41,8 +41,7 @@ _drop = delete(IpAllocation).where(
 _of_pool = select(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"), FreeRange.pool == bindparam("of_pool")
 )
-_range_at = _of_pool.where(FreeRange.first == bindparam("from"))
-_range_below = _of_pool.where(FreeRange.first < bindparam("from")).order_by(FreeRange.first.desc()).limit(1)
+_neighbours = _of_pool.where(FreeRange.first <= bindparam("from")).order_by(FreeRange.first.desc()).limit(2)
 _drop_range = delete(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"),
     FreeRange.pool == bindparam("of_pool"),
@@ -193,8 +192,10 @@ def _cut(conn: Connection, found: FreeRange, address: int) -> None:
 def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
     """Add one address to the free ranges of a pool, one range with its neighbours."""
     mine = {"of_subnet": subnet_id, "of_pool": pool}
-    above = conn.execute(_range_at, {**mine, "from": key(address + 1)}).first()
-    below = conn.execute(_range_below, {**mine, "from": key(address)}).first()
+    # The nearest two that begin behind it at most: the one right behind it, if there is one, comes first.
+    near = conn.execute(_neighbours, {**mine, "from": key(address + 1)}).all()
+    above = near[0] if near and int(near[0].first) == address + 1 else None
+    below = next((each for each in near if each is not above), None)
     joins_below = below is not None and int(below.last) == address - 1
     if above is not None and not joins_below:
         conn.execute(_move_range, {**mine, "from": above.first, "first": key(address)})

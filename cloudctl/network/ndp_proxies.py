@@ -134,7 +134,7 @@ def _scope_outside(conn: Connection, router: Router) -> str:
     if gateway is None:
         reason = "it has no external gateway"
     else:
-        scope = address_scopes.of_networks(conn, [gateway.network_id], 6).get(gateway.network_id)
+        scope = address_scopes.of_networks(conn, [gateway.network_id]).get((gateway.network_id, 6))
         if scope is not None:
             return scope
         reason = f"network {gateway.network_id} is in no IPv6 address scope"

@@ -92,6 +92,9 @@ _subnet_ids = (
 )
 
 
+# Whether an agent stays away from a network: to be asked together with the network.
+any_absence = select(AgentAbsence.agent_id).where(AgentAbsence.network_id == Network.id).exists()
+_with_absence = select(Network, any_absence).where(Network.id == bindparam("wanted"))
 _absences = (
     select(Agent.host)
     .join_from(AgentAbsence, Agent, Agent.id == AgentAbsence.agent_id)
@@ -108,7 +111,7 @@ _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network")
 def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
     """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
     row = visible(conn, caller, network_id)
-    if not is_shared(conn, caller, row):
+    if row.project_id != caller.project_id and not is_shared(conn, caller, row):
         standard.refuse_foreign(caller, row, "network:ports:create:foreign_network")
     return row
 
@@ -188,7 +191,7 @@ def create(
     for action, everybodys in ((shares.SHARED, wanted.shared), (shares.EXTERNAL, wanted.external)):
         if everybodys:
             shares.share(conn, shares.NETWORK, made, shares.EVERYBODY, now, action=action)
-    tasks.submit_once(conn, kinds.ENSURE_NETWORK, made.id, by)
+    tasks.submit(conn, kinds.ENSURE_NETWORK, made.id, by)
     return made
 
 
@@ -295,11 +298,11 @@ def _check_unused(conn: Connection, network_id: str) -> None:
 
 def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
     """The network as the driver shall hold it; None if there is none."""
-    row = find(conn, network_id)
-    return None if row is None else spec_of(conn, row)
+    found = conn.execute(_with_absence, {"wanted": network_id}).first()
+    return None if found is None else spec_of(conn, *found)
 
 
-def spec_of(conn: Connection, row: Network) -> NetworkSpec:
+def spec_of(conn: Connection, row: Network, has_absences: bool) -> NetworkSpec:
     """The same of one that was read already."""
     subnets, dhcp_port = _served(conn, row.id)
     return NetworkSpec(
@@ -311,7 +314,7 @@ def spec_of(conn: Connection, row: Network) -> NetworkSpec:
         mtu=row.mtu,
         admin_state_up=row.admin_state_up,
         external=row.external,
-        no_dhcp_on=tuple(conn.scalars(_absences, {"network": row.id})),
+        no_dhcp_on=tuple(conn.scalars(_absences, {"network": row.id})) if has_absences else (),
         subnets=subnets,
         dhcp_port=dhcp_port,
     )

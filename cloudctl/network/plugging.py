@@ -32,9 +32,9 @@ def wiring(conn: Connection, port_id: str) -> Wiring | None:
     found = ports.held(conn, port_id)
     if found is None:
         return None
-    row, network, spec = found
+    row, spec, network, has_absences = found
     groups = (security_groups.driver_spec(conn, group) for group in spec.security_groups)
-    around = networks.spec_of(conn, network)
+    around = networks.spec_of(conn, network, has_absences)
     return Wiring(row.host, spec, around, tuple(group for group in groups if group is not None))
 
 

@@ -43,6 +43,7 @@ from cloudctl.network import (
     trunk_ports,
 )
 from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.port_uses import Uses
 from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -56,7 +57,7 @@ BINDING_FAILED = "binding_failed"
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
 _with_network = (
-    select(Port, Network, logs.any_enabled, local_ip_ports.any_to_port, trunk_ports.any_of_parent)
+    select(Port, Network, networks.any_absence, logs.any_enabled, local_ip_ports.any_to_port, trunk_ports.any_of_parent)
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id == bindparam("wanted"))
 )
@@ -67,7 +68,7 @@ _leaving = (
 )
 _join = insert(PortSecurityGroup)
 _leave = delete_from(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam("port"))
-_delete = delete_from(Port).where(Port.id == bindparam("wanted"))
+_drop = delete_from(Port).where(Port.id == bindparam("wanted"))
 _plugged = (
     update(Port)
     .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
@@ -367,7 +368,7 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
         trunk_ports.check_deletable(conn, row.id)
     if dhcp_ports.is_one(conn, row):
         dhcp_ports.changed(conn, row, by)
-    delete(conn, row.id, now, by)
+    _delete(conn, row, uses, now, by)
 
 
 def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
@@ -378,21 +379,24 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
     row = find(conn, port_id, lock=True)
     if row is None:
         return
-    uses = port_uses.of(conn, port_id)
+    _delete(conn, row, port_uses.of(conn, port_id), now, by, has_left=has_left)
+
+
+def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     if uses.has_floating_ips:
-        associations.forget_port(conn, port_id, now, by)
+        associations.forget_port(conn, row.id, now, by)
     if uses.is_of_trunk:
-        trunk_ports.forget(conn, port_id, by)
+        trunk_ports.forget(conn, row.id, by)
     if uses.has_forwardings:
-        port_forwardings.forget_port(conn, port_id, now, by)
+        port_forwardings.forget_port(conn, row.id, now, by)
     if uses.has_proxies:
-        ndp_proxies.forget_port(conn, port_id, by)
-    fixed_ips.release(conn, row.network_id, port_id)
-    tags.forget(conn, port_id)
-    conn.execute(_leave, {"port": port_id})
-    conn.execute(_delete, {"wanted": port_id})
+        ndp_proxies.forget_port(conn, row.id, by)
+    fixed_ips.release(conn, row.network_id, row.id)
+    tags.forget(conn, row.id)
+    conn.execute(_leave, {"port": row.id})
+    conn.execute(_drop, {"wanted": row.id})
     if row.realised or (row.host and not has_left):
-        tasks.supersede(conn, kinds.DELETE_PORT, port_id, by)
+        tasks.supersede(conn, kinds.DELETE_PORT, row.id, by)
 
 
 # -- binding
@@ -443,15 +447,18 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
     found = held(conn, port_id)
     if found is None:
         raise not_found(port_id)
-    return found[2]
+    return found[1]
 
 
-def held(conn: Connection, port_id: str) -> tuple[Port, Network, PortSpec] | None:
-    """The port, its network, and how a driver shall hold the port. None if there is none."""
+def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec, Network, bool] | None:
+    """The port, how a driver shall hold it, its network, and whether an agent stays away from that one.
+
+    None if there is no such port.
+    """
     found = conn.execute(_with_network, {"wanted": port_id}).first()
     if found is None:
         return None
-    row, network, is_any_logged, has_local_ips, carries_others = found
+    row, network, has_absences, is_any_logged, has_local_ips, carries_others = found
     obeyed = qos_rules.of_port(conn, row, network.qos_policy_id)
     plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
     groups = tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ()))
@@ -475,7 +482,7 @@ def held(conn: Connection, port_id: str) -> tuple[Port, Network, PortSpec] | Non
         local_ips=local_ip_ports.driver_specs(conn, row.id) if has_local_ips else (),
         logged=logs.events(conn, row, groups) if is_any_logged else (),
     )
-    return row, network, spec
+    return row, spec, network, has_absences
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:

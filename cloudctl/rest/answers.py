@@ -39,7 +39,7 @@ class Answers:
 
     def __init__(self, db: Database) -> None:
         self.db = db
-        self._kept: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Answer, int]] = OrderedDict()  # with their sizes
         self._size = 0
 
     @property
@@ -48,9 +48,10 @@ class Answers:
         return self.db.generation
 
     def find(self, key: Hashable, now: float) -> Answer | None:
-        answer = self._kept.get(key)
-        if answer is None:
+        found = self._kept.get(key)
+        if found is None:
             return None
+        answer, _ = found
         if answer.generation != self.db.generation or now >= answer.until:
             self._drop(key)
             return None
@@ -61,15 +62,16 @@ class Answers:
         if len(answer.body) > LARGEST or answer.generation != self.db.generation:
             return
         self._drop(key)
-        self._kept[key] = answer
-        self._size += _size(key, answer)
+        size = _size(key, answer)
+        self._kept[key] = answer, size
+        self._size += size
         while self._size > MOST_BYTES:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: Hashable) -> None:
         dropped = self._kept.pop(key, None)
         if dropped is not None:
-            self._size -= _size(key, dropped)
+            self._size -= dropped[1]
 
 
 # Of an answer and its entry beside what `_size` measures: tuples, the identity, the places in the table.

@@ -41,7 +41,7 @@ class Query:
             raise Invalid("The query string is not valid UTF-8.") from None
         except ValueError:
             raise Invalid(f"The query string has more than {QUERY_FIELDS} fields.") from None
-        if any("\0" in name or "\0" in value for name, value in pairs):
+        if b"%00" in raw or b"\0" in raw:
             raise Invalid("The query string contains a NUL character.")
         return cls(pairs)
 

@@ -19,7 +19,8 @@ class AccessRule:
     path: str
 
 
-@frozen
+# It is a part of what answers are kept by, and one is that of many requests.
+@frozen(cache_hash=True)
 class Identity:
     """The user, the scope and the roles (implied ones included) of a valid token. Times are seconds since the epoch."""
 

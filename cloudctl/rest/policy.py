@@ -74,6 +74,14 @@ def _match(attribute: str) -> Check:
     return check
 
 
+def _either(one: Check, other: Check) -> Check:
+    return lambda identity, target, known: one(identity, target, known) or other(identity, target, known)
+
+
+def _both(one: Check, other: Check) -> Check:
+    return lambda identity, target, known: one(identity, target, known) and other(identity, target, known)
+
+
 class _Parser:
     """Recursive descent over one rule: `or` binds least, then `and`, then `not`."""
 
@@ -91,20 +99,16 @@ class _Parser:
         return check
 
     def _or(self) -> Check:
-        checks = [self._and()]
+        check = self._and()
         while self._take("or"):
-            checks.append(self._and())
-        if len(checks) == 1:
-            return checks[0]
-        return lambda identity, target, known: any(c(identity, target, known) for c in checks)
+            check = _either(check, self._and())
+        return check
 
     def _and(self) -> Check:
-        checks = [self._not()]
+        check = self._not()
         while self._take("and"):
-            checks.append(self._not())
-        if len(checks) == 1:
-            return checks[0]
-        return lambda identity, target, known: all(c(identity, target, known) for c in checks)
+            check = _both(check, self._not())
+        return check
 
     def _not(self) -> Check:
         if self._take("not"):

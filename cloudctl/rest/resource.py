@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Literal, ParamSpec, TypeVar
@@ -38,6 +38,19 @@ Values = Mapping[str, Any]
 """What a body says, by the names in Python."""
 View = Callable[[Connection, Call, Sequence[Any]], Iterable[Any]]
 """The values of an attribute for records, in their order. MISSING: that record is shown without the attribute."""
+Read = Callable[[Connection, Sequence[str]], Any]
+"""What stands elsewhere of the records with these ids."""
+
+
+@frozen
+class Beside:
+    """A view of what stands in other tables: `show(what was read, record)` is the value.
+
+    What several attributes of a resource show by the same `read` is read once.
+    """
+
+    read: Read
+    show: Callable[[Any, Any], Any]
 
 
 class Mark(Enum):
@@ -68,7 +81,7 @@ class Attribute:
     put: Any = False
     filter: Callable[[Column[Any]], Any] | None = None  # a filter as the API's lists take them
     sort: bool | ColumnElement[Any] = False
-    view: View | Literal[Mark.COLUMN] | None = COLUMN
+    view: View | Beside | Literal[Mark.COLUMN] | None = COLUMN
     rule: str | None = None
     named: str = ""
     span: Span = ALWAYS
@@ -181,14 +194,22 @@ def views(conn: Connection, call: Call, attributes: Attributes, records: Sequenc
     ]
     names = [each.name for each in shown]
     # Column by column: a page of a thousand records costs little more than its queries.
-    columns = [_values(conn, call, each, records) for each in shown]
+    beside: dict[Read, Any] = {}
+    columns = [_values(conn, call, each, records, beside) for each in shown]
     found = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     return [_present(each) if MISSING in each.values() else each for each in found]
 
 
-def _values(conn: Connection, call: Call, attribute: Attribute, records: Sequence[Any]) -> Iterable[Any]:
+def _values(
+    conn: Connection, call: Call, attribute: Attribute, records: Sequence[Any], beside: dict[Read, Any]
+) -> Iterable[Any]:
     if attribute.view is None:
         raise ValueError(f"{attribute.name} is not shown")
+    if isinstance(attribute.view, Beside):
+        read = attribute.view.read
+        if read not in beside:
+            beside[read] = read(conn, [record.id for record in records])
+        return map(partial(attribute.view.show, beside[read]), records)
     if attribute.view is not COLUMN:
         return attribute.view(conn, call, records)
     if attribute.column is None:

@@ -15,10 +15,10 @@ Reference: discovery.md, «Request headers every service understands».
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.web.http_headers import Headers
 
 from cloudctl.errors import Invalid, NotAcceptable
@@ -87,6 +87,7 @@ class Microversions:
     maximum: Version
     first: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    _answers: dict[Version, Sequence[tuple[bytes, bytes]]] = field(factory=dict, init=False, eq=False, repr=False)
 
     def asked(self, headers: Headers) -> Version:
         """The version of this request. Raises Invalid (malformed) or NotAcceptable (out of range)."""
@@ -123,11 +124,14 @@ class Microversions:
                 return value[-1].strip()
         return None
 
-    def answer(self, version: Version) -> list[tuple[str, str]]:
-        """Headers that tell the client which version was used."""
-        names = ("OpenStack-API-Version", *self.first, *self.after)
-        return [
-            ("OpenStack-API-Version", f"{self.service_type} {text(version)}"),
-            *((name, text(version)) for name in names[1:]),
-            ("Vary", ", ".join(names)),
-        ]
+    def answer(self, version: Version) -> Sequence[tuple[bytes, bytes]]:
+        """Headers that tell the client which version was used: the same for each answer, so they are made once."""
+        if (made := self._answers.get(version)) is None:
+            names = ("OpenStack-API-Version", *self.first, *self.after)
+            told = [
+                ("OpenStack-API-Version", f"{self.service_type} {text(version)}"),
+                *((name, text(version)) for name in names[1:]),
+                ("Vary", ", ".join(names)),
+            ]
+            made = self._answers[version] = [(name.encode(), value.encode()) for name, value in told]
+        return made

@@ -16,9 +16,9 @@ from tests.compute.asking import LATEST, Asking
 from tests.work import counted
 
 
-def rows_read(cloud: MemoryCloud, demo: Asking) -> list[str]:
+def rows_read(cloud: MemoryCloud, demo: Asking, path: str = "/servers/detail") -> list[str]:
     with counted(cloud) as work:
-        demo.get("/servers/detail", LATEST)
+        demo.get(path, LATEST)
     return [statement for statement in work.statements if "servers.hostname" in statement]
 
 
@@ -30,6 +30,15 @@ def test_a_row_is_read_again_only_after_it_has_changed(demo: Asking, cloud: Memo
     (read,) = rows_read(cloud, demo)
     assert first in read
     assert second not in read
+
+
+def test_one_server_is_read_again_only_after_it_has_changed(demo: Asking, cloud: MemoryCloud) -> None:
+    """Its outline is: who may see it, and whether it has changed."""
+    path = f"/servers/{demo.boot(name='first')}"
+    demo.get(path, LATEST)
+    assert rows_read(cloud, demo, f"{path}?again=1") == []
+    demo.put(path, {"server": {"name": "other"}})
+    assert len(rows_read(cloud, demo, f"{path}?again=2")) == 1
 
 
 def test_a_page_shows_each_server_as_it_is_shown_alone(demo: Asking, admin: Asking) -> None:

@@ -13,8 +13,7 @@ from attrs import frozen
 from cloudctl.compute import consoles
 from cloudctl.compute.api import gates
 from cloudctl.compute.api.server_actions import PATH
-from cloudctl.compute.console_server import NEEDS
-from cloudctl.compute.consoles import NOVNC
+from cloudctl.compute.consoles import NEEDS, NOVNC
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor

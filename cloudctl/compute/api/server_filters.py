@@ -10,8 +10,8 @@ from attrs import frozen
 from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
 
 from cloudctl.compute import networking, patterns
-from cloudctl.compute.api import gates, server_pages
-from cloudctl.compute.servers import ALL_PROJECTS
+from cloudctl.compute.api import gates
+from cloudctl.compute.servers import ALL_PROJECTS, OUTLINE
 from cloudctl.compute.states import DELETED, SOFT_DELETED
 from cloudctl.compute.status import STATUSES, showing
 from cloudctl.compute.tables import Server
@@ -284,7 +284,7 @@ SORT_KEYS: dict[str, ColumnElement[Any]] = {
 ADMIN_SORT_KEYS = frozenset({"host", "node"})
 
 BRIEF = Listing(Server.table, SORT_KEYS, columns=(Server.id, Server.name))
-DETAIL = Listing(Server.table, SORT_KEYS, columns=server_pages.COLUMNS)
+DETAIL = Listing(Server.table, SORT_KEYS, columns=OUTLINE)
 
 
 def check_order(call: Call, order: Sequence[tuple[str, str]]) -> None:

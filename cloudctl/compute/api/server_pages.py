@@ -6,7 +6,7 @@ the same: these are read each time, and the server's row, its addresses, groups 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, select
 
 from cloudctl.compute import networking
 from cloudctl.compute.api import server_views
+from cloudctl.compute.servers import Outline
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.rest.call import Call
@@ -22,17 +23,6 @@ from cloudctl.rest.versions import Version
 
 # Built once: building costs more than running it.
 _rows = select(Server).where(Server.id.in_(bindparam("wanted", expanding=True)))
-
-
-class Entry(NamedTuple):
-    """What a page reads of each of its servers."""
-
-    id: str
-    revision: int
-    host: str | None
-
-
-COLUMNS = (Server.id, Server.revision, Server.host)
 
 
 class Shape(NamedTuple):
@@ -51,27 +41,15 @@ class ServerPages:
     def __init__(self) -> None:
         self.rendered = Rendered()
 
-    def page(self, conn: Connection, call: Call, entries: Sequence[Entry]) -> list[orjson.Fragment]:
+    def page(self, conn: Connection, call: Call, entries: Sequence[Outline]) -> list[orjson.Fragment]:
         """As `GET /servers/detail` shows them."""
+        return self._shown(conn, call, entries, alone=False)
 
-        def read(ids: Sequence[str]) -> Sequence[Server]:
-            return conn.execute(_rows, {"wanted": list(ids)}).all()
-
-        return self._shown(conn, call, entries, read, alone=False)
-
-    def alone(self, conn: Connection, call: Call, row: Server) -> orjson.Fragment:
+    def alone(self, conn: Connection, call: Call, entry: Outline) -> orjson.Fragment:
         """As `GET /servers/ID` shows it."""
-        return self._shown(conn, call, [row], lambda ids: [row], alone=True)[0]
+        return self._shown(conn, call, [entry], alone=True)[0]
 
-    def _shown(
-        self,
-        conn: Connection,
-        call: Call,
-        entries: Sequence[Entry | Server],
-        read: Callable[[Sequence[str]], Sequence[Server]],
-        *,
-        alone: bool,
-    ) -> list[orjson.Fragment]:
+    def _shown(self, conn: Connection, call: Call, entries: Sequence[Outline], *, alone: bool) -> list[orjson.Fragment]:
         admin, user_data = call.may(server_views.ADMIN_FIELDS), call.may(server_views.USER_DATA)
         shape = Shape(call.root_url, call.version, admin, user_data, alone)
         view = server_views.full if alone else server_views.detail
@@ -87,7 +65,7 @@ class ServerPages:
         }
 
         def render(ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-            rows = read(ids)
+            rows = conn.execute(_rows, {"wanted": list(ids)}).all()
             around = server_views.gather(conn, call, rows, plugged)
             return {row.id: view(around, row) for row in rows}
 

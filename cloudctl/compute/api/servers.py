@@ -11,7 +11,7 @@ from cloudctl.compute.api import query, server_views
 from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
 from cloudctl.compute.api.server_create import checked_hostname, wanted
 from cloudctl.compute.api.server_filters import BRIEF, DETAIL, QUERY, check_order, conditions
-from cloudctl.compute.api.server_pages import Entry, ServerPages
+from cloudctl.compute.api.server_pages import ServerPages
 from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
@@ -49,7 +49,7 @@ class Servers:
 
     def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
         page = self._page(conn, call, DETAIL)
-        shown = self.pages.page(conn, call, [Entry(*row) for row in page.rows])
+        shown = self.pages.page(conn, call, [servers.Outline(*row) for row in page.rows])
         return {"servers": shown, **_links(call, page)}
 
     def _page(self, conn: Connection, call: Call, what: Listing) -> Page:
@@ -92,7 +92,7 @@ class Servers:
         return {"server": await self.db.read(self._alone, call, server_id)}
 
     def _alone(self, conn: Connection, call: Call, server_id: str) -> Any:
-        return self.pages.alone(conn, call, servers.visible(conn, call.caller, server_id))
+        return self.pages.alone(conn, call, servers.outline(conn, call.caller, server_id))
 
     @routes.put("/servers/<server_id>", policy="compute:servers:update", body=UPDATE)
     async def update(self, call: Call, server_id: str, body: UpdateServer) -> dict[str, Any]:

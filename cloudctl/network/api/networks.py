@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from cloudctl.network.tables import Network
 from cloudctl.rest.body import MISSING, Length, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
-from cloudctl.rest.resource import Attribute, View, always, of_each
+from cloudctl.rest.resource import Attribute, Beside, always, of_each
 
 NetworkType = Annotated[str, Length(1, 16)]
 PhysicalName = Annotated[str, Length(1, 64)]
@@ -31,27 +31,17 @@ GUARDED = ("shared", "external", "is_default")
 PROVIDER = "network:networks:show:provider"
 
 
-def subnets(conn: Connection, call: Call, records: Sequence[Network]) -> list[list[str]]:
-    found = networks.subnets_of(conn, [network.id for network in records])
-    return [found.get(network.id, []) for network in records]
-
-
-def scope_of_family(version: int) -> View:
+def scope_of_family(version: int) -> Beside:
     """The address scope that a network's subnets of a family are in."""
-
-    def scopes(conn: Connection, call: Call, records: Sequence[Network]) -> list[str | None]:
-        found = address_scopes.of_networks(conn, [network.id for network in records], version)
-        return [found.get(network.id) for network in records]
-
-    return scopes
+    return Beside(address_scopes.of_networks, lambda found, network: found.get((network.id, version)))
 
 
 # One for each cloud of a process that is set up otherwise.
 @lru_cache(maxsize=64)
 def declared(options: NetworkOptions) -> Declared[Network]:
-    def zones(conn: Connection, call: Call, records: Sequence[Network]) -> list[list[str]]:
+    def zones(subnets: Mapping[str, Sequence[str]], network: Network) -> list[str]:
         """A network is where its subnets are."""
-        return [[options.availability_zone] if ids else [] for ids in subnets(conn, call, records)]
+        return [options.availability_zone] if network.id in subnets else []
 
     def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Network:
         project = owner_of_new(call.caller, owner)
@@ -76,7 +66,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("name", c.name, Text, post="", put=True, filter=any_of, sort=True),
             Attribute("status", c.status, filter=any_of, sort=True),
             Attribute("admin_state_up", c.admin_state_up, Flag, post=True, put=True, filter=lists.truths, sort=True),
-            Attribute("subnets", view=subnets),
+            Attribute("subnets", view=Beside(networks.subnets_of, lambda found, network: found.get(network.id, []))),
             Attribute("shared", None, Flag, post=False, put=True, view=shared),
             Attribute("router:external", c.external, Flag, post=False, put=True, filter=lists.truths),
             Attribute("mtu", c.mtu, Mtu, post=0, put=True, filter=number, sort=True),
@@ -84,7 +74,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
             Attribute("dns_domain", c.dns_domain, Domain, post="", put=True, filter=any_of),
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
-            Attribute("availability_zones", view=zones),
+            Attribute("availability_zones", view=Beside(networks.subnets_of, zones)),
             Attribute("l2_adjacency", view=always(True)),
             Attribute("ipv4_address_scope", view=scope_of_family(4)),
             Attribute("ipv6_address_scope", view=scope_of_family(6)),

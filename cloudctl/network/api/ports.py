@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -36,7 +36,7 @@ from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGro
 from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
-from cloudctl.rest.resource import REQUIRED, Attribute, always
+from cloudctl.rest.resource import REQUIRED, Attribute, Beside, always
 
 BINDING = "network:ports:show:binding"
 
@@ -180,9 +180,12 @@ def _pairs(wanted: Sequence[AddressPair] | None) -> tuple[tuple[str, str | None]
 # -- views
 
 
-def fixed_ips(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[dict[str, str]]]:
-    found = ports.fixed_ips_of(conn, [port.id for port in records])
-    return [found.get(port.id, []) for port in records]
+FixedIpsOf = Mapping[str, Sequence[dict[str, str]]]
+"""Of each port, by its id."""
+
+
+def fixed_ips(found: FixedIpsOf, port: Port) -> Sequence[dict[str, str]]:
+    return found.get(port.id, [])
 
 
 def groups(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[str]]:
@@ -200,11 +203,8 @@ def trunk_details(conn: Connection, call: Call, records: Sequence[Port]) -> list
     return [found.get(port.id, MISSING) for port in records]
 
 
-def assignments(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[dict[str, str]]]:
-    found = ports.fixed_ips_of(conn, [port.id for port in records])
-    return [
-        [names.assignment(port.dns_name, each["ip_address"]) for each in found.get(port.id, ())] for port in records
-    ]
+def assignments(found: FixedIpsOf, port: Port) -> list[dict[str, str]]:
+    return [names.assignment(port.dns_name, each["ip_address"]) for each in found.get(port.id, ())]
 
 
 def profiles(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any]]:
@@ -362,7 +362,9 @@ PORTS = Declared(
         Attribute("status", c.status, filter=any_of, sort=True),
         Attribute("device_id", c.device_id, Text, post="", put=Text | None, filter=any_of, sort=True),
         Attribute("device_owner", c.device_owner, Text, post="", put=Text | None, filter=any_of, sort=True),
-        Attribute("fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=fixed_ips),
+        Attribute(
+            "fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=Beside(ports.fixed_ips_of, fixed_ips)
+        ),
         Attribute("security_groups", None, Groups | None, post=MISSING, put=True, view=groups),
         Attribute("port_security_enabled", c.port_security_enabled, Flag, post=MISSING, put=True, filter=lists.truths),
         Attribute(
@@ -377,7 +379,7 @@ PORTS = Declared(
         Attribute("extra_dhcp_opts", c.dhcp_options, DhcpOptions | None, post=MISSING, put=True, needs=IDhcpOptions),
         Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
-        Attribute("dns_assignment", view=assignments),
+        Attribute("dns_assignment", view=Beside(ports.fixed_ips_of, assignments)),
         Attribute("ip_allocation", view=always("immediate")),
         Attribute("trunk_details", view=trunk_details, needs=ITrunks),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
