@@ -19,7 +19,8 @@ from cloudctl.volume import backups, kinds, quotas, states
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Backup
 
-SERVICE = "cloudctl.archive"
+# What can read a backup. Clients know a record by how this begins; releases before had another name for the same.
+SERVICE, FORMER = "cinder.backup.drivers.cloudctl", "cloudctl.archive"
 # What a record tells of a backup, beside its times.
 TOLD = (
     "id", "volume_id", "snapshot_id", "parent_id", "name", "description", "container", "availability_zone", "size",

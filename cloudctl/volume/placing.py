@@ -1,8 +1,8 @@
 """Where volumes go: the pools, what each of them is capable of, and which of them takes a volume of a type.
 
-A type chooses by its extra specs: `volume_backend_name`, `multiattach`, and `capabilities:NAME` for what a pool says of
-itself, as a value or after an operator: `<is> True`, `>= 100`, `<in> fast`. Of those that fit, the one with most room
-is taken.
+A type chooses by its extra specs: `volume_backend_name`, `multiattach`, and `NAME` or `capabilities:NAME` for what a
+pool says of itself, as a value or after an operator: `<is> True`, `>= 100`, `<in> fast`. A bare NAME of which a pool
+says nothing is the operator's own note. Of those that fit, the one with most room is taken.
 """
 
 from __future__ import annotations
@@ -63,8 +63,13 @@ def fits(pool: Pool, specs: Specs, size: int) -> bool:
     if specs.get(MULTIATTACH) == "<is> True" and not pool.capacity.multiattach:
         return False
     told = pool.capabilities
-    asked = {key.removeprefix(SCOPE): wish for key, wish in specs.items() if key.startswith(SCOPE)}
-    return all(name in told and meets(told[name], wish or "") for name, wish in asked.items())
+    return all(_has(told, key, wish or "") for key, wish in specs.items() if key not in (NAME, MULTIATTACH))
+
+
+def _has(told: Mapping[str, Any], key: str, wish: str) -> bool:
+    """Whether capabilities are as this extra spec asks, if it asks for any."""
+    name = key.removeprefix(SCOPE)
+    return meets(told[name], wish) if name in told else name == key
 
 
 def choose(pools: Iterable[Pool], specs: Specs, size: int) -> Pool | None:

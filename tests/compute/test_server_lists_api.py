@@ -177,6 +177,16 @@ def test_changes_before_is_an_upper_bound_from_2_66_on(demo: Asking, three: list
     assert demo.get(f"/servers?changes-since={late}&changes-before={early}", "2.66").status == 400
 
 
+def test_a_server_is_changed_before_the_time_that_it_shows(demo: Asking) -> None:
+    """A bound of a whole second is of all of it."""
+    demo.cloud.advance(0.4)
+    server_id = demo.boot("2.66", name="early")
+    demo.cloud.advance(10)
+    demo.boot("2.66", name="late")
+    shown = demo.server(server_id)["updated"]
+    assert demo.names(f"?changes-before={shown}", "2.66") == ["early"]
+
+
 @pytest.mark.parametrize("value", ["yesterday", "2026-13-01", "", "9999999999"])
 def test_a_time_that_is_none_is_refused(demo: Asking, value: str) -> None:
     assert demo.get(f"/servers?changes-since={value}").status == 400

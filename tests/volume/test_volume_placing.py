@@ -40,5 +40,7 @@ def test_the_one_with_most_room_of_those_that_fit_is_taken() -> None:
     assert chosen(volume_backend_name="c", multiattach="<is> True") is None
     assert chosen(capabilities__multiattach="<is> False") == "node@c#c"
     assert chosen(capabilities__colour="red") is None
-    # What has no scope is for people and for drivers.
-    assert chosen(colour="red") == "node@b#b"
+    # A word without a scope of which a pool says something is asked of it, too; others are notes of people.
+    assert chosen(storage_protocol="iSCSI", vendor_name="Open Source") == "node@b#b"
+    assert chosen(vendor_name="Somebody") is None
+    assert chosen(colour="red", provisioning__min_vol_size="9") == "node@b#b"

@@ -258,15 +258,15 @@ def test_a_frozen_backend_takes_no_volumes_until_it_thaws(make: Any, demo: Any, 
     assert make()["status"] == "error"
     assert admin.put(f"{V3}/os-services/thaw", host).status == 200
     assert make()["status"] == "available"
-    assert admin.put(f"{V3}/os-services/thaw", {"host": "none"}).status == 404
+    assert admin.put(f"{V3}/os-services/thaw", {"host": "none"}).status == 400
 
 
 def test_nothing_fails_over(admin: Any) -> None:
     for path, status in (("failover_host", 400), ("failover", 400)):
         answer = admin.put(f"{V3}/os-services/{path}", {"host": "cloudctl@volumes"}, headers=LATEST)
         assert answer.status == status and "replication" in answer.json()["badRequest"]["message"]
-    assert admin.put(f"{V3}/os-services/failover_host", {"host": "none"}).status == 404
-    assert admin.put(f"{V3}/os-services/failover", {"cluster": "c"}, headers=LATEST).status == 404
+    assert admin.put(f"{V3}/os-services/failover_host", {"host": "none"}).status == 400
+    assert admin.put(f"{V3}/os-services/failover", {"cluster": "c"}, headers=LATEST).status == 400
 
 
 def test_there_are_no_clusters_and_nothing_to_clean_up(admin: Any) -> None:

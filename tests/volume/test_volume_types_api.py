@@ -54,7 +54,9 @@ def test_members_change_no_type(demo: Any, ssd: Any) -> None:
 
 def test_a_type_is_changed_and_deleted(admin: Any, ssd: Any) -> None:
     one = f"{URL}/{ssd['id']}"
-    assert admin.put(one, {"volume_type": {"name": "nvme"}}).json()["volume_type"]["name"] == "nvme"
+    changed = admin.put(one, {"volume_type": {"name": "nvme"}}).json()["volume_type"]
+    # That somebody may use it is told by one name only.
+    assert changed == {key: value for key, value in ssd.items() if ":" not in key} | {"name": "nvme"}
     assert admin.put(one, {"volume_type": {}}).status == 400
     assert admin.put(one, {"volume_type": {"name": "__DEFAULT__"}}).status == 409
     assert admin.post(URL, {"volume_type": {"name": "nvme"}}).status == 409

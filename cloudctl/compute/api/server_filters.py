@@ -171,7 +171,8 @@ def _alive(call: Call) -> Iterator[Condition]:
     if after is not None:
         yield Server.updated_at >= after
     if before is not None:
-        yield Server.updated_at <= before
+        # Of a server the whole second is shown: whoever asks with what was shown means it too.
+        yield Server.updated_at <= before.replace(microsecond=999_999)
     words = {word.lower() for word in call.query.all("status")}
     if "deleted" in words and not call.may(EVERY_FILTER):
         raise Forbidden("Only administrators may list deleted instances")

@@ -114,7 +114,7 @@ class FakeVolumeBackend:
         async with self.behaviour.around("capacity"):
             used = self._used()
             return Capacity(
-                self.total_gib, self.total_gib - used, used, thin=False, multiattach=True, storage_protocol="fake"
+                self.total_gib, self.total_gib - used, used, thin=False, multiattach=True, storage_protocol="iSCSI"
             )
 
     async def inventory(self) -> tuple[VolumeState, ...]:

@@ -99,7 +99,7 @@ class BackupRecords:
     )
     async def create(self, call: Call, body: ImportRecord) -> Any:
         """Bring a backup back whose record was kept; the archive must have it still."""
-        if body.backup_service != backup_records.SERVICE:
+        if body.backup_service not in (backup_records.SERVICE, backup_records.FORMER):
             raise Invalid(f"Invalid input received: backups of {body.backup_service[:64]!r} cannot be read here.")
         try:
             found = orjson.loads(base64.b64decode(body.backup_url, validate=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from attrs import frozen
@@ -20,6 +22,15 @@ from cloudctl.volume.options import VolumeOptions
 
 CLUSTERED = since(3, 26)
 Reason = Annotated[str, Length(1, 255, blank=False)]
+
+
+@contextmanager
+def told_as_invalid() -> Iterator[None]:
+    """A backend that is not there is a wrong word of the body, not a path that leads nowhere. Raises Invalid."""
+    try:
+        yield
+    except NotFound as missing:
+        raise Invalid(f"Invalid input received: {missing}") from missing
 
 
 @frozen
@@ -138,12 +149,14 @@ class Services:
         await self._refuse_failover(body)
 
     async def _refuse_failover(self, body: Failover) -> None:
-        await self.db.read(services.get, self.options, body.name, services.VOLUME)
+        with told_as_invalid():
+            await self.db.read(services.get, self.options, body.name, services.VOLUME)
         raise Invalid(f"Unable to fail over {body.name}: it has no replication target.")
 
     async def _freeze(self, body: Backend, frozen: bool) -> None:
         reason = "frozen" if frozen else None
-        await self.db.run(services.switch, self.options, body.name, services.VOLUME, frozen, reason, frozen=frozen)
+        with told_as_invalid():
+            await self.db.run(services.switch, self.options, body.name, services.VOLUME, frozen, reason, frozen=frozen)
 
     async def _switch(self, body: Switch, disabled: bool, reason: str | None = None) -> Any:
         found = await self.db.run(services.switch, self.options, body.host, body.name, disabled, reason)

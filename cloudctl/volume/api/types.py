@@ -197,7 +197,7 @@ def volume_types(options: VolumeOptions) -> Declared[VolumeType]:
         links="volume_type_links",
         title="Volume types",
         attributes=ATTRIBUTES,
-        shows={"create": OWN, "update": OWN},
+        shows={"create": OWN, "update": tuple(name for name in OWN if name != PUBLIC)},
         scope=_seen,
         filters=None,
         visible=visible,
