@@ -34,18 +34,17 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from zope.interface import Interface
 
-from cloudctl.compute import consoles
-from cloudctl.compute.consoles import NOVNC, SERIAL
+from cloudctl.compute.consoles import NOVNC, SERIAL, Right, Rights
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
-from cloudctl.db.columns import utc
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHypervisor, ISerialConsole, IVncConsole
+from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
 
 PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
+PERIOD = 10.0  # seconds between two looks at what is open
 LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
 BINARY, BASE64 = "binary", "base64"
 # What a driver must be able to do for a console of each type.
@@ -57,9 +56,9 @@ class ConsoleServer(Factory):
 
     noisy = False
 
-    def __init__(self, clock: IReactorTime, db: Database, hypervisor: IHypervisor, options: ComputeOptions) -> None:
+    def __init__(self, clock: IReactorTime, rights: Rights, hypervisor: IHypervisor, options: ComputeOptions) -> None:
         self.clock = clock
-        self.db = db
+        self.rights = rights
         self.hypervisor: Any = hypervisor
         self.options = options
         self.open: set[WebConsole] = set()
@@ -79,12 +78,14 @@ class ConsoleServer(Factory):
         (token,) = parse_qs(urlsplit(request.target).query).get("token", [""])[-1:]
         if not token or not self._trusts(request):
             return None
-        found = await self.db.run(consoles.take, token, utc(self.clock.seconds()))
-        if found is None or not NEEDS[found.type].providedBy(self.hypervisor):
+        right = await self.rights.take(token)
+        if right is None or not NEEDS[right.console.type].providedBy(self.hypervisor):
             return None
+        found = right.console
         log.info("the {kind} console of server {id} is opened", kind=found.type, id=found.server_id)
 
         async def open(guest: IProtocol, client: WebConsole) -> None:
+            client.right = right
             if found.type == NOVNC:
                 await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
                 return
@@ -95,6 +96,12 @@ class ConsoleServer(Factory):
             await driver_call(self.hypervisor.open_serial, found.server_id, guest)
 
         return open
+
+    async def end_what_may_not_be(self) -> None:
+        """Hang up on those whose right to see a console was taken away."""
+        for client in [*self.open]:
+            if client.right is not None and not await self.rights.holds(client.right):
+                client.close(CloseReason.POLICY_VIOLATION)
 
     def forget(self, client: WebConsole) -> None:
         self.open.discard(client)
@@ -119,6 +126,17 @@ def _host(url: str) -> str:
         return ""
 
 
+class ConsoleRounds(Rounds):
+    """A right that was taken away ends what it has opened."""
+
+    def __init__(self, clock: IReactorTime, consoles: ConsoleServer) -> None:
+        super().__init__(clock, PERIOD, "open consoles could not be looked at")
+        self.consoles = consoles
+
+    async def look(self) -> None:
+        await self.consoles.end_what_may_not_be()
+
+
 class WebConsole(Protocol):
     """A client's side."""
 
@@ -128,6 +146,7 @@ class WebConsole(Protocol):
         self.server = server
         self._socket = WSConnection(ConnectionType.SERVER)
         self._subprotocol: str | None = None
+        self.right: Right | None = None  # since a console was opened for it
         self._guest: Any = None  # the transport of the other side
         self._text = ""  # of a message that is not complete
         self._limit: IDelayedCall | None = None

@@ -10,7 +10,8 @@ from twisted.application.service import IService
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.compute import audit, guests, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
-from cloudctl.compute.console_server import ConsoleServer
+from cloudctl.compute.console_server import ConsoleRounds, ConsoleServer
+from cloudctl.compute.consoles import Rights
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
@@ -28,7 +29,8 @@ def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
     of_volumes, of_networks = volume_options(cloud.config), cloud.config.section(NetworkOptions)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
-    consoles = ConsoleServer(cloud.clock, cloud.db, cloud.hypervisor, options)
+    rights = Rights(cloud.db, cloud.authenticator, cloud.policy)
+    consoles = ConsoleServer(cloud.clock, rights, cloud.hypervisor, options)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         bootstrap(conn, first.now)
@@ -47,6 +49,7 @@ def compose(cloud: Surroundings) -> Part:
             host_watch,
             Overdue(cloud.clock, cloud.db, options),
             *_for_guests(cloud),
+            ConsoleRounds(cloud.clock, consoles),
             *_listening(cloud, options, consoles),
         ),
         shown=(host_watch, consoles),
