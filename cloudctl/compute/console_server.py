@@ -44,6 +44,7 @@ from cloudctl.tasks.rounds import Rounds
 log = Logger()
 
 PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
+MOST_UNPROVEN = 10  # connections of one address that have opened nothing yet
 PERIOD = 10.0  # seconds between two looks at what is open
 LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
 BINARY, BASE64 = "binary", "base64"
@@ -66,7 +67,11 @@ class ConsoleServer(Factory):
 
     def buildProtocol(self, addr: Any) -> Protocol | None:
         """None, and the connection is closed, where there are too many already."""
-        return WebConsole(self) if len(self.open) < self.options.console_connections else None
+        host = getattr(addr, "host", "")
+        unproven = sum(each.host == host and each.right is None for each in self.open)
+        if len(self.open) >= self.options.console_connections or unproven >= MOST_UNPROVEN:
+            return None
+        return WebConsole(self, host)
 
     def doStop(self) -> None:
         super().doStop()
@@ -142,8 +147,9 @@ class WebConsole(Protocol):
 
     transport: Any
 
-    def __init__(self, server: ConsoleServer) -> None:
+    def __init__(self, server: ConsoleServer, host: str) -> None:
         self.server = server
+        self.host = host  # that it comes from
         self._socket = WSConnection(ConnectionType.SERVER)
         self._subprotocol: str | None = None
         self.right: Right | None = None  # since a console was opened for it

@@ -9,12 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from attrs import define, field
+from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, Request, TextMessage
 
 from cloudctl.compute.api.consoles import vnc_link
-from cloudctl.compute.console_server import LONGEST, PATIENCE, PERIOD, ConsoleServer
+from cloudctl.compute.console_server import LONGEST, MOST_UNPROVEN, PATIENCE, PERIOD, ConsoleServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
@@ -53,9 +54,10 @@ class Browser:
     transport: StringTransport = field(factory=StringTransport)
     socket: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
     protocol: Any = None
+    address: IPv4Address | None = None
 
     def connect(self) -> Browser:
-        self.protocol = self.server.buildProtocol(None)
+        self.protocol = self.server.buildProtocol(self.address)
         if self.protocol is not None:
             self.protocol.makeConnection(self.transport)
         return self
@@ -279,6 +281,26 @@ def test_there_are_so_many_connections_and_so_much_patience(cloud: MemoryCloud, 
     assert browsers().connect().protocol is None
     cloud.advance(PATIENCE)
     assert all(each.transport.disconnected or each.transport.disconnecting for each in some)
+
+
+def test_nobody_keeps_others_out_who_has_no_token(cloud: MemoryCloud, demo: Asking, server_id: str) -> None:
+    real = cloud.cloud.made(ConsoleServer)
+    server = ConsoleServer(cloud.clock, real.rights, real.hypervisor, ComputeOptions(console_listen="tcp:6083"))
+    here, there = (IPv4Address("TCP", host, 1) for host in ("192.0.2.1", "192.0.2.2"))
+    made: list[Any] = [server.buildProtocol(here) for _ in range(MOST_UNPROVEN)]
+    for each in made:
+        assert each is not None
+        each.makeConnection(StringTransport())
+    assert server.buildProtocol(here) is None
+    # Another one is let in, and who has opened a console takes the place of none.
+    for _ in range(2):
+        browser = Browser(server, address=there)
+        assert isinstance(browser.ask(opened(demo, server_id))[0], AcceptConnection)
+        made.append(browser.protocol)
+    assert sum(each.right is None for each in server.open) == MOST_UNPROVEN
+    for each in made:
+        each.connectionLost()
+    assert not server.open
 
 
 def test_who_speaks_no_websocket_is_told_so(browsers: Any) -> None:
