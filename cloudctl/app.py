@@ -232,6 +232,7 @@ class Cloud(OrderedService):
             self._objects,
             self.seal,
             self._bus,
+            self.policy,
             log_levels=self._log_levels,
         )
         parts: tuple[Part, ...] = ()

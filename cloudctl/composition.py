@@ -25,6 +25,7 @@ from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
 from cloudctl.rest.pipeline import Http
+from cloudctl.rest.policy import Policy
 from cloudctl.rest.uploads import Uploads
 from cloudctl.service import ThreadsService
 from cloudctl.tasks import Workflow
@@ -66,12 +67,21 @@ class Surroundings:
     objects: IObjectData
     seal: Seal  # of secrets in the database
     bus: IBus
+    policy: Policy
     parts: tuple[Part, ...] = ()  # of the services before this one
     log_levels: LogLevels | None = None  # None: what the log of this process holds cannot be changed
 
     def made(self, kind: type[T]) -> T:
         """What a service before this one made and shows to others. Raises LookupError."""
         return made(self.parts, kind)
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """That of a service before this one. Raises LookupError."""
+        for part in self.parts:
+            if part.authenticator is not None:
+                return part.authenticator
+        raise LookupError("no service before this one says who asks")
 
     def threads(self, name: str, most: int) -> tuple[Threads, tuple[IService, ...]]:
         """Threads for one kind of blocking work, and the services that keep them alive, for `Part.supports`."""

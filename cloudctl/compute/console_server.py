@@ -33,18 +33,18 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from cloudctl.compute import consoles
-from cloudctl.compute.consoles import NEEDS, NOVNC
+from cloudctl.compute.consoles import NEEDS, NOVNC, Right, Rights
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.db import Database
-from cloudctl.db.columns import utc
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
 
 PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
+MOST_UNPROVEN = 10  # connections of one address that have opened nothing yet
+PERIOD = 10.0  # seconds between two looks at what is open
 LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
 BINARY, BASE64 = "binary", "base64"
 
@@ -54,9 +54,9 @@ class ConsoleServer(Factory):
 
     noisy = False
 
-    def __init__(self, clock: IReactorTime, db: Database, hypervisor: IHypervisor, options: ComputeOptions) -> None:
+    def __init__(self, clock: IReactorTime, rights: Rights, hypervisor: IHypervisor, options: ComputeOptions) -> None:
         self.clock = clock
-        self.db = db
+        self.rights = rights
         self.hypervisor: Any = hypervisor
         self.options = options
         self.open: set[WebConsole] = set()
@@ -64,7 +64,11 @@ class ConsoleServer(Factory):
 
     def buildProtocol(self, addr: Any) -> Protocol | None:
         """None, and the connection is closed, where there are too many already."""
-        return WebConsole(self) if len(self.open) < self.options.console_connections else None
+        host = getattr(addr, "host", "")
+        unproven = sum(each.host == host and each.right is None for each in self.open)
+        if len(self.open) >= self.options.console_connections or unproven >= MOST_UNPROVEN:
+            return None
+        return WebConsole(self, host)
 
     def doStop(self) -> None:
         super().doStop()
@@ -76,12 +80,14 @@ class ConsoleServer(Factory):
         (token,) = parse_qs(urlsplit(request.target).query).get("token", [""])[-1:]
         if not token or not self._trusts(request):
             return None
-        found = await self.db.run(consoles.take, token, utc(self.clock.seconds()))
-        if found is None or not NEEDS[found.type].providedBy(self.hypervisor):
+        right = await self.rights.take(token)
+        if right is None or not NEEDS[right.console.type].providedBy(self.hypervisor):
             return None
+        found = right.console
         log.info("the {kind} console of server {id} is opened", kind=found.type, id=found.server_id)
 
         async def open(guest: IProtocol, client: WebConsole) -> None:
+            client.right = right
             if found.type == NOVNC:
                 await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
                 return
@@ -92,6 +98,15 @@ class ConsoleServer(Factory):
             await driver_call(self.hypervisor.open_serial, found.server_id, guest)
 
         return open
+
+    def rounds(self) -> Rounds:
+        return ConsoleRounds(self.clock, self)
+
+    async def end_what_may_not_be(self) -> None:
+        """Hang up on those whose right to see a console was taken away."""
+        for client in [*self.open]:
+            if client.right is not None and not await self.rights.holds(client.right):
+                client.close(CloseReason.POLICY_VIOLATION)
 
     def forget(self, client: WebConsole) -> None:
         self.open.discard(client)
@@ -116,15 +131,28 @@ def _host(url: str) -> str:
         return ""
 
 
+class ConsoleRounds(Rounds):
+    """A right that was taken away ends what it has opened."""
+
+    def __init__(self, clock: IReactorTime, consoles: ConsoleServer) -> None:
+        super().__init__(clock, PERIOD, "open consoles could not be looked at")
+        self.consoles = consoles
+
+    async def look(self) -> None:
+        await self.consoles.end_what_may_not_be()
+
+
 class WebConsole(Protocol):
     """A client's side."""
 
     transport: Any
 
-    def __init__(self, server: ConsoleServer) -> None:
+    def __init__(self, server: ConsoleServer, host: str) -> None:
         self.server = server
+        self.host = host  # that it comes from
         self._socket = WSConnection(ConnectionType.SERVER)
         self._subprotocol: str | None = None
+        self.right: Right | None = None  # since a console was opened for it
         self._guest: Any = None  # the transport of the other side
         self._text = ""  # of a message that is not complete
         self._limit: IDelayedCall | None = None

@@ -1,24 +1,32 @@
 """Consoles that may be opened: who asks gets a token, and whoever brings it opens one console, once.
 
-Reference: compute.md, section 8.8.
+It is worth as much as the token with which it was asked for: that is kept with it, sealed by it, and has to be valid
+and to reach the server when the console is opened, and as long as it is open. Reference: compute.md, section 8.8.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import secrets
 from datetime import datetime, timedelta
 
+from attrs import frozen
+from cryptography.fernet import Fernet
 from sqlalchemy import bindparam, delete, insert, select
 from zope.interface import Interface
 
 from cloudctl.compute import servers
 from cloudctl.compute.tables import ConsoleToken
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import ISerialConsole, IVncConsole
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, NotFound, Unauthorized
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Authenticator
+from cloudctl.rest.policy import Policy
 
+RULE = "compute:servers:consoles"
 SERIAL, NOVNC = "serial", "novnc"
 # What a driver must be able to do for a console of each type.
 NEEDS: dict[str, type[Interface]] = {SERIAL: ISerialConsole, NOVNC: IVncConsole}
@@ -26,8 +34,8 @@ NEEDS: dict[str, type[Interface]] = {SERIAL: ISerialConsole, NOVNC: IVncConsole}
 _by_digest = select(ConsoleToken).where(ConsoleToken.digest == bindparam("wanted"))
 
 
-def create(conn: Connection, caller: Caller, server_id: str, type: str, lifetime: float) -> str:
-    """A token for a console of this type. Raises NotFound, Conflict."""
+def create(conn: Connection, caller: Caller, asker: str, server_id: str, type: str, lifetime: float) -> str:
+    """A token for a console of this type. `asker`: that of the caller. Raises NotFound, Conflict."""
     server = servers.visible(conn, caller, server_id)
     if server.host is None or server.launched_at is None:
         raise Conflict(f"Instance {server.id} is not ready")
@@ -40,26 +48,74 @@ def create(conn: Connection, caller: Caller, server_id: str, type: str, lifetime
         host=server.host,
         type=type,
         expires_at=caller.now + timedelta(seconds=lifetime),
+        asker=_seal(token).encrypt(asker.encode()).decode(),
     )
     conn.execute(insert(ConsoleToken), row._asdict())
     return token
 
 
-def find(conn: Connection, token: str, now: datetime) -> ConsoleToken | None:
-    """None for a token that opens nothing (any more): its server is gone, or elsewhere."""
+@frozen
+class Right:
+    """To see a console: that of whoever asked for it."""
+
+    console: ConsoleToken
+    asker: str  # his token
+
+
+@frozen
+class Rights:
+    """Which of them hold."""
+
+    db: Database
+    authenticator: Authenticator
+    policy: Policy
+
+    async def find(self, token: str) -> Right | None:
+        """None for a token that opens nothing (any more)."""
+        found = await self.db.read(_find, token, self._now)
+        return found if found is not None and await self.holds(found) else None
+
+    async def take(self, token: str) -> Right | None:
+        """As `find`, and nobody else finds it any more."""
+        found = await self.find(token)
+        return found if found is not None and await self.db.run(_take, found.console) else None
+
+    async def holds(self, right: Right) -> bool:
+        """Whether who asked may see it still, and the server is where it was."""
+        try:
+            identity = await self.authenticator.authenticate_again(right.asker)
+        except Unauthorized:
+            return False
+        caller = Caller(identity, self.policy, self._now, "")
+        return caller.may(RULE) and await self.db.read(_is_there, caller, right.console)
+
+    @property
+    def _now(self) -> datetime:
+        return utc(self.db.clock.seconds())
+
+
+def _find(conn: Connection, token: str, now: datetime) -> Right | None:
     found = conn.execute(_by_digest, {"wanted": _digest(token)}).first()
-    if found is None or found.expires_at <= now:
+    if found is None or found.asker is None or found.expires_at <= now:
         return None
-    server = servers.find(conn, found.server_id)
-    return found if server is not None and server.deleted_at is None and server.host == found.host else None
+    return Right(found, _seal(token).decrypt(found.asker).decode())
 
 
-def take(conn: Connection, token: str, now: datetime) -> ConsoleToken | None:
-    """As `find`, and nobody else finds it any more."""
-    found = find(conn, token, now)
-    if found is None or not conn.execute(delete(ConsoleToken).where(ConsoleToken.digest == found.digest)).rowcount:
-        return None
-    return found
+def _take(conn: Connection, console: ConsoleToken) -> bool:
+    return conn.execute(delete(ConsoleToken).where(ConsoleToken.digest == console.digest)).rowcount == 1
+
+
+def _is_there(conn: Connection, caller: Caller, console: ConsoleToken) -> bool:
+    try:
+        return servers.visible(conn, caller, console.server_id).host == console.host
+    except NotFound:
+        return False
+
+
+def _seal(token: str) -> Fernet:
+    """By a key that is not what the database knows of the token."""
+    key = hashlib.sha256(b"asker:" + token.encode("utf-8", "surrogateescape")).digest()
+    return Fernet(base64.urlsafe_b64encode(key))
 
 
 def _digest(token: str) -> str:

@@ -11,6 +11,7 @@ from twisted.application.service import IService
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.compute import audit, guests, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
+from cloudctl.compute.consoles import Rights
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
@@ -72,10 +73,12 @@ def _consoles(cloud: Surroundings, options: ComputeOptions) -> Iterator[ConsoleS
         # Most clouds offer none, and need not import WebSockets when they start.
         from cloudctl.compute.console_server import ConsoleServer
 
-        yield ConsoleServer(cloud.clock, cloud.db, cloud.hypervisor, options)
+        rights = Rights(cloud.db, cloud.authenticator, cloud.policy)
+        yield ConsoleServer(cloud.clock, rights, cloud.hypervisor, options)
 
 
 def _listening(cloud: Surroundings, options: ComputeOptions, consoles: ConsoleServer) -> Iterator[IService]:
+    yield consoles.rounds()
     if not cloud.in_memory:
         yield strports.service(options.console_listen, consoles, reactor=cloud.reactor)
 

@@ -176,6 +176,8 @@ class ConsoleToken(Record, table="console_tokens"):
     host: Field[str] = text()  # where the server was: elsewhere it is another console
     type: Field[str] = text(16)  # serial, novnc
     expires_at: Field[datetime] = time(nullable=False)
+    # The token of whoever asked for it, sealed with this one; None: made by a release that did not keep it.
+    asker: Field[str | None] = column(Text, nullable=True)
 
 
 Index("ix_console_tokens_expires", ConsoleToken.expires_at)

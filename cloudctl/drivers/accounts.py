@@ -1,4 +1,4 @@
-"""The user that guests' processes become: one that owns nothing on this machine and can open nothing of a cloud."""
+"""The users that processes become which others can make do things: they own nothing and can open nothing of a cloud."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from attrs import frozen
 
 # Neither Debian nor systemd gives this number to anybody: 65000 to 65533 and 65520 to 65533 are reserved.
 DEFAULT = "65523"
+READER = "65522"  # of what reads users' files: no guest can do anything to it
 MOST = 65533  # above it are nobody, and what stands for «none»
 
 
@@ -43,6 +44,17 @@ def account(user: str) -> Account:
 def is_account(_instance: object, _attribute: object, value: str) -> None:
     """For an option."""
     account(value)
+
+
+def lend(descriptor: int, user: Account, *, writable: bool) -> None:
+    """Whoever is handed this file of the process's own, and is of the account's group, may open it again by its number.
+
+    The folders above let nobody of that group in, so that who is not handed it does not get there. Raises OSError.
+    """
+    wanted, found = 0o060 if writable else 0o040, os.fstat(descriptor)
+    if found.st_gid != user.gid or found.st_mode & wanted != wanted:
+        os.fchown(descriptor, -1, user.gid)
+        os.fchmod(descriptor, found.st_mode & 0o7707 | wanted)
 
 
 def let_through(directory: Path, user: Account) -> None:

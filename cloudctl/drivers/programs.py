@@ -2,7 +2,8 @@
 
 Drivers of real hosts run as root. What they may start is `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
 fixed environment and a time limit, and its arguments are what the driver says: no word is ever split or expanded.
-A program that parses users' files runs within `CONFINED`.
+A program that parses users' files runs within `CONFINED`; where it is told of them as `Lent`, it is of a user that can
+open these files, and no others.
 With `dry_run` what would change something is written to the log and not started; what only reads is run all the same.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
+from pathlib import Path
 from shutil import which
 from typing import Any
 
@@ -25,6 +27,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from cloudctl.drivers.accounts import READER, account, lend
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 
 PROGRAMS: Mapping[str, str] = {
@@ -72,6 +75,8 @@ CAPABILITIES: Mapping[str, str] = {
 BECOMING = "+setuid,+setgid"
 MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
 
+PIPES: Mapping[int, int | str] = {0: "w", 1: "r", 2: "r"}
+
 _log = Logger()
 
 
@@ -97,6 +102,20 @@ def require(*names: str) -> None:
 
 
 @frozen
+class Lent:
+    """A file, as an argument: the program is handed it open. One that is `writable` is made if it is not there."""
+
+    path: Path
+    writable: bool = False
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+Argument = str | Lent
+
+
+@frozen
 class Programs:
     """Runs the programs of `PROGRAMS` on a reactor."""
 
@@ -107,7 +126,7 @@ class Programs:
     async def read(
         self,
         name: str,
-        *arguments: str,
+        *arguments: Argument,
         stdin: bytes = b"",
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
@@ -116,12 +135,13 @@ class Programs:
 
         Raises ProgramFailed, ProgramTimedOut, and Unusable if the program is not installed.
         """
-        return await self._run(name, _command(name, arguments, namespace), stdin, timeout)
+        with _handed(arguments) as (words, files):
+            return await self._run(name, _command(name, words, namespace, files=files), stdin, timeout, files=files)
 
     async def change(
         self,
         name: str,
-        *arguments: str,
+        *arguments: Argument,
         stdin: bytes = b"",
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
@@ -131,12 +151,14 @@ class Programs:
 
         `file_bytes`: how large a file a program of `CONFINED` may write (RLIMIT_FSIZE).
         """
-        command = _command(name, arguments, namespace)
         if self.dry_run:
+            command = _command(name, [str(each) for each in arguments], namespace)
             _log.info("would run {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
             return b""
-        _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
-        return await self._run(name, command, stdin, timeout, file_bytes)
+        with _handed(arguments) as (words, files):
+            command = _command(name, words, namespace, files=files)
+            _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
+            return await self._run(name, command, stdin, timeout, file_bytes, files)
 
     async def start(
         self,
@@ -181,7 +203,13 @@ class Programs:
             process.loseConnection()
 
     async def _run(
-        self, name: str, command: Sequence[str], stdin: bytes, timeout: float, file_bytes: int | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        stdin: bytes,
+        timeout: float,
+        file_bytes: int | None = None,
+        files: Sequence[int] = (),
     ) -> bytes:
         require(name)
         environment = ENVIRONMENT
@@ -189,7 +217,9 @@ class Programs:
             command = [*_limits(CONFINED[name], timeout, file_bytes), *command]
             environment = CONFINED_ENVIRONMENT
         running = _Running(name, stdin)
-        process = self._spawn(running, command, environment, None)
+        process = self._spawn(
+            running, command, environment, {**PIPES, **dict(enumerate(files, len(PIPES)))} if files else None
+        )
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
@@ -258,10 +288,42 @@ class _Running(ProcessProtocol):
             self.ended.errback(Failure(ProgramFailed(self.name, code, complaint)))
 
 
-def _command(name: str, arguments: Sequence[str], namespace: str | None, also: str = "") -> list[str]:
+@contextmanager
+def _handed(arguments: Sequence[Argument]) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
+    """The words that a program gets, and descriptors of the files that it is handed, behind its pipes.
+
+    A process that is not root's can only name them.
+
+    Raises DriverError.
+    """
+    words: list[str] = []
+    files: list[int] = []
+    with ExitStack() as stack:
+        for each in arguments:
+            if isinstance(each, str) or os.geteuid() != 0:
+                words.append(str(each))
+                continue
+            try:
+                descriptor = os.open(each.path, os.O_RDWR | os.O_CREAT if each.writable else os.O_RDONLY, 0o600)
+                stack.callback(os.close, descriptor)
+                lend(descriptor, account(READER), writable=each.writable)
+            except OSError as error:
+                raise DriverError(f"{each.path} cannot be opened: {error.strerror}") from error
+            words.append(f"/proc/self/fd/{len(PIPES) + len(files)}")
+            files.append(descriptor)
+        yield words, files
+
+
+def _command(
+    name: str,
+    arguments: Sequence[str],
+    namespace: str | None,
+    also: str = "",
+    files: Sequence[int] = (),
+) -> list[str]:
     if name not in PROGRAMS:
         raise ValueError(f"drivers are not allowed to run {name!r}")
-    command = [*_rights(name, also), name, *arguments]
+    command = [*(_no_rights() if files else _rights(name, also)), name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
 
 
@@ -271,6 +333,13 @@ def _rights(name: str, also: str) -> list[str]:
         return []
     kept = ",".join(filter(None, ("--bounding-set=-all", CAPABILITIES[name], also)))
     return ["setpriv", "--no-new-privs", "--clear-groups", "--inh-caps=-all", kept]
+
+
+def _no_rights() -> list[str]:
+    """Of a user that has nothing but the files that it is handed."""
+    reader = account(READER)
+    becoming = (f"--reuid={reader.uid}", f"--regid={reader.gid}", "--clear-groups")
+    return ["setpriv", "--no-new-privs", *becoming, "--inh-caps=-all", "--bounding-set=-all"]
 
 
 def _limits(addresses: int, seconds: float, file_bytes: int | None) -> list[str]:

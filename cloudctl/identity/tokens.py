@@ -13,6 +13,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
+from cloudctl.errors import Unauthorized
 from cloudctl.identity import epoch, payload, subject
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys, Token, Unreadable
@@ -51,6 +52,13 @@ class Tokens:
     async def authenticate(self, token: str) -> Identity:
         """The identity behind a token. Raises Unauthorized."""
         return (await self._found(token)).identity
+
+    async def authenticate_again(self, token: str) -> Identity:
+        """Of one that began something long: also if it has expired a while ago. Raises Unauthorized."""
+        try:
+            return await self.authenticate(token)
+        except Unauthorized:
+            return (await self.db.read(self._read, self.unseal(token), self.options.allow_expired_window)).identity
 
     async def subject(self, token: str) -> Subject:
         """All that a token stands for. Raises Unauthorized."""
@@ -94,8 +102,8 @@ class Tokens:
     async def _is_current(self, found: Remembered) -> bool:
         return self.db.is_sqlite or found.subject.epoch == await self.db.read(epoch.current)
 
-    def _read(self, conn: Connection, token: Token) -> Subject:
-        return subject.read(conn, token, utc(self.db.clock.seconds()))
+    def _read(self, conn: Connection, token: Token, window: int = 0) -> Subject:
+        return subject.read(conn, token, utc(self.db.clock.seconds()), window)
 
     def _remember(self, token: str, found: Remembered) -> None:
         self._forget(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cloudctl.errors import Invalid
@@ -14,6 +15,20 @@ MOST_OF_NAME = 128  # bytes
 MOST_OF_VALUE = 256
 MOST_COUNT = 90
 MOST_OVERALL = 4096
+
+
+# Of a header: RFC 9110. Forms bring names and values that were none.
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+NOT_IN_HEADERS = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raises Invalid for what no header of an answer can tell."""
+    for name, value in headers.items():
+        if not TOKEN.fullmatch(name.removeprefix(PRIVATE)):
+            raise Invalid(f"This is no name of a header: {name[:160]!r}")
+        if NOT_IN_HEADERS.search(value):
+            raise Invalid(f"The value of {name[:160]} holds a character that no header can.")
 
 
 def merged(headers: Mapping[str, str], changes: Mapping[str, str | None], prefix: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
 from cloudctl.errors import NotFound, PreconditionFailed, TooLarge
 from cloudctl.object_store import accounts, containers, numbered, versions
-from cloudctl.object_store.metadata import number
+from cloudctl.object_store.metadata import check_headers, number
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import EMPTY, Content
 from cloudctl.object_store.tables import Container, Object, Upload, UploadPart, Version
@@ -34,6 +34,8 @@ _files_of_parts = select(UploadPart.file_id).where(UploadPart.upload_id == bindp
 
 @frozen
 class NewObject:
+    """Raises Invalid where it says what no answer could tell."""
+
     content: Content = EMPTY
     content_type: str = "application/octet-stream"
     headers: Mapping[str, str] = field(factory=dict)
@@ -43,6 +45,9 @@ class NewObject:
     parts_id: str | None = None
     only_if_absent: bool = False
     only_if_tag: str = ""  # it takes the place of an object with this tag; empty: of any, or of none
+
+    def __attrs_post_init__(self) -> None:
+        check_headers({"Content-Type": self.content_type, **self.headers})
 
 
 @frozen

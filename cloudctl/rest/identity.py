@@ -67,3 +67,7 @@ class Authenticator(Protocol):
     def authenticate(self, token: str) -> Awaitable[Identity]:
         """The identity behind a token. Raises Unauthorized."""
         ...
+
+    def authenticate_again(self, token: str) -> Awaitable[Identity]:
+        """Of one that began something long: also if its time has passed since. Raises Unauthorized."""
+        ...

@@ -12,10 +12,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import orjson
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -232,6 +233,8 @@ class Pipeline:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
         tell(request, call.also)
+        if isinstance(reply.body, Stream):
+            reply = evolve(reply, body=evolve(reply.body, may_go_on=partial(self._lets_in, request, call)))
         return await self._send(request, reply, reply.status or operation.status_at(call.version))
 
     async def _reply(
@@ -278,6 +281,14 @@ class Pipeline:
         if not access_rules.let(identity, self.api, self.types, method, request.where.path):
             raise Unauthorized(UNAUTHENTICATED)
         return identity
+
+    async def _lets_in(self, request: Any, call: Call) -> bool:
+        """Whether the caller would be let in still."""
+        try:
+            identity = await self._authenticate(request)
+        except Unauthorized:
+            return False
+        return call.rule is None or call.caller.as_(identity).may(call.rule)
 
     def _token(self, request: Any) -> str:
         """Raises Unauthorized."""

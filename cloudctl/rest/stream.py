@@ -1,8 +1,11 @@
-"""A response body that comes as things happen, at the pace of the client, and ends when its maker ends or hangs up."""
+"""A response body that comes as things happen, at the pace of the client, and ends when its maker ends or hangs up.
+
+It ends, too, when its reader would not be let in any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -15,12 +18,18 @@ from cloudctl.rest.pages import Room
 log = Logger()
 
 
+async def forever() -> bool:
+    return True
+
+
 @frozen
 class Stream:
     """`chunks` is called once. What it raises comes too late for a status: the connection is broken off."""
 
     content_type: str
     chunks: Callable[[], AsyncGenerator[bytes, None]]
+    # Whether a chunk may be sent; asked before each.
+    may_go_on: Callable[[], Awaitable[bool]] = forever
 
 
 async def send(stream: Stream, request: Any) -> None:
@@ -30,6 +39,8 @@ async def send(stream: Stream, request: Any) -> None:
     try:
         async with aclosing(stream.chunks()) as chunks:
             async for chunk in chunks:
+                if not await stream.may_go_on():
+                    break
                 request.write(chunk)
                 await room.made()
     except CancelledError:

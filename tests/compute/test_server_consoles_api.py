@@ -9,16 +9,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from attrs import define, field
+from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, Request, TextMessage
 
 from cloudctl.compute.api.consoles import vnc_link
-from cloudctl.compute.console_server import LONGEST, PATIENCE, ConsoleServer
+from cloudctl.compute.console_server import LONGEST, MOST_UNPROVEN, PATIENCE, PERIOD, ConsoleServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
-from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
 
 SERIAL = {"remote_console": {"protocol": "serial", "type": "serial"}}
@@ -53,9 +54,10 @@ class Browser:
     transport: StringTransport = field(factory=StringTransport)
     socket: WSConnection = field(factory=lambda: WSConnection(ConnectionType.CLIENT))
     protocol: Any = None
+    address: IPv4Address | None = None
 
     def connect(self) -> Browser:
-        self.protocol = self.server.buildProtocol(None)
+        self.protocol = self.server.buildProtocol(self.address)
         if self.protocol is not None:
             self.protocol.makeConnection(self.transport)
         return self
@@ -168,6 +170,59 @@ def test_a_token_opens_once_in_its_time_and_for_its_server(
     assert is_refused(gone)
 
 
+VM = {"name": "vm", "flavorRef": "1", "networks": "none"}
+ENDS = ("the token", "the role", "the user", "the server's project")
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_what_is_taken_away_ends_its_consoles(cloud: MemoryCloud, browsers: Any, what: str) -> None:
+    v3, admin = "/identity/v3", cloud.client("admin")
+
+    def make(kind: str, **fields: Any) -> str:
+        return str(admin.post(f"{v3}/{kind}s", {kind: {"name": what, **fields}}).json()[kind]["id"])
+
+    project, user = make("project"), make("user", password="password")
+    role = admin.get(f"{v3}/roles?name=member").json()["roles"][0]["id"]
+    grant = f"{v3}/projects/{project}/users/{user}/roles/{role}"
+    assert admin.put(grant).status == 204
+    token = cloud.token(what, "password", {"project": {"id": project}})
+    asking = Asking(Client(cloud, token))
+    made = asking.post("/servers", {"server": {**VM, "imageRef": asking.image}}, LATEST)
+    server_id = made.json()["server"]["id"]
+    cloud.settle()
+    first, later = (opened(asking, server_id) for _ in range(2))
+    seen = browsers()
+    assert isinstance(seen.ask(first)[0], AcceptConnection)
+    # Nothing is wrong with a token that is old.
+    cloud.advance(30)
+    assert not seen.is_hung_up_on
+    changes: dict[str, tuple[Any, ...]] = {
+        "the token": ("DELETE", f"{v3}/auth/tokens", None, {"X-Subject-Token": token}),
+        "the role": ("DELETE", grant, None, {}),
+        "the user": ("PATCH", f"{v3}/users/{user}", {"user": {"enabled": False}}, {}),
+        "the server's project": ("DELETE", f"{v3}/projects/{project}", None, {}),
+    }
+    method, path, body, headers = changes[what]
+    assert admin.request(method, path, body, headers=headers).status < 300
+    (answer,) = [each for each in browsers().ask(later) if isinstance(each, RejectConnection)]
+    assert answer.status_code == 403
+    cloud.advance(PERIOD)
+    assert seen.events()[-1].code == 1008 and seen.is_hung_up_on
+
+
+def test_a_console_that_is_open_outlasts_the_token_that_it_was_asked_for_with() -> None:
+    cloud = MemoryCloud({"compute": {"console_listen": "tcp:6083"}})
+    demo, seen = Asking(cloud.client("demo")), Browser(cloud.cloud.made(ConsoleServer))
+    server_id = demo.boot()
+    seen.ask(opened(demo, server_id))
+    cloud.advance(2 * 3600)
+    cloud.advance(PERIOD)
+    assert demo.get("/servers").status == 401
+    assert not seen.is_hung_up_on and data(seen.send(BytesMessage(b"x"))) == b"x"
+    seen.leave()
+    cloud.close()
+
+
 def test_a_serial_line_has_one_reader(demo: Asking, server_id: str, browsers: Any) -> None:
     first, second = browsers(), browsers()
     first.ask(opened(demo, server_id))
@@ -226,6 +281,26 @@ def test_there_are_so_many_connections_and_so_much_patience(cloud: MemoryCloud, 
     assert browsers().connect().protocol is None
     cloud.advance(PATIENCE)
     assert all(each.transport.disconnected or each.transport.disconnecting for each in some)
+
+
+def test_nobody_keeps_others_out_who_has_no_token(cloud: MemoryCloud, demo: Asking, server_id: str) -> None:
+    real = cloud.cloud.made(ConsoleServer)
+    server = ConsoleServer(cloud.clock, real.rights, real.hypervisor, ComputeOptions(console_listen="tcp:6083"))
+    here, there = (IPv4Address("TCP", host, 1) for host in ("192.0.2.1", "192.0.2.2"))
+    made: list[Any] = [server.buildProtocol(here) for _ in range(MOST_UNPROVEN)]
+    for each in made:
+        assert each is not None
+        each.makeConnection(StringTransport())
+    assert server.buildProtocol(here) is None
+    # Another one is let in, and who has opened a console takes the place of none.
+    for _ in range(2):
+        browser = Browser(server, address=there)
+        assert isinstance(browser.ask(opened(demo, server_id))[0], AcceptConnection)
+        made.append(browser.protocol)
+    assert sum(each.right is None for each in server.open) == MOST_UNPROVEN
+    for each in made:
+        each.connectionLost()
+    assert not server.open
 
 
 def test_who_speaks_no_websocket_is_told_so(browsers: Any) -> None:

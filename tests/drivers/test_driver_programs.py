@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -13,8 +15,12 @@ from attrs import evolve
 from twisted.internet.task import Clock
 
 from cloudctl.drivers import programs
-from cloudctl.drivers.errors import Unreachable
-from cloudctl.drivers.programs import ProgramFailed, Programs, ProgramTimedOut
+from cloudctl.drivers.accounts import READER
+from cloudctl.drivers.errors import DriverError, Unreachable
+from cloudctl.drivers.programs import Lent, ProgramFailed, Programs, ProgramTimedOut
+from cloudctl.drivers.qcow2.images import Images
+from cloudctl.drivers.qemu.disks import Disks
+from cloudctl.drivers.specs import ImageSource
 
 
 @pytest.fixture
@@ -124,6 +130,67 @@ async def test_what_reads_users_files_has_few_of_roots_rights(shell: Any, monkey
     found = {name: value.strip() for name, _, value in (line.partition(":") for line in told.decode().splitlines())}
     assert {found[name] for name in ("CapPrm", "CapEff", "CapBnd")} == {f"{1 << 2:016x}"}  # CAP_DAC_READ_SEARCH
     assert (found["CapInh"], found["NoNewPrivs"], found["Groups"]) == ("0" * 16, "1", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="has no rights of root to lose")
+async def test_what_is_handed_files_is_of_a_user_that_can_open_no_others(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "setpriv": "util-linux"})
+    source, target, other = tmp_path / "source", tmp_path / "target", tmp_path / "other"
+    for path in (source, other):
+        path.write_bytes(b"data")
+        path.chmod(0o600)
+    # All that it is handed, and nothing else, also not to write what it may read.
+    script = f'cat "$0" > "$1"; cat {other} || cat {source} || echo x >> "$0" || cat /proc/self/status'
+    told = await shell.change("sh", "-c", script, Lent(source), Lent(target, writable=True))
+    assert target.read_bytes() == b"data" == source.read_bytes()
+    found = {name: value.split() for name, _, value in (line.partition(":") for line in told.decode().splitlines())}
+    assert found["Uid"] == found["Gid"] == [READER] * 4 and found["Groups"] == []
+    assert {found[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert found["NoNewPrivs"] == ["1"]
+    assert [path.stat().st_mode & 0o777 for path in (source, target, other)] == [0o640, 0o660, 0o600]
+
+
+async def test_a_file_that_cannot_be_handed_is_told(shell: Any, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        with pytest.raises(DriverError, match="cannot be opened: No such file"):
+            await shell.read("sh", "-c", "true", Lent(tmp_path / "none"))
+    told = await evolve(shell, dry_run=True).change("sh", "-c", "true", Lent(tmp_path / "made", writable=True))
+    assert told == b"" and not (tmp_path / "made").exists()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user may enter, as those of pytest are not."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="has no rights of root to lose")
+async def test_qemu_img_reads_users_files_as_that_user(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, open_to_all: Path
+) -> None:
+    """One that says of which user it is, in its answer or in the file that it makes."""
+    monkeypatch.setattr(programs, "PROGRAMS", {"qemu-img": "", "prlimit": "", "setpriv": ""})
+    path = f"{open_to_all}:{programs.SEARCH_PATH}"
+    monkeypatch.setattr(programs, "SEARCH_PATH", path)
+    monkeypatch.setattr(programs, "CONFINED_ENVIRONMENT", {"PATH": path})
+    told = 'info) echo "{\\"virtual-size\\": $(id -u)}";; convert) id -u > "$last";;'
+    (open_to_all / "qemu-img").write_text(f'#!/bin/sh\nfor last; do :; done; case "$1" in {told} esac\n')
+    (open_to_all / "qemu-img").chmod(0o755)
+    image, made = tmp_path / "image", tmp_path / "made"
+    image.write_bytes(b"data")
+    images = Images(shell, 60.0)
+    assert await images.virtual_size(ImageSource("image", str(image))) == ("raw", int(READER))
+    await images.convert(image, "raw", made)
+    assert made.read_text() == f"{READER}\n"
+    await images.refill(image, "raw", made, 1)
+    assert made.read_text() == f"{READER}\n"
+    # What takes an image for guests does the same.
+    disks = Disks(shell, cast(Any, None), tmp_path / "cache", 60.0)
+    assert (await disks.converted(ImageSource("image", str(image)))).read_text() == f"{READER}\n"
 
 
 def test_qemu_img_is_confined() -> None:

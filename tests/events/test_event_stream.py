@@ -101,6 +101,21 @@ def test_a_stream_ends_after_its_time_and_only_so_many_are_open() -> None:
     cloud.close()
 
 
+def test_it_ends_with_the_right_to_follow(cloud: MemoryCloud) -> None:
+    first, second = (Follower(cloud) for _ in range(2))
+    admin = cloud.client("admin")
+    revoked = {"X-Subject-Token": str(admin.token)}
+    assert admin.request("DELETE", "/identity/v3/auth/tokens", headers=revoked).status == 204
+    cloud._tokens.clear()
+    tell(cloud, 1)
+    for each in (first, second):
+        assert each.events == [] and each.transport.value().endswith(b"0\r\n\r\n")
+    again = Follower(cloud)
+    tell(cloud, 2)
+    assert again.types == ["test.2"]
+    again.hang_up()
+
+
 def test_it_is_for_administrators_where_the_operator_wants_it(cloud: MemoryCloud) -> None:
     assert cloud.client("demo").get(PATH).status == 403
     assert cloud.anonymous().get(PATH).status == 401

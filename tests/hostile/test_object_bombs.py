@@ -13,6 +13,8 @@ import pytest
 
 from cloudctl.errors import Invalid
 from cloudctl.object_store import archives, large
+from cloudctl.object_store.api.s3 import xml
+from cloudctl.object_store.api.s3.documents import MOST
 from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.asking import Account
 from tests.object_store.conftest import cloud, mine
@@ -121,6 +123,30 @@ def test_lists_of_nothing_do_not_hold_up_the_reactor(mine: Account) -> None:
     began = time.thread_time()
     said = mine.ask("POST", "", "bulk-delete", body=b"\n" * 10**6 + b"/c/o", Accept="application/json").json()
     assert (said["Number Not Found"], time.thread_time() - began < 5) == (1, True)
+
+
+# What a document of S3 may consist of, over and over.
+FILLINGS = (b"<a/>", b"<a>", b"<a><b x='1'/>", b"&lt;", b"\n", b"\r", b"<!---->", b"<?a?>", b"x")
+
+
+@pytest.mark.parametrize("filling", FILLINGS)
+def test_a_document_of_s3_costs_little_whatever_it_is_full_of(filling: bytes) -> None:
+    document = b"<Delete>" + filling * (MOST // len(filling) - 10) + b"</Delete>"
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
+    if filling == b"x":
+        xml.parse(document, "Delete")
+    else:
+        with pytest.raises(xml.Malformed, match="too many"):
+            xml.parse(document, "Delete")
+    assert time.thread_time() - began < 0.25
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024
+
+
+def test_as_many_parts_as_an_upload_has_are_read() -> None:
+    said = {"PartNumber": "1", "ETag": "&quot;x&quot;", "ChecksumCRC32": "AAAAAA=="}
+    part = "".join(f"<{name}>{value}</{name}>\n" for name, value in said.items())
+    document = f"<CompleteMultipartUpload>{f'<Part>{part}</Part>' * 10_000}</CompleteMultipartUpload>"
+    assert len(xml.parse(document.encode(), "CompleteMultipartUpload").findall("Part")) == 10_000
 
 
 def test_a_form_that_nobody_has_signed_has_few_fields(mine: Account, cloud: MemoryCloud) -> None:

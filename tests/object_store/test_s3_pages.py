@@ -91,6 +91,7 @@ def test_forms(s3: S3) -> None:
     assert (made.status, bare(made).findtext("Key")) == (201, "up/x")
 
 
+BAD = (400, "MalformedPOSTRequest")
 WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     "another key": ({"key": "down"}, (403, "AccessDenied")),
     "a field nobody spoke of": ({"x_amz_meta_a": "b"}, (403, "AccessDenied")),
@@ -106,6 +107,18 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     "too short": ({"conditions": [*ALLOWED, ["content-length-range", 9, 99]]}, (400, "EntityTooSmall")),
     "another bucket": ({"conditions": [{"bucket": "other"}, ALLOWED[1]]}, (403, "AccessDenied")),
     "no condition that there is": ({"conditions": [["like", "$key", "x"]]}, (400, "InvalidArgument")),
+    "a name that no header has": (
+        {"conditions": [*ALLOWED, ["eq", "$x-amz-meta-a: b", "c"]], "x-amz-meta-a: b": "c"},
+        BAD,
+    ),
+    "a value that no header has": (
+        {"conditions": [*ALLOWED, ["eq", "$x-amz-meta-a", "b\0"]], "x-amz-meta-a": "b\0"},
+        BAD,
+    ),
+    "a type that no header has": (
+        {"conditions": [*ALLOWED, ["eq", "$content-type", "b\n"]], "content-type": "b\n"},
+        BAD,
+    ),
     "no conditions": ({"conditions": "all"}, (400, "InvalidArgument")),
 }
 

@@ -118,6 +118,8 @@ class Nobody:
     async def authenticate(self, token: str) -> Any:
         raise AssertionError("no Operation here wants a token")
 
+    authenticate_again = authenticate
+
 
 @pytest.fixture
 def world() -> World:

@@ -56,6 +56,8 @@ class Tokens:
             raise Unauthorized(UNAUTHENTICATED)
         return TOKENS[token]
 
+    authenticate_again = authenticate
+
 
 @frozen
 class Thing:

@@ -136,6 +136,8 @@ class Nobody:
     async def authenticate(self, token: str) -> Any:
         raise AssertionError("no Operation here wants a token")
 
+    authenticate_again = authenticate
+
 
 def served(routed: bool) -> CloudSite:
     http = Http(Nobody(), Policy({}), Clock(), Metrics())

@@ -39,6 +39,7 @@ from cloudctl.compute.api.usage import Usages
 from cloudctl.compute.api.versions import OLD, Versions
 from cloudctl.compute.api.volume_attachments import VolumeAttachments
 from cloudctl.compute.api.zones import AvailabilityZones
+from cloudctl.compute.consoles import Rights
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IHypervisor
@@ -84,7 +85,7 @@ def build(
         ServerShelving(db, hypervisor, chosen),
         ServerMoves(db, hypervisor),
         Diagnostics(db, hypervisor),
-        Consoles(db, hypervisor, chosen),
+        Consoles(db, hypervisor, chosen, Rights(db, http.authenticator, http.policy)),
         AddressActions(db),
         ServerMetadata(db),
         ServerAddresses(db),

@@ -13,7 +13,7 @@ from attrs import frozen
 from cloudctl.compute import consoles
 from cloudctl.compute.api import gates
 from cloudctl.compute.api.server_actions import PATH
-from cloudctl.compute.consoles import NEEDS, NOVNC
+from cloudctl.compute.consoles import NEEDS, NOVNC, RULE, Rights
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IHypervisor
@@ -68,34 +68,31 @@ class Consoles:
     db: Database
     hypervisor: IHypervisor
     options: ComputeOptions
+    rights: Rights
 
-    @routes.action(PATH, "os-getVNCConsole", policy="compute:servers:consoles", body=Body(Vnc), status=200, until=LAST)
+    @routes.action(PATH, "os-getVNCConsole", policy=RULE, body=Body(Vnc), status=200, until=LAST)
     async def vnc(self, call: Call, server_id: str, body: Vnc) -> dict[str, Any]:
         """Open a VNC console."""
         return _answer(body.type, await self._open(call, server_id, body.type))
 
-    @routes.action(
-        PATH, "os-getSPICEConsole", policy="compute:servers:consoles", body=Body(Spice), status=200, until=LAST
-    )
+    @routes.action(PATH, "os-getSPICEConsole", policy=RULE, body=Body(Spice), status=200, until=LAST)
     async def spice(self, call: Call, server_id: str, body: Spice) -> dict[str, Any]:
         """Open a SPICE console."""
         return _answer(body.type, await self._open(call, server_id, body.type))
 
-    @routes.action(PATH, "os-getRDPConsole", policy="compute:servers:consoles", body=Body(Rdp), status=200, until=LAST)
+    @routes.action(PATH, "os-getRDPConsole", policy=RULE, body=Body(Rdp), status=200, until=LAST)
     async def rdp(self, call: Call, server_id: str, body: Rdp) -> dict[str, Any]:
         """Open an RDP console."""
         return _answer(body.type, await self._open(call, server_id, body.type))
 
-    @routes.action(
-        PATH, "os-getSerialConsole", policy="compute:servers:consoles", body=Body(Serial), status=200, until=LAST
-    )
+    @routes.action(PATH, "os-getSerialConsole", policy=RULE, body=Body(Serial), status=200, until=LAST)
     async def serial(self, call: Call, server_id: str, body: Serial) -> dict[str, Any]:
         """Open a serial console."""
         return _answer(body.type, await self._open(call, server_id, body.type))
 
     @routes.post(
         "/servers/<server_id>/remote-consoles",
-        policy="compute:servers:consoles",
+        policy=RULE,
         body=Body(RemoteConsole, key="remote_console"),
         since=(2, 6),
     )
@@ -112,7 +109,8 @@ class Consoles:
         return await self.db.run(self._url, call, server_id, type)
 
     def _url(self, conn: Connection, call: Call, server_id: str, type: str) -> str:
-        token = consoles.create(conn, call.caller, server_id, type, self.options.console_token_lifetime)
+        asker, lifetime = call.header("X-Auth-Token") or "", self.options.console_token_lifetime
+        token = consoles.create(conn, call.caller, asker, server_id, type, lifetime)
         # Only now: all other refusals come first, and take the token back.
         if not self.options.console_listen or type not in NEEDS or not NEEDS[type].providedBy(self.hypervisor):
             raise Invalid(f"Unavailable console type {type}.")
@@ -123,11 +121,12 @@ class Consoles:
     @routes.get("/os-console-auth-tokens/<token>", policy="compute:consoles:tokens")
     async def token(self, call: Call, token: str) -> dict[str, Any]:
         """Show where the console of a token is."""
-        found = await self.db.read(consoles.find, token, call.now)
-        if found is None:
+        right = await self.rights.find(token)
+        if right is None:
             raise NotFound("Token not found")
         if call.version not in gates.EVERY_TOKEN:
             raise Unauthorized("The requested console type details are not accessible")
+        found = right.console
         where = urlsplit(self.options.console_base(found.host))
         shown = {"instance_uuid": found.server_id, "host": found.host, "port": where.port}
         return {"console": {**shown, "internal_access_path": None}}

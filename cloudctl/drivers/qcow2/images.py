@@ -16,7 +16,7 @@ from attrs import frozen
 
 from cloudctl.drivers.disk_formats import QEMU_FORMATS, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
-from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.programs import Argument, Lent, ProgramFailed, Programs
 from cloudctl.drivers.qcow2.records import GIB
 from cloudctl.drivers.specs import ImageSource
 
@@ -43,8 +43,9 @@ class Images:
     async def virtual_size(self, image: ImageSource) -> tuple[str, int]:
         """QEMU's format of a user's image, and the bytes of the disk in it. Raises Unfit."""
         format = format_of(image)
+        assert image.path is not None, "it has bytes"
         try:
-            found = await self._read("info", "-f", format, "--output=json", str(image.path))
+            found = await self._read("info", "-f", format, "--output=json", Lent(Path(image.path)))
         except ProgramFailed as error:
             raise Unfit(f"image {image.id} cannot be read as {image.disk_format}") from error
         return format, int(orjson.loads(found)["virtual-size"])
@@ -57,7 +58,7 @@ class Images:
     async def convert(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
         with readable(source):
-            await self._copy("-f", format, "-O", "qcow2", str(source), str(target))
+            await self._copy("-f", format, "-O", "qcow2", Lent(source), Lent(target, writable=True))
 
     async def write_raw(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is raw and holds what the file holds. Raises NoCapacity, Unfit."""
@@ -83,7 +84,8 @@ class Images:
         await self._change("resize", "-q", "-f", "qcow2", "--shrink", str(target), "512")
         await self.resize(target, size_gib)
         with readable(source):
-            await self._copy("-n", "--target-is-zero", "-f", format, "-O", "qcow2", str(source), str(target))
+            files = (Lent(source), Lent(target, writable=True))
+            await self._copy("-n", "--target-is-zero", "-f", format, "-O", "qcow2", *files)
 
     async def resize(self, path: Path, size_gib: int) -> None:
         """The caller knows that nothing is lost. Raises NoCapacity, Locked."""
@@ -106,14 +108,14 @@ class Images:
         found: dict[str, Any] = orjson.loads(await self._read("info", "-U", "-f", "qcow2", "--output=json", str(path)))
         return frozenset(each["name"] for each in found.get("snapshots", ()))
 
-    async def _read(self, *arguments: str) -> bytes:
+    async def _read(self, *arguments: Argument) -> bytes:
         return await self.programs.read("qemu-img", *arguments)
 
-    async def _copy(self, *arguments: str) -> None:
+    async def _copy(self, *arguments: Argument) -> None:
         # Writeback: qemu-img flushes at its end, so that the fsync(2) after it is short.
         await self._change("convert", "-q", "-t", "writeback", *arguments, timeout=self.copy_timeout)
 
-    async def _change(self, *arguments: str, timeout: float = 60.0) -> None:
+    async def _change(self, *arguments: Argument, timeout: float = 60.0) -> None:
         with explained():
             await self.programs.change("qemu-img", *arguments, timeout=timeout)
 

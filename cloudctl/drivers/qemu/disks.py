@@ -24,7 +24,7 @@ from cloudctl.drivers import guest_data
 from cloudctl.drivers.disk_formats import format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
 from cloudctl.drivers.locks import Locks
-from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.programs import Argument, Lent, ProgramFailed, Programs
 from cloudctl.drivers.qemu.records import Files, room_for
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
@@ -101,7 +101,8 @@ class Disks:
                 # Writeback: it is flushed to the disk before it is renamed. All later guests of the image rely on it.
                 how = ("-q", "-t", "writeback", "-f", format, "-O", "qcow2")
                 limit = most + most // 100 + TABLES if most else None
-                await self._run("qemu-img", "convert", *how, image.path, str(beside), file_bytes=limit)
+                files = (Lent(Path(image.path)), Lent(beside, writable=True))
+                await self._run("qemu-img", "convert", *how, *files, file_bytes=limit)
             except ProgramFailed as error:
                 why = error.complaint or "it is larger than the disk, or takes too much"
                 raise Unfit(f"image {image.id} cannot be read as {format}: {why}") from error
@@ -204,9 +205,9 @@ class Disks:
         finally:
             beside.unlink(missing_ok=True)
 
-    async def _run(self, *command: str, file_bytes: int | None = None) -> None:
+    async def _run(self, program: str, *arguments: Argument, file_bytes: int | None = None) -> None:
         try:
-            await self.programs.change(*command, timeout=COPY_SECONDS, file_bytes=file_bytes)
+            await self.programs.change(program, *arguments, timeout=COPY_SECONDS, file_bytes=file_bytes)
         except ProgramFailed as error:
             if "No space left on device" in error.complaint:
                 raise NoCapacity(f"no room for a disk: {error.complaint}") from error

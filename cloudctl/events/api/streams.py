@@ -92,7 +92,6 @@ class Streams:
         return Reply(Stream("text/event-stream", lambda: self._chunks(position, lost, patterns)), headers=headers)
 
     async def _chunks(self, position: int, lost: int, patterns: tuple[str, ...]) -> AsyncGenerator[bytes, None]:
-        # A token holds for a while, and so does what it has opened.
         end = self.clock.seconds() + self.options.stream_limit
         self.news.followers += 1
         try:

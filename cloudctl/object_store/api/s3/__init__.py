@@ -31,7 +31,7 @@ from cloudctl.rest.pipeline import Http, Pipeline
 def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Signers, region: str) -> ApiApp:
     db, swift = intake.db, Door(intake.db)
     signed = Signed(signers, region)
-    door, documents = S3Door(db, swift, signed), Documents(signed)
+    door, documents = S3Door(db, swift, signed), Documents(signed, intake)
     reader = Reader(db, intake.store, swift)
     objects = Objects(door, documents, reader, intake, Copying(reader, intake, options.max_object_size))
     resources: tuple[Any, ...] = (

@@ -11,6 +11,7 @@ from cloudctl.object_store.api.s3 import body, xml
 from cloudctl.object_store.api.s3.body import Expected, Incoming
 from cloudctl.object_store.api.s3.door import Signed
 from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.rest.call import Call
 from cloudctl.rest.uploads import Admitted
@@ -21,6 +22,7 @@ MOST = 4 * 2**20  # bytes of a document
 @frozen
 class Documents:
     signed: Signed
+    intake: Intake
 
     async def admitted(self, call: Call, place: Place) -> Admitted:
         """Data may come for this place. Raises what is wrong with what is said of them."""
@@ -51,7 +53,7 @@ class Documents:
         try:
             if len(raw) > MOST:
                 raise xml.Malformed("too long")
-            return xml.parse(raw, root)
+            return await self.intake.run(xml.parse, raw, root)
         except xml.Malformed as why:
             told = f"The XML you provided was not well-formed or did not validate against our published schema: {why}"
             raise error("MalformedXML", told) from None
