@@ -15,7 +15,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestFile, GuestSpec, ImageSource, NetworkSpec, PortSpec, VolumeConnection
 from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
-from cloudctl.network import networks, ports
+from cloudctl.network import networks, port_specs, ports
 from cloudctl.volume import attachments
 
 
@@ -39,7 +39,7 @@ def described(conn: Connection, server: Server, image_path: Callable[[str], Path
     """The same for one who only tells of the guest: it need not be on a host, and its image may be gone."""
     image = _image(conn, server, image_path, may_be_gone=True)
     mine = networking.of_server(conn, server.id)
-    plugs = [evolve(ports.driver_spec(conn, row.port_id), tag=row.tag) for row in mine if _is_there(conn, row)]
+    plugs = [evolve(port_specs.driver_spec(conn, row.port_id), tag=row.tag) for row in mine if _is_there(conn, row)]
     found = (networks.driver_spec(conn, network_id) for network_id in dict.fromkeys(each.network_id for each in plugs))
     groups = networking.security_groups(conn, [server.id]).get(server.id, {})
     addresses = networking.addresses(conn, [server.id]).get(server.id, [])

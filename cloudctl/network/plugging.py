@@ -13,7 +13,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ISecurityGroups
 from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
 from cloudctl.errors import Conflict
-from cloudctl.network import kinds, networks, ports, security_groups
+from cloudctl.network import kinds, networks, port_specs, ports, security_groups
 from cloudctl.tasks import Context, Unasked
 
 
@@ -29,7 +29,7 @@ class Wiring:
 
 def wiring(conn: Connection, port_id: str) -> Wiring | None:
     """None if there is no such port."""
-    found = ports.held(conn, port_id)
+    found = port_specs.held(conn, port_id)
     if found is None:
         return None
     row, spec, network, has_absences = found

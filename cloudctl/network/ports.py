@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.drivers.specs import FixedIp, PortBinding, PortSpec
+from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
@@ -27,14 +27,12 @@ from cloudctl.network import (
     ipam,
     kinds,
     local_ip_ports,
-    logs,
     macs,
     ndp_proxies,
     networks,
     port_forwardings,
     port_security,
     port_uses,
-    qos_rules,
     quotas,
     router_ports,
     security_groups,
@@ -44,7 +42,7 @@ from cloudctl.network import (
 )
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.port_uses import Uses
-from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, SecurityGroup
+from cloudctl.network.tables import IpAllocation, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -56,11 +54,6 @@ BINDING_FAILED = "binding_failed"
 # Built once, here and below: building a statement costs more than running it.
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_with_network = (
-    select(Port, Network, networks.any_absence, logs.any_enabled, local_ip_ports.any_to_port, trunk_ports.any_of_parent)
-    .join_from(Port, Network, Network.id == Port.network_id)
-    .where(Port.id == bindparam("wanted"))
-)
 _leaving = (
     update(Port)
     .where(Port.id.in_(bindparam("ports", expanding=True)))
@@ -440,49 +433,6 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
     if row is not None and row.host:
         away = {"host": "", "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN", "realised": False}
         standard.change(conn, Port.table, port_id, now, **away)
-
-
-def driver_spec(conn: Connection, port_id: str) -> PortSpec:
-    """The port as a driver shall hold it, with its binding if it is plugged on its host. Raises NotFound."""
-    found = held(conn, port_id)
-    if found is None:
-        raise not_found(port_id)
-    return found[1]
-
-
-def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec, Network, bool] | None:
-    """The port, how a driver shall hold it, its network, and whether an agent stays away from that one.
-
-    None if there is no such port.
-    """
-    found = conn.execute(_with_network, {"wanted": port_id}).first()
-    if found is None:
-        return None
-    row, network, has_absences, is_any_logged, has_local_ips, carries_others = found
-    obeyed = qos_rules.of_port(conn, row, network.qos_policy_id)
-    plugged = row.vif_type not in (UNBOUND, BINDING_FAILED)
-    groups = tuple(id for id, _ in groups_of(conn, [port_id]).get(port_id, ()))
-    spec = PortSpec(
-        id=row.id,
-        network_id=row.network_id,
-        mac=row.mac_address,
-        fixed_ips=tuple(FixedIp(**each) for each in fixed_ips_of(conn, [port_id]).get(port_id, ())),
-        mtu=network.mtu,
-        admin_state_up=row.admin_state_up,
-        port_security=row.port_security_enabled,
-        security_groups=groups,
-        address_pairs=tuple((pair["ip_address"], pair["mac_address"]) for pair in row.allowed_address_pairs),
-        binding={"vif_type": row.vif_type, "vif_details": row.vif_details} if plugged else None,
-        limits=obeyed.limits,
-        packet_limits=obeyed.packet_limits,
-        guarantees=obeyed.guarantees,
-        dscp_mark=obeyed.dscp_mark,
-        subports=trunk_ports.driver_specs(conn, row.id) if carries_others else (),
-        dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
-        local_ips=local_ip_ports.driver_specs(conn, row.id) if has_local_ips else (),
-        logged=logs.events(conn, row, groups) if is_any_logged else (),
-    )
-    return row, spec, network, has_absences
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:

@@ -15,7 +15,7 @@ from cloudctl.drivers.errors import HostDown, Unfit, UnknownHost
 from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import devices, networks, plugging, ports, security_groups, subnets
+from cloudctl.network import devices, networks, plugging, port_specs, ports, security_groups, subnets
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -82,7 +82,7 @@ class TestServersPorts:
         assert networks_held == [port["network_id"]]
         assert ports_held == {port["id"]: ("h1",)}
         assert groups_held == port["security_groups"]
-        spec = neutron.transact(ports.driver_spec, port["id"])
+        spec = neutron.transact(port_specs.driver_spec, port["id"])
         assert spec.binding == {"vif_type": "fake", "vif_details": found["binding:vif_details"]}
         assert [each.ip_address for each in spec.fixed_ips] == ["10.0.0.2"]
 
@@ -166,7 +166,7 @@ class TestServersPorts:
         neutron.settle()
         assert neutron.held[1] == {}
         with pytest.raises(NotFound):
-            neutron.transact(ports.driver_spec, port["id"])
+            neutron.transact(port_specs.driver_spec, port["id"])
 
 
 class TestBindingByAdministrators:
