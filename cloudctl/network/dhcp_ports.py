@@ -2,8 +2,7 @@
 
 A network has one while a subnet of it has DHCP and a host serves it; the network's own task sees to that. Its addresses
 are the highest that are free: those of guests begin with the lowest, whichever is made first. Where one is left, it is
-a guest's, and the port does without. It counts as a port of
-the network's project, and is never refused by the quota.
+a guest's, and the port does without. It counts as a port of the network's project, and is never refused by the quota.
 
 This knows nothing of how networks, subnets and ports are changed, so that those can ask here.
 """

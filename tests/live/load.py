@@ -242,8 +242,8 @@ def rows_of_servers(conn: Connection) -> dict[str, Any]:
     def ids(column: Any, *where: Any) -> set[str]:
         return set(conn.execute(select(column).where(*where)).scalars())
 
-    # The first start makes a router.
-    not_routers = ~Port.device_owner.startswith("network:router")
+    # The first start makes a router, and a network that gives out addresses.
+    of_servers = ~Port.device_owner.startswith("network:")
     return {
         "servers": ids(ServerRecord.id, ServerRecord.deleted_at.is_(None)),
         "consumers": ids(Consumer.id),
@@ -251,9 +251,9 @@ def rows_of_servers(conn: Connection) -> dict[str, Any]:
             select(func.coalesce(func.sum(Allocation.amount), 0)).where(Allocation.resource_class == "VCPU")
         ).scalar_one(),
         "used": conn.execute(select(func.sum(Inventory.used)).where(Inventory.resource_class == "VCPU")).scalar_one(),
-        "ports": ids(Port.id, not_routers),
+        "ports": ids(Port.id, of_servers),
         "interfaces": ids(ServerInterface.port_id),
-        "addresses": ids(IpAllocation.port_id, IpAllocation.port_id.in_(select(Port.id).where(not_routers))),
+        "addresses": ids(IpAllocation.port_id, IpAllocation.port_id.in_(select(Port.id).where(of_servers))),
         "volumes": ids(Volume.id),
         "devices": ids(BlockDevice.volume_id),
         "attachments": ids(Attachment.volume_id),

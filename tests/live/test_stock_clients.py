@@ -141,8 +141,8 @@ def test_openstacksdk(connection: Any, image_file: Path) -> None:
     assert cloud.delete_network(network.id)
     assert cloud.delete_image(image.id, wait=True)
     assert list(cloud.compute.servers()) == []
-    # What the first start has made is the router's.
-    assert {port.device_owner for port in cloud.network.ports()} == {"network:router_interface"}
+    # What the first start has made: the router's, and its network's own.
+    assert {port.device_owner for port in cloud.network.ports()} == {"network:router_interface", "network:dhcp"}
     assert list(cloud.block_storage.volumes()) == []
 
 

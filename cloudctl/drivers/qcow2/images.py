@@ -63,7 +63,7 @@ class Images:
     async def write_raw(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is raw and holds what the file holds. Raises NoCapacity, Unfit."""
         with readable(source):
-            await self._copy("-f", format, "-O", "raw", str(source), str(target))
+            await self._copy("-f", format, "-O", "raw", Lent(source), Lent(target, writable=True))
 
     async def extract(self, source: Path, name: str, target: Path, format: str) -> None:
         """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
