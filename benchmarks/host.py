@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.live.host import Host, a_host, build_image, lacking
+from tests.live.host import Host, a_host, lacking
 
 STARTED = "guest: started"
 LIMIT = 120.0  # seconds for what must come
@@ -47,7 +47,7 @@ class Bench:
         self.host = host
         new = {"name": "guest", "disk_format": "qcow2", "container_format": "bare"}
         self.image = host.ask("POST", "/image/v2/images", new)["id"]
-        host.upload(self.image, host.image)
+        host.upload(self.image, host.images / "guest.qcow2")
         flavor = {"id": "tiny", "name": "tiny", "ram": 96, "vcpus": 1, "disk": 1}
         host.ask("POST", "/compute/v2.1/flavors", {"flavor": flavor}, "admin")
         key = {"name": "key", "public_key": host.key.with_suffix(".pub").read_text()}
@@ -88,7 +88,7 @@ class Bench:
         for file in (disk, console, pid, qmp):
             Path(file).parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        backing = ("-F", "qcow2", "-b", str(self.host.image))
+        backing = ("-F", "qcow2", "-b", str(self.host.images / "guest.qcow2"))
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, disk, "1G"], check=True)
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         times = {"QEMU runs": since(began)}
@@ -131,9 +131,8 @@ def main() -> None:
     seen: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="cc") as name:
         directory = Path(name)
-        image = build_image(directory / "image")
         (directory / "cloud").mkdir()
-        with a_host(directory / "cloud", image, killing=False) as host:
+        with a_host(directory / "cloud", killing=False) as host:
             bench = Bench(host)
             for number in range(rounds):
                 times, command = bench.guest()

@@ -18,11 +18,11 @@ from urllib.request import Request, urlopen
 
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
+from tests.live import guest_image
 from tests.live.process import LiveCloud
 from tests.live.websocket import WebSocket, open_console
 
 UUID = re.compile(r"[0-9a-f-]{36}")
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     "ip", "tc", "nft", "conntrack", "sysctl", "dnsmasq", "qemu-system-x86_64", "qemu-img", "qemu-storage-daemon",
     "genisoimage",
@@ -97,7 +97,7 @@ def until(what: str, test: Callable[[], Any], patience: float = PATIENCE) -> Any
 class Host:
     """The cloud, its namespaces, and a person outside with an ssh key."""
 
-    def __init__(self, directory: Path, image: Path, killing: bool) -> None:
+    def __init__(self, directory: Path, images: Path, killing: bool) -> None:
         # Tests of the network driver, which may run beside this one, have theirs begin with a t.
         self.prefix = f"h{secrets.token_hex(1)}"
         self.outside = f"{self.prefix}-outside"
@@ -107,7 +107,7 @@ class Host:
         self.runtime.chmod(0o755)
         hosts = ", ".join(f'"{host}" = "{namespace}"' for host, namespace in self.namespaces.items())
         self.live = LiveCloud(directory, CONFIG.format(hosts=hosts, runtime=self.runtime, prefix=self.prefix))
-        self.image = image
+        self.images = images
         self.killing = killing
         self.killed: set[tuple[str, str, str]] = set()
         self.key = directory / "key"
@@ -294,15 +294,9 @@ class Host:
         return found
 
 
-def build_image(directory: Path) -> Path:
-    """The guest image, built once a session."""
-    run(str(ROOT / "tools" / "guest_image" / "build"), str(directory))
-    return directory / "guest.qcow2"
-
-
 @contextmanager
-def a_host(directory: Path, image: Path, killing: bool) -> Iterator[Host]:
-    host = Host(directory, image, killing)
+def a_host(directory: Path, killing: bool) -> Iterator[Host]:
+    host = Host(directory, guest_image.ensure(), killing)
     try:
         host.prepare()
         host.live.start()
