@@ -11,10 +11,8 @@ from attrs import evolve
 from cloudctl.drivers.qemu import processes
 from cloudctl.drivers.rbd.disk import rbd_disk
 from cloudctl.drivers.specs import DriverResources, ImageSource, Power, VolumeConnection, VolumeSpec
-from tests.drivers.libvirt.conftest import libvirtd, start_libvirtd  # noqa: F401 - fixtures
 from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.qemu import real, tiny_guest
-from tests.drivers.qemu.conftest import runtime_dir  # noqa: F401 - a fixture
 from tests.drivers.qemu.real import HOST, ID, booted, driver_in, tiny
 from tests.there import there
 
@@ -32,10 +30,17 @@ async def filled(backend: Any, directory: Path) -> tuple[VolumeConnection, Volum
     return evolve(root, boot_index=0), data
 
 
+async def emptied(backend: Any) -> None:
+    for id in (ROOT, DATA):
+        await backend.disconnect(id, HOST)
+        await backend.ensure_absent(id)
+    assert await backend.inventory() == ()
+
+
 async def test_a_guest_starts_from_a_volume_and_is_given_another_that_grows(
     make: Callable[..., Any],
     tmp_path: Path,
-    runtime_dir: Path,  # noqa: F811 - the fixture
+    runtime_dir: Path,
 ) -> None:
     backend = make(tmp_path)
     root, data = await filled(backend, tmp_path)
@@ -64,17 +69,14 @@ async def test_a_guest_starts_from_a_volume_and_is_given_another_that_grows(
         await driver.ensure_volume_detached(ID, DATA)
         assert (await driver.observe(ID)).volume_ids == (ROOT,)
     await driver.ensure_absent(ID)
-    for id in (ROOT, DATA):
-        await backend.disconnect(id, HOST)
-        await backend.ensure_absent(id)
-    assert await backend.inventory() == ()
+    await emptied(backend)
     await driver.close()
 
 
 async def test_a_libvirtd_starts_a_guest_from_a_volume_and_gives_it_another_that_grows(
     make: Callable[..., Any],
     tmp_path: Path,
-    libvirtd: Libvirtd,  # noqa: F811 - the fixture
+    libvirtd: Libvirtd,
 ) -> None:
     from twisted.internet import reactor
 
@@ -101,8 +103,6 @@ async def test_a_libvirtd_starts_a_guest_from_a_volume_and_gives_it_another_that
         await driver.ensure_volume_detached(ID, DATA)
     assert (await driver.observe(ID)).power is Power.RUNNING
     await driver.ensure_absent(ID)
-    for id in (ROOT, DATA):
-        await backend.disconnect(id, HOST)
-        await backend.ensure_absent(id)
+    await emptied(backend)
     await driver.close()
     libvirtd.empty()
