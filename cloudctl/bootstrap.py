@@ -27,7 +27,7 @@ class Bootstrapped(Record, table="bootstrapped"):
     """One row once the first start has committed."""
 
     id: Field[int] = column(Integer, primary_key=True)
-    at: Field[datetime] = column(DateTime(), nullable=False)
+    at: Field[datetime] = column(DateTime())
     # In the data directory, too. None: no process of a release that knows of it has started.
     cloud_id: Field[str | None] = optional_text(64)
 

@@ -18,34 +18,34 @@ LIVE = sql("deleted_at IS NULL")
 class Server(Record, table="servers"):
     # The guest's name is made of it: instance-0000002a.
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    project_id: Field[str] = identifier(nullable=False)
-    user_id: Field[str] = identifier(nullable=False)
+    id: Field[str] = identifier(unique=True)
+    project_id: Field[str] = identifier()
+    user_id: Field[str] = identifier()
     name: Field[str] = text()
     description: Field[str | None] = optional_text()
     hostname: Field[str] = text()
     # -- state: see `states`
     vm_state: Field[str] = text(32)
     task_state: Field[str | None] = optional_text(64)
-    power_state: Field[int] = column(Integer, nullable=False, default=0)
-    progress: Field[int] = column(Integer, nullable=False, default=0)
-    fault_message: Field[str | None] = column(Text, nullable=True)
-    fault_code: Field[int | None] = column(Integer, nullable=True)
+    power_state: Field[int] = column(Integer, default=0)
+    progress: Field[int] = column(Integer, default=0)
+    fault_message: Field[str | None] = column(Text)
+    fault_code: Field[int | None] = column(Integer)
     fault_at: Field[datetime | None] = time()
     # -- what it is
-    flavor_id: Field[str] = column(String(255), nullable=False)
+    flavor_id: Field[str] = column(String(255))
     flavor: Field[dict[str, Any]] = json(
         dict
     )  # as it was at create: {original_name, vcpus, ram, disk, ephemeral, swap, extra_specs}
     # What counts for the quota: the flavor's; while it is resized, of both flavors the larger amount.
-    vcpus: Field[int] = column(Integer, nullable=False)
-    memory_mib: Field[int] = column(Integer, nullable=False)
+    vcpus: Field[int] = column(Integer)
+    memory_mib: Field[int] = column(Integer)
     image_id: Field[str] = text(64)  # "": its root disk is a volume
     key_name: Field[str | None] = optional_text()
-    public_key: Field[str | None] = column(Text, nullable=True)  # as it was at create; the key pair may be gone
-    user_data: Field[str | None] = column(Text, nullable=True)  # base64
-    admin_password: Field[str | None] = column(Text, nullable=True)  # until the guest has it
-    guest_password: Field[str | None] = column(Text, nullable=True)  # that the guest has set, encrypted by itself
+    public_key: Field[str | None] = column(Text)  # as it was at create; the key pair may be gone
+    user_data: Field[str | None] = column(Text)  # base64
+    admin_password: Field[str | None] = column(Text)  # until the guest has it
+    guest_password: Field[str | None] = column(Text)  # that the guest has set, encrypted by itself
     config_drive: Field[bool] = flag(False)
     personality: Field[list[Any]] = json(list)  # {path, contents} of files that a new guest has, in base64
     disk_config: Field[str] = text(8, default="MANUAL")
@@ -53,7 +53,7 @@ class Server(Record, table="servers"):
     access_ip_v6: Field[str] = text(64)
     metadata: Field[dict[str, Any]] = json(dict)
     # ",one,two,": a tag holds no comma, so a filter needs no second table.
-    tags: Field[str] = column(Text, nullable=False, default="")
+    tags: Field[str] = column(Text, default="")
     trusted_certs: Field[list[Any]] = json(list)
     root_device_name: Field[str] = text(32, default="/dev/vda")
     shelved_image_id: Field[str | None] = optional_text(64)  # holds its root disk while it is shelved
@@ -65,20 +65,20 @@ class Server(Record, table="servers"):
     scheduling: Field[dict[str, Any]] = json(dict)  # {hints, forced_host, requested_host}
     security_groups: Field[list[Any]] = json(list)  # names asked for at create
     reservation_id: Field[str] = text(16)
-    launch_index: Field[int] = column(Integer, nullable=False, default=0)
+    launch_index: Field[int] = column(Integer, default=0)
     # -- lock
     locked_by: Field[str | None] = optional_text(8)  # owner, admin
     locked_reason: Field[str | None] = optional_text()
     # -- times
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
     launched_at: Field[datetime | None] = time()
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
     # Since when it waits, shelved, resized or soft-deleted, for what is done after a while: see `overdue`.
     waiting_since: Field[datetime | None] = time()
     # Every UPDATE raises it, so a server with the same revision is as it was.
-    revision: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("revision + 1"))
+    revision: Field[int] = column(Integer, default=0, onupdate=sql("revision + 1"))
 
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
@@ -96,8 +96,8 @@ Index("ix_servers_updated", Server.project_id, Server.updated_at, Server.id)
 
 class ServerInterface(Record, table="server_interfaces"):
     port_id: Field[str] = identifier(primary_key=True)
-    server_id: Field[str] = identifier(nullable=False)
-    position: Field[int] = column(Integer, nullable=False, default=0)
+    server_id: Field[str] = identifier()
+    position: Field[int] = column(Integer, default=0)
     made: Field[bool] = flag(True)  # with the server, and deleted with it; others are only let go
     tag: Field[str | None] = optional_text(60)
 
@@ -107,15 +107,15 @@ Index("ix_server_interfaces_server", ServerInterface.server_id, ServerInterface.
 
 class BlockDevice(Record, table="block_devices"):
     id: Field[str] = identifier(primary_key=True)
-    server_id: Field[str] = identifier(nullable=False)
-    position: Field[int] = column(Integer, nullable=False, default=0)
-    boot_index: Field[int | None] = column(Integer, nullable=True)
+    server_id: Field[str] = identifier()
+    position: Field[int] = column(Integer, default=0)
+    boot_index: Field[int | None] = column(Integer)
     source_type: Field[str] = text(16)  # image, volume, snapshot, blank
     destination_type: Field[str] = text(16)  # local, volume
     source_id: Field[str | None] = optional_text(64)
-    volume_id: Field[str] = identifier()  # NULL in the schema, but in no row
+    volume_id: Field[str] = identifier()
     attachment_id: Field[str | None] = optional_text(64)
-    volume_size: Field[int | None] = column(Integer, nullable=True)
+    volume_size: Field[int | None] = column(Integer)
     volume_type: Field[str | None] = optional_text()
     delete_on_termination: Field[bool] = flag(False)
     device_name: Field[str | None] = optional_text(64)
@@ -124,7 +124,7 @@ class BlockDevice(Record, table="block_devices"):
     guest_format: Field[str | None] = optional_text(64)
     tag: Field[str | None] = optional_text(60)
     attached: Field[bool] = flag(False)  # the guest has it; before, it is only reserved
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_block_devices_server", BlockDevice.server_id, BlockDevice.position)
@@ -138,22 +138,22 @@ class Migration(Record, table="migrations"):
     """
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    server_id: Field[str] = identifier(nullable=False)
+    id: Field[str] = identifier(unique=True)
+    server_id: Field[str] = identifier()
     kind: Field[str] = text(16)  # resize, migration
     status: Field[str] = text(16)
     source_host: Field[str] = text()
     dest_host: Field[str | None] = optional_text()
     asked_host: Field[str | None] = optional_text()  # the only one that it may go to
-    old_flavor_id: Field[str] = column(String(255), nullable=False)
+    old_flavor_id: Field[str] = column(String(255))
     old_flavor: Field[dict[str, Any]] = json(dict)
-    new_flavor_id: Field[str] = column(String(255), nullable=False)
+    new_flavor_id: Field[str] = column(String(255))
     new_flavor: Field[dict[str, Any]] = json(dict)
     was_stopped: Field[bool] = flag(False)
-    user_id: Field[str] = identifier(nullable=False)
-    project_id: Field[str] = identifier(nullable=False)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    user_id: Field[str] = identifier()
+    project_id: Field[str] = identifier()
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
     @property
     def new_host(self) -> str:
@@ -172,12 +172,12 @@ class ConsoleToken(Record, table="console_tokens"):
     """Whoever brings the token may open one console, once."""
 
     digest: Field[str] = column(String(64), primary_key=True)  # SHA-256 of the token
-    server_id: Field[str] = identifier(nullable=False)
+    server_id: Field[str] = identifier()
     host: Field[str] = text()  # where the server was: elsewhere it is another console
     type: Field[str] = text(16)  # serial, novnc
-    expires_at: Field[datetime] = time(nullable=False)
+    expires_at: Field[datetime] = time()
     # The token of whoever asked for it, sealed with this one; None: made by a release that did not keep it.
-    asker: Field[str | None] = column(Text, nullable=True)
+    asker: Field[str | None] = column(Text)
 
 
 Index("ix_console_tokens_expires", ConsoleToken.expires_at)
@@ -185,18 +185,18 @@ Index("ix_console_tokens_expires", ConsoleToken.expires_at)
 
 class Flavor(Record, table="flavors"):
     id: Field[str] = column(String(255), primary_key=True)
-    name: Field[str] = column(String(255), nullable=False, unique=True)
+    name: Field[str] = column(String(255), unique=True)
     description: Field[str | None] = optional_text(65535)
-    memory_mib: Field[int] = column(Integer, nullable=False)
-    vcpus: Field[int] = column(Integer, nullable=False)
-    disk_gib: Field[int] = column(Integer, nullable=False)
-    ephemeral_gib: Field[int] = column(Integer, nullable=False, default=0)
-    swap_mib: Field[int] = column(Integer, nullable=False, default=0)
-    rxtx_factor: Field[float] = column(Float, nullable=False, default=1.0)
+    memory_mib: Field[int] = column(Integer)
+    vcpus: Field[int] = column(Integer)
+    disk_gib: Field[int] = column(Integer)
+    ephemeral_gib: Field[int] = column(Integer, default=0)
+    swap_mib: Field[int] = column(Integer, default=0)
+    rxtx_factor: Field[float] = column(Float, default=1.0)
     is_public: Field[bool] = flag(True)
     disabled: Field[bool] = flag(False)
     extra_specs: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -210,12 +210,12 @@ Index("ix_flavor_access_project", FlavorAccess.project_id)
 
 class Keypair(Record, table="keypairs"):
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    user_id: Field[str] = identifier(nullable=False)
-    name: Field[str] = column(String(255), nullable=False)
+    user_id: Field[str] = identifier()
+    name: Field[str] = column(String(255))
     type: Field[str] = text(8, default="ssh")
-    public_key: Field[str] = column(Text, nullable=False)
+    public_key: Field[str] = column(Text)
     fingerprint: Field[str] = text(128)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(Keypair.user_id, Keypair.name)
@@ -223,13 +223,13 @@ UniqueConstraint(Keypair.user_id, Keypair.name)
 
 class ServerGroup(Record, table="server_groups"):
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    project_id: Field[str] = identifier(nullable=False)
-    user_id: Field[str] = identifier(nullable=False)
-    name: Field[str] = column(String(255), nullable=False)
-    policy: Field[str] = column(String(32), nullable=False)
+    id: Field[str] = identifier(unique=True)
+    project_id: Field[str] = identifier()
+    user_id: Field[str] = identifier()
+    name: Field[str] = column(String(255))
+    policy: Field[str] = column(String(32))
     rules: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_server_groups_project", ServerGroup.project_id, ServerGroup.number)
@@ -241,17 +241,17 @@ class UserLimit(Record, table="user_quota_limits"):
     project_id: Field[str] = identifier(primary_key=True)
     user_id: Field[str] = identifier(primary_key=True)
     resource: Field[str] = column(String(64), primary_key=True)
-    limit: Field[int] = column(Integer, nullable=False)
+    limit: Field[int] = column(Integer)
 
 
 class ControlService(Record, table="control_services"):
     """What runs no servers: it schedules and conducts. Processes that do so say here that they are there."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)
     binary: Field[str] = text(64)
     host: Field[str] = text()
-    seen_at: Field[datetime] = time(nullable=False)
+    seen_at: Field[datetime] = time()
 
 
 UniqueConstraint(ControlService.binary, ControlService.host)

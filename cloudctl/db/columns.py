@@ -72,7 +72,7 @@ def new_hex_id() -> str:
 
 
 def column(type_: Any, *options: Any, **named: Any) -> Any:
-    """A column of any type; its name is that of the record's field. Options are those of SQLAlchemy's Column."""
+    """A column, with the options of SQLAlchemy's Column. Its name, and whether it may be NULL, are the field's."""
     return Column(type_, *options, **named)
 
 
@@ -81,12 +81,12 @@ def identifier(**options: Any) -> Any:
 
 
 def text(length: int = 255, **options: Any) -> Field[str]:
-    made: Field[str] = column(String(length), **{"nullable": False, "default": "", **options})
+    made: Field[str] = column(String(length), **{"default": "", **options})
     return made
 
 
 def optional_text(length: int = 255, **options: Any) -> Field[str | None]:
-    made: Field[str | None] = column(String(length), **{"nullable": True, **options})
+    made: Field[str | None] = column(String(length), **options)
     return made
 
 
@@ -97,10 +97,10 @@ def time(**options: Any) -> Any:
 
 def flag(default: bool) -> Field[bool]:
     server_default = true() if default else false()
-    made: Field[bool] = column(Boolean(), nullable=False, default=default, server_default=server_default)
+    made: Field[bool] = column(Boolean(), default=default, server_default=server_default)
     return made
 
 
 def json(default: Any) -> Any:
     """`default` is a callable such as `dict` or `list`."""
-    return Column(Json, nullable=False, default=default)
+    return Column(Json, default=default)

@@ -52,6 +52,9 @@ class RecordType(type):
             return super().__new__(mcls, name, bases, body)
         inherited = {key: value for base in reversed(bases) for key, value in getattr(base, "_declared", {}).items()}
         declared = {key: value for key, value in body.items() if isinstance(value, Column)}
+        for key, value in declared.items():
+            # The type says it already. Annotations are texts: every module with records postpones them.
+            value.nullable = not value.primary_key and body["__annotations__"][key].endswith("| None]")
         body |= {"__slots__": (), "_declared": inherited | declared}
         cls = super().__new__(mcls, name, bases, body)
         if table is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 20
+VERSION = 21
 COMPATIBLE_FROM = 15
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -37,7 +37,7 @@ ADVISORY_LOCK = 7_261_880
 
 class SchemaVersion(Record, table="schema_version"):
     version: Field[int] = column(Integer, primary_key=True, autoincrement=False)
-    compatible_from: Field[int] = column(Integer, nullable=False)
+    compatible_from: Field[int] = column(Integer)
 
 
 def prepare(db: Database) -> bool:

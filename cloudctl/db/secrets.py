@@ -21,7 +21,7 @@ from cloudctl.errors import ConfigError
 class Secret(Record, table="secrets"):
     purpose: Field[str] = text(40, primary_key=True)
     number: Field[int] = column(Integer, primary_key=True, autoincrement=False)
-    sealed: Field[bytes] = column(LargeBinary, nullable=False)
+    sealed: Field[bytes] = column(LargeBinary)
 
 
 @frozen

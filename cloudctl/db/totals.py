@@ -44,7 +44,7 @@ from cloudctl.db.records import Record
 class Kept(Record, table="totals"):
     name: Field[str] = column(String(64), primary_key=True)
     project_id: Field[str] = column(String(64), primary_key=True)
-    amount: Field[int] = column(BigInteger, nullable=False)
+    amount: Field[int] = column(BigInteger)
 
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")

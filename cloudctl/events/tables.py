@@ -19,8 +19,8 @@ class Event(Record, table="events"):
     # The order in which they were written, which for one resource is the order of its changes.
     number: Field[int] = column(_LONG, primary_key=True, autoincrement=True)
     # The order in which they are delivered. None: its transaction has only just been seen to be committed.
-    position: Field[int | None] = column(_LONG, nullable=True, unique=True)
-    id: Field[str] = identifier(nullable=False)
+    position: Field[int | None] = column(_LONG, unique=True)
+    id: Field[str] = identifier()
     type: Field[str] = text(100)  # "instance.create.end"
     priority: Field[str] = text(8)  # INFO, ERROR
     publisher: Field[str] = text()  # "nova-compute:host-1"
@@ -28,7 +28,7 @@ class Event(Record, table="events"):
     project_id: Field[str] = text(64)
     request_id: Field[str] = text(64)
     payload: Field[dict[str, Any]] = json(dict)
-    at: Field[datetime] = time(nullable=False)
+    at: Field[datetime] = time()
 
 
 Index("ix_events_at", Event.at)
@@ -38,12 +38,12 @@ class Receiver(Record, table="event_receivers"):
     """How far one has come, and the process that delivers to it. The one called "" is the outbox: what is in order."""
 
     name: Field[str] = text(64, primary_key=True)
-    position: Field[int] = column(_LONG, nullable=False, default=0)  # the last event that it has
-    owner: Field[str | None] = identifier(nullable=True)
-    lease_until: Field[float] = column(Float, nullable=False, default=0.0)
-    failures: Field[int] = column(Integer, nullable=False, default=0)  # in a row
-    not_before: Field[float] = column(Float, nullable=False, default=0.0)
-    error: Field[str | None] = column(Text, nullable=True)  # the last one, until something was delivered
+    position: Field[int] = column(_LONG, default=0)  # the last event that it has
+    owner: Field[str | None] = identifier()
+    lease_until: Field[float] = column(Float, default=0.0)
+    failures: Field[int] = column(Integer, default=0)  # in a row
+    not_before: Field[float] = column(Float, default=0.0)
+    error: Field[str | None] = column(Text)  # the last one, until something was delivered
     stuck_since: Field[datetime | None] = time()
-    refused: Field[int] = column(_LONG, nullable=False, default=0)  # events that it will never take
-    lost: Field[int] = column(_LONG, nullable=False, default=0)  # events that were too old before it took them
+    refused: Field[int] = column(_LONG, default=0)  # events that it will never take
+    lost: Field[int] = column(_LONG, default=0)  # events that were too old before it took them

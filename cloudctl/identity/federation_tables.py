@@ -17,7 +17,7 @@ class IdentityProvider(Record, table="identity_providers"):
     enabled: Field[bool] = flag(False)
     description: Field[str | None] = optional_text(65_536)
     authorization_ttl: Field[int | None] = column(Integer)  # minutes
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_providers_order", IdentityProvider.created_at, IdentityProvider.id)
@@ -38,7 +38,7 @@ class FederationMapping(Record, table="identity_mappings"):
     id: Field[str] = column(String(64), primary_key=True)
     rules: Field[list[Any]] = json(list)
     schema_version: Field[str] = text(16)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_mappings_order", FederationMapping.created_at, FederationMapping.id)
@@ -48,7 +48,7 @@ class FederationProtocol(Record, table="identity_protocols"):
     provider_id: Field[str] = column(String(64), primary_key=True)
     id: Field[str] = column(String(64), primary_key=True)
     mapping_id: Field[str] = text(64)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_protocols_mapping_id", FederationProtocol.mapping_id)
@@ -61,7 +61,7 @@ class ServiceProvider(Record, table="identity_service_providers"):
     auth_url: Field[str] = text(4096)
     sp_url: Field[str] = text(4096)
     relay_state_prefix: Field[str] = text()
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_service_providers_order", ServiceProvider.created_at, ServiceProvider.id)

@@ -20,7 +20,7 @@ class Epoch(Record, table="identity_epoch"):
     """One row. Raised in the transaction of every change that can affect a token; see epoch.py."""
 
     id: Field[int] = column(Integer, primary_key=True)
-    value: Field[int] = column(BigInteger, nullable=False)
+    value: Field[int] = column(BigInteger)
 
 
 class Project(Record, table="identity_projects"):
@@ -36,7 +36,7 @@ class Project(Record, table="identity_projects"):
     description: Field[str | None] = optional_text(65_536)
     options: Field[dict[str, Any]] = json(dict)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(Project.domain_id, Project.name_key)
@@ -52,7 +52,7 @@ class DomainOption(Record, table="identity_domain_options"):
     domain_id: Field[str] = column(String(64), primary_key=True)
     group: Field[str] = column(String(64), primary_key=True)
     option: Field[str] = column(String(64), primary_key=True)
-    value: Field[bytes] = column(LargeBinary, nullable=False)
+    value: Field[bytes] = column(LargeBinary)
 
 
 class ProjectTag(Record, table="identity_project_tags"):
@@ -74,13 +74,13 @@ class User(Record, table="identity_users"):
     password_hash: Field[str | None] = optional_text()
     password_changed_at: Field[datetime | None] = time()
     password_expires_at: Field[datetime | None] = time()
-    failures: Field[int] = column(Integer, nullable=False, default=0)
+    failures: Field[int] = column(Integer, default=0)
     failed_at: Field[datetime | None] = time()
     active_at: Field[datetime | None] = time()
     options: Field[dict[str, Any]] = json(dict)
     federated: Field[list[Any]] = json(list)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(User.domain_id, User.name_key)
@@ -108,7 +108,7 @@ class Group(Record, table="identity_groups"):
     domain_id: Field[str] = text(64)
     description: Field[str | None] = optional_text(65_536)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(Group.domain_id, Group.name_key)
@@ -135,7 +135,7 @@ class Role(Record, table="identity_roles"):
     description: Field[str | None] = optional_text(65_536)
     options: Field[dict[str, Any]] = json(dict)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(Role.domain_id, Role.name_key)
@@ -173,7 +173,7 @@ class Region(Record, table="identity_regions"):
     description: Field[str] = text(65_536)
     parent_region_id: Field[str | None] = optional_text()
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_regions_order", Region.created_at, Region.id)
@@ -187,7 +187,7 @@ class Service(Record, table="identity_services"):
     description: Field[str | None] = optional_text(65_536)
     enabled: Field[bool] = flag(True)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_services_order", Service.created_at, Service.id)
@@ -201,7 +201,7 @@ class Endpoint(Record, table="identity_endpoints"):
     region_id: Field[str | None] = optional_text()
     enabled: Field[bool] = flag(True)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_endpoints_order", Endpoint.created_at, Endpoint.id)
@@ -226,7 +226,7 @@ class EndpointGroup(Record, table="identity_endpoint_groups"):
     name: Field[str] = text()
     description: Field[str | None] = optional_text(65_536)
     filters: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_endpoint_groups_order", EndpointGroup.created_at, EndpointGroup.id)
@@ -252,7 +252,7 @@ class ApplicationCredential(Record, table="identity_application_credentials"):
     unrestricted: Field[bool] = flag(False)
     # No rules at all and an empty list of rules differ: the list then matches nothing.
     has_access_rules: Field[bool] = flag(False)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(ApplicationCredential.user_id, ApplicationCredential.name_key)
@@ -279,7 +279,7 @@ class AccessRule(Record, table="identity_access_rules"):
     service: Field[str] = text()
     method: Field[str] = text(16)
     path: Field[str] = text()
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_access_rules_order", AccessRule.user_id, AccessRule.created_at, AccessRule.id)
@@ -299,7 +299,7 @@ class Revocation(Record, table="identity_revocations"):
     """
 
     id: Field[int] = column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
-    epoch: Field[int] = column(BigInteger, nullable=False)
+    epoch: Field[int] = column(BigInteger)
     audit_id: Field[str | None] = optional_text(32)
     audit_chain_id: Field[str | None] = optional_text(32)
     user_id: Field[str | None] = optional_text(64)
@@ -308,7 +308,7 @@ class Revocation(Record, table="identity_revocations"):
     domain_scope_id: Field[str | None] = optional_text(64)
     issued_before: Field[datetime | None] = time()
     expires_at: Field[datetime | None] = time()
-    revoked_at: Field[datetime] = time(nullable=False)
+    revoked_at: Field[datetime] = time()
 
 
 Index("ix_identity_revocations_audit_id", Revocation.audit_id)
@@ -327,7 +327,7 @@ class Credential(Record, table="identity_credentials"):
     user_id: Field[str] = text(64)
     project_id: Field[str | None] = optional_text(64)
     type: Field[str] = text()
-    blob: Field[bytes] = column(LargeBinary, nullable=False)
+    blob: Field[bytes] = column(LargeBinary)
     # SHA-256 of the access key of an ec2 credential, by which it is found.
     access_hash: Field[str | None] = optional_text(64)
     # Of an ec2 credential that a delegated token made, so that it never reaches further than that token.
@@ -336,7 +336,7 @@ class Credential(Record, table="identity_credentials"):
     # Of a totp credential: the half minute since the epoch whose passcode was taken last.
     totp_step: Field[int | None] = column(BigInteger)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(Credential.access_hash)
@@ -353,10 +353,10 @@ class Trust(Record, table="identity_trusts"):
     impersonation: Field[bool] = flag(False)
     expires_at: Field[datetime | None] = time()
     remaining_uses: Field[int | None] = column(Integer)
-    redelegation_count: Field[int] = column(Integer, nullable=False, default=0)
+    redelegation_count: Field[int] = column(Integer, default=0)
     redelegated_trust_id: Field[str | None] = optional_text(64)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_trusts_order", Trust.created_at, Trust.id)
@@ -379,9 +379,9 @@ class OAuthConsumer(Record, table="identity_oauth_consumers"):
 
     id: Field[str] = identifier(primary_key=True)
     description: Field[str | None] = optional_text(65_536)
-    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    secret: Field[bytes] = column(LargeBinary)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_oauth_consumers_order", OAuthConsumer.created_at, OAuthConsumer.id)
@@ -390,13 +390,13 @@ Index("ix_identity_oauth_consumers_order", OAuthConsumer.created_at, OAuthConsum
 class OAuthRequestToken(Record, table="identity_oauth_request_tokens"):
     id: Field[str] = identifier(primary_key=True)
     consumer_id: Field[str] = text(64)
-    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    secret: Field[bytes] = column(LargeBinary)
     project_id: Field[str] = text(64)
     user_id: Field[str | None] = optional_text(64)
     verifier: Field[str | None] = optional_text(64)
     role_ids: Field[list[Any]] = json(list)
     expires_at: Field[datetime | None] = time()
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_oauth_request_tokens_consumer_id", OAuthRequestToken.consumer_id)
@@ -406,11 +406,11 @@ Index("ix_identity_oauth_request_tokens_expires_at", OAuthRequestToken.expires_a
 class OAuthAccessToken(Record, table="identity_oauth_access_tokens"):
     id: Field[str] = identifier(primary_key=True)
     consumer_id: Field[str] = text(64)
-    secret: Field[bytes] = column(LargeBinary, nullable=False)
+    secret: Field[bytes] = column(LargeBinary)
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     expires_at: Field[datetime | None] = time()
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index(
@@ -442,9 +442,9 @@ Index("ix_identity_oauth_nonces_said_at", OAuthNonce.said_at)
 class PolicyBlob(Record, table="identity_policies"):
     id: Field[str] = identifier(primary_key=True)
     type: Field[str] = text()
-    blob: Field[str] = column(Text, nullable=False)
+    blob: Field[str] = column(Text)
     extra: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 Index("ix_identity_policies_order", PolicyBlob.created_at, PolicyBlob.id)
@@ -457,9 +457,9 @@ class RegisteredLimit(Record, table="identity_registered_limits"):
     service_id: Field[str] = text(64)
     region_id: Field[str] = text()
     resource_name: Field[str] = text()
-    default_limit: Field[int] = column(Integer, nullable=False)
+    default_limit: Field[int] = column(Integer)
     description: Field[str | None] = optional_text(65_536)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(RegisteredLimit.service_id, RegisteredLimit.region_id, RegisteredLimit.resource_name)
@@ -471,9 +471,9 @@ class ProjectLimit(Record, table="identity_limits"):
     registered_limit_id: Field[str] = text(64)
     project_id: Field[str] = text(64)
     domain_id: Field[str] = text(64)
-    resource_limit: Field[int] = column(Integer, nullable=False)
+    resource_limit: Field[int] = column(Integer)
     description: Field[str | None] = optional_text(65_536)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 UniqueConstraint(ProjectLimit.registered_limit_id, ProjectLimit.project_id, ProjectLimit.domain_id)

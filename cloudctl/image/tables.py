@@ -21,23 +21,23 @@ class Image(Record, table="images"):
     os_hidden: Field[bool] = flag(False)
     container_format: Field[str | None] = optional_text(16)
     disk_format: Field[str | None] = optional_text(16)
-    size: Field[int | None] = column(BigInteger, nullable=True)
-    virtual_size: Field[int | None] = column(BigInteger, nullable=True)
-    min_disk: Field[int] = column(Integer, nullable=False, default=0)  # GiB
-    min_ram: Field[int] = column(Integer, nullable=False, default=0)  # MiB
+    size: Field[int | None] = column(BigInteger)
+    virtual_size: Field[int | None] = column(BigInteger)
+    min_disk: Field[int] = column(Integer, default=0)  # GiB
+    min_ram: Field[int] = column(Integer, default=0)  # MiB
     checksum: Field[str | None] = optional_text(32)  # MD5, hex
     os_hash_algo: Field[str | None] = optional_text(16)
     os_hash_value: Field[str | None] = optional_text(128)
     # The upload that is under way, which is also the name of its file; None if there is none.
     upload_id: Field[str | None] = optional_text(64)
-    staged_size: Field[int | None] = column(BigInteger, nullable=True)  # bytes that wait for an import
+    staged_size: Field[int | None] = column(BigInteger)  # bytes that wait for an import
     stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
     # Ids with commas between them: the stores that an import or a copy still has before it, and those where the last
     # one failed. None: there was none.
-    importing_to: Field[str | None] = column(Text, nullable=True)
-    failed_import: Field[str | None] = column(Text, nullable=True)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    importing_to: Field[str | None] = column(Text)
+    failed_import: Field[str | None] = column(Text)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 # A page of a project's, of the public, or of all images, without a look at the others.
@@ -56,7 +56,7 @@ class DeletedImage(Record, table="deleted_images"):
 class ImageProperty(Record, table="image_properties"):
     image_id: Field[str] = identifier(primary_key=True)
     name: Field[str] = column(String(255), primary_key=True)
-    value: Field[str] = column(Text, nullable=False)
+    value: Field[str] = column(Text)
 
 
 class ImageTag(Record, table="image_tags"):
@@ -71,8 +71,8 @@ class ImageMember(Record, table="image_members"):
     image_id: Field[str] = identifier(primary_key=True)
     member_id: Field[str] = column(String(255), primary_key=True)
     status: Field[str] = text(16)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 Index("ix_image_members_member", ImageMember.member_id, ImageMember.status)
@@ -89,11 +89,11 @@ class ImageTask(Record, table="image_tasks"):
     request_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     input: Field[dict[str, Any]] = json(dict)
-    result: Field[str | None] = column(Text, nullable=True)  # the id of the image that came of it
-    message: Field[str] = column(Text, nullable=False, default="")
+    result: Field[str | None] = column(Text)  # the id of the image that came of it
+    message: Field[str] = column(Text, default="")
     expires_at: Field[datetime | None] = time()  # None while it is open
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 Index("ix_image_tasks_image", ImageTask.image_id, ImageTask.created_at)
@@ -111,8 +111,8 @@ class Namespace(Record, table="metadef_namespaces"):
     description: Field[str | None] = optional_text(500)
     visibility: Field[str] = text(16)  # public, private
     protected: Field[bool] = flag(False)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 Index("ix_metadef_namespaces_owner", Namespace.owner)
@@ -122,8 +122,8 @@ class ResourceType(Record, table="metadef_resource_types"):
     """What definitions may be for, by the names of Heat's resources: OS::Glance::Image."""
 
     name: Field[str] = column(String(80), primary_key=True)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 class Definition(Record):
@@ -131,8 +131,8 @@ class Definition(Record):
 
     namespace_id: Field[str] = identifier(primary_key=True)
     name: Field[str] = column(String(80), primary_key=True)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 class Association(Definition, table="metadef_associations"):
@@ -152,7 +152,7 @@ class PropertyDefinition(Definition, table="metadef_properties"):
 class ObjectDefinition(Definition, table="metadef_objects"):
     """Properties that go together."""
 
-    description: Field[str | None] = column(Text, nullable=True)
+    description: Field[str | None] = column(Text)
     required: Field[list[str]] = json(list)
     properties: Field[dict[str, Any]] = json(dict)
 

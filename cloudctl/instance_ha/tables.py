@@ -20,13 +20,13 @@ class Segment(Record, table="ha_segments"):
     """Hosts whose guests may go to one another."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)
     name: Field[str] = text(unique=True)
-    description: Field[str | None] = column(Text, nullable=True)
+    description: Field[str | None] = column(Text)
     recovery_method: Field[str] = text(16)  # auto, reserved_host, auto_priority, rh_priority
     service_type: Field[str] = text()
     enabled: Field[bool] = flag(True)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -34,17 +34,17 @@ class Member(Record, table="ha_hosts"):
     """A host of a segment."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    segment_id: Field[str] = identifier(nullable=False)
+    id: Field[str] = identifier(unique=True)
+    segment_id: Field[str] = identifier()
     name: Field[str] = text(unique=True)  # of a compute service
     type: Field[str] = text()
-    control_attributes: Field[str] = column(Text, nullable=False)
+    control_attributes: Field[str] = column(Text)
     reserved: Field[bool] = flag(False)  # kept free for the guests of others
     on_maintenance: Field[bool] = flag(False)
     # The notification for which it is the reserve, until its guests are here or it is given back.
     reserved_for: Field[str | None] = optional_text(64)
     woken: Field[bool] = flag(False)  # its compute service was disabled before that
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -53,24 +53,24 @@ Index("ix_ha_hosts_segment", Member.segment_id, Member.number)
 
 class Notification(Record, table="ha_notifications"):
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)
     type: Field[str] = text(32)  # as it was sent: VM or COMPUTE_INSTANCE
     kind: Field[str] = text(16)  # host, instance, process
     hostname: Field[str] = text()
-    host_id: Field[str] = identifier(nullable=False)
-    segment_id: Field[str] = identifier(nullable=False)
+    host_id: Field[str] = identifier()
+    segment_id: Field[str] = identifier()
     # What it says is broken: of an open notification there is no second one. NULL: it asks for nothing.
-    subject: Field[str | None] = column(Text, nullable=True)
+    subject: Field[str | None] = column(Text)
     status: Field[str] = text(16)
     payload: Field[dict[str, Any]] = json(dict)
-    generated_time: Field[datetime] = time(nullable=False)
-    message: Field[str | None] = column(Text, nullable=True)  # why it ended so, or what it waits for
+    generated_time: Field[datetime] = time()
+    message: Field[str | None] = column(Text)  # why it ended so, or what it waits for
     held: Field[bool] = flag(False)  # it waits for what only an operator, or a machine, can bring about
     approved: Field[bool] = flag(False)  # an operator has said that it shall go on
-    tries: Field[int] = column(Integer, nullable=False, default=0)  # that failed
+    tries: Field[int] = column(Integer, default=0)  # that failed
     # [{name, state, progress, progress_details: [{timestamp, message, progress}]}]
     details: Field[list[Any]] = json(list)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -91,11 +91,11 @@ class Proof(Record, table="ha_proofs"):
     """That a host is fenced: for one notification, and only for that."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    notification_id: Field[str] = identifier(nullable=False)
+    notification_id: Field[str] = identifier()
     host: Field[str] = text()
     fencer: Field[str] = text(64)  # the name of a driver, or "operator"
-    evidence: Field[str] = column(Text, nullable=False)
-    at: Field[datetime] = time(nullable=False)
+    evidence: Field[str] = column(Text)
+    at: Field[datetime] = time()
     lifted_at: Field[datetime | None] = time()  # when its host was let work again
 
 
@@ -106,22 +106,22 @@ class VMove(Record, table="ha_vmoves"):
     """A guest that a recovery takes elsewhere."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    notification_id: Field[str] = identifier(nullable=False)
-    server_id: Field[str] = identifier(nullable=False)
+    id: Field[str] = identifier(unique=True)
+    notification_id: Field[str] = identifier()
+    server_id: Field[str] = identifier()
     server_name: Field[str] = text()
     source_host: Field[str] = text()
     dest_host: Field[str | None] = optional_text()
     type: Field[str] = text(16)
     status: Field[str] = text(16)
-    message: Field[str | None] = column(Text, nullable=True)
+    message: Field[str | None] = column(Text)
     stopped: Field[bool] = flag(False)  # it was off, and shall be so
-    attempts: Field[int] = column(Integer, nullable=False, default=0)
+    attempts: Field[int] = column(Integer, default=0)
     tried: Field[list[Any]] = json(list)  # names of the reserves that had no room for it
     roomless: Field[bool] = flag(False)  # it is where it is because there is room nowhere
     start_time: Field[datetime | None] = time()
     end_time: Field[datetime | None] = time()
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -134,8 +134,8 @@ class Event(Record, table="ha_events"):
     message_id: Field[str] = column(String(64), primary_key=True)
     type: Field[str] = text(64)
     host: Field[str] = text()
-    outcome: Field[str] = column(Text, nullable=False)  # the id of the notification that it is, or why it is none
-    at: Field[datetime] = time(nullable=False)
+    outcome: Field[str] = column(Text)  # the id of the notification that it is, or why it is none
+    at: Field[datetime] = time()
 
 
 Index("ix_ha_events_host", Event.host, Event.at)

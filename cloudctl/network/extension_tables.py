@@ -24,7 +24,7 @@ Index("ix_metering_labels_project", MeteringLabel.project_id, MeteringLabel.id)
 class MeteringRule(Standard, table="metering_label_rules"):
     """Traffic that a label counts, or that it leaves out. Its project is its label's."""
 
-    metering_label_id: Field[str] = column(String(64), ForeignKey("metering_labels.id"), nullable=False, index=True)
+    metering_label_id: Field[str] = column(String(64), ForeignKey("metering_labels.id"), index=True)
     direction: Field[str] = text(8)
     remote_ip_prefix: Field[str | None] = optional_text(64)
     source_ip_prefix: Field[str | None] = optional_text(64)
@@ -38,11 +38,9 @@ class NetworkLog(Standard, table="network_logs"):
     name: Field[str] = text()
     resource_type: Field[str] = text(64)
     resource_id: Field[str | None] = column(
-        String(64), ForeignKey("security_groups.id", ondelete="CASCADE"), nullable=True, index=True
+        String(64), ForeignKey("security_groups.id", ondelete="CASCADE"), index=True
     )
-    target_id: Field[str | None] = column(
-        String(64), ForeignKey("ports.id", ondelete="CASCADE"), nullable=True, index=True
-    )
+    target_id: Field[str | None] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
     event: Field[str] = text(8)
     enabled: Field[bool] = flag(True)
 
@@ -71,8 +69,8 @@ class SegmentRange(Standard, table="network_segment_ranges"):
     shared: Field[bool] = flag(True)
     network_type: Field[str] = text(16)
     physical_network: Field[str] = text(64)
-    minimum: Field[int] = column(Integer, nullable=False)
-    maximum: Field[int] = column(Integer, nullable=False)
+    minimum: Field[int] = column(Integer)
+    maximum: Field[int] = column(Integer)
 
 
 Index("ix_network_segment_ranges_type", SegmentRange.network_type, SegmentRange.default)
@@ -82,9 +80,9 @@ class ConntrackHelper(Record, table="conntrack_helpers"):
     """A router follows connections of a protocol that names other ports in what it says."""
 
     id: Field[str] = identifier(primary_key=True)
-    router_id: Field[str] = column(String(64), ForeignKey("routers.id", ondelete="CASCADE"), nullable=False)
+    router_id: Field[str] = column(String(64), ForeignKey("routers.id", ondelete="CASCADE"))
     protocol: Field[str] = text(16)
-    port: Field[int] = column(Integer, nullable=False)
+    port: Field[int] = column(Integer)
     helper: Field[str] = text(64)
 
 
@@ -97,8 +95,8 @@ class NdpProxy(Standard, table="ndp_proxies"):
     """A router answers outside for an address that is inside."""
 
     name: Field[str] = text()
-    router_id: Field[str] = column(String(64), ForeignKey("routers.id"), nullable=False, index=True)
-    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), nullable=False, index=True)
+    router_id: Field[str] = column(String(64), ForeignKey("routers.id"), index=True)
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
     ip_address: Field[str] = text(64)
 
 
@@ -110,10 +108,8 @@ class LocalIp(Standard, table="local_ips"):
     """An address that leads, on each host, to a port of that host."""
 
     name: Field[str] = text()
-    network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False, index=True)
-    local_port_id: Field[str] = column(
-        String(64), ForeignKey("ports.id", ondelete="CASCADE"), nullable=False, index=True
-    )
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id"), index=True)
+    local_port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
     local_ip_address: Field[str] = text(64)
     ip_mode: Field[str] = text(16)
 
@@ -145,4 +141,4 @@ class DhcpPort(Record, table="network_dhcp_ports"):
     """The port from which a network's addresses are given out."""
 
     network_id: Field[str] = column(String(64), ForeignKey("networks.id", ondelete="CASCADE"), primary_key=True)
-    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), nullable=False, unique=True)
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), unique=True)

@@ -22,9 +22,9 @@ class Standard(Record):
     id: Field[str] = identifier(primary_key=True)
     project_id: Field[str] = text(64)
     description: Field[str] = text()
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
-    revision: Field[int] = column(Integer, nullable=False, default=0)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
+    revision: Field[int] = column(Integer, default=0)
 
 
 class RbacPolicy(Standard, table="rbac_policies"):
@@ -63,11 +63,11 @@ class QosRule(Record, table="qos_rules"):
     """One row a policy, type and direction."""
 
     id: Field[str] = identifier(primary_key=True)
-    policy_id: Field[str] = column(String(64), ForeignKey("qos_policies.id"), nullable=False)
+    policy_id: Field[str] = column(String(64), ForeignKey("qos_policies.id"))
     type: Field[str] = text(32)
     direction: Field[str] = text(8)  # as the guest sees it; "": of a type that has none
-    value: Field[int] = column(Integer, nullable=False)
-    burst: Field[int] = column(Integer, nullable=False, default=0)
+    value: Field[int] = column(Integer)
+    burst: Field[int] = column(Integer, default=0)
 
 
 UniqueConstraint(QosRule.policy_id, QosRule.type, QosRule.direction, name="uq_qos_rules_direction")
@@ -81,12 +81,12 @@ class Network(Standard, table="networks"):
     # The external network that is meant where none is named; one at most.
     is_default: Field[bool] = flag(False)
     port_security_enabled: Field[bool] = flag(True)
-    mtu: Field[int] = column(Integer, nullable=False)
+    mtu: Field[int] = column(Integer)
     availability_zone_hints: Field[list[Any]] = json(list)
     network_type: Field[str] = text(16)
     physical_network: Field[str | None] = optional_text(64)
-    segmentation_id: Field[int | None] = column(Integer, nullable=True)
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    segmentation_id: Field[int | None] = column(Integer)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
     dns_domain: Field[str] = text()
 
 
@@ -106,10 +106,10 @@ class Segment(Standard, table="segments"):
     """What a network is on: a wire, and its id there. Two networks cannot have the same."""
 
     name: Field[str | None] = optional_text()
-    network_id: Field[str] = column(String(64), nullable=False, index=True)
+    network_id: Field[str] = column(String(64), index=True)
     network_type: Field[str] = text(16)
     physical_network: Field[str] = text(64)
-    segmentation_id: Field[int] = column(Integer, nullable=False, default=0)
+    segmentation_id: Field[int] = column(Integer, default=0)
 
 
 UniqueConstraint(Segment.network_type, Segment.physical_network, Segment.segmentation_id, name="uq_segments_wire")
@@ -117,7 +117,7 @@ UniqueConstraint(Segment.network_type, Segment.physical_network, Segment.segment
 
 class AddressScope(Standard, table="address_scopes"):
     name: Field[str] = text()
-    ip_version: Field[int] = column(Integer, nullable=False)
+    ip_version: Field[int] = column(Integer)
 
 
 Index("ix_address_scopes_project", AddressScope.project_id, AddressScope.id)
@@ -125,14 +125,14 @@ Index("ix_address_scopes_project", AddressScope.project_id, AddressScope.id)
 
 class SubnetPool(Standard, table="subnet_pools"):
     name: Field[str] = text()
-    ip_version: Field[int] = column(Integer, nullable=False)
+    ip_version: Field[int] = column(Integer)
     prefixes: Field[list[Any]] = json(list)  # CIDRs, sorted and joined
-    min_prefixlen: Field[int] = column(Integer, nullable=False)
-    max_prefixlen: Field[int] = column(Integer, nullable=False)
-    default_prefixlen: Field[int] = column(Integer, nullable=False)
+    min_prefixlen: Field[int] = column(Integer)
+    max_prefixlen: Field[int] = column(Integer)
+    default_prefixlen: Field[int] = column(Integer)
     # Of one project: addresses of IPv4, /64 networks of IPv6.
-    default_quota: Field[int | None] = column(Integer, nullable=True)
-    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"), nullable=True, index=True)
+    default_quota: Field[int | None] = column(Integer)
+    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"), index=True)
     # The one of its family that is meant where none is named.
     is_default: Field[bool] = flag(False)
 
@@ -148,9 +148,9 @@ Index(
 
 
 class Subnet(Standard, table="subnets"):
-    network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False)
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id"))
     name: Field[str] = text()
-    ip_version: Field[int] = column(Integer, nullable=False)
+    ip_version: Field[int] = column(Integer)
     cidr: Field[str] = text(64)
     gateway_ip: Field[str | None] = optional_text(64)
     enable_dhcp: Field[bool] = flag(True)
@@ -159,8 +159,8 @@ class Subnet(Standard, table="subnets"):
     host_routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
-    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), nullable=True, index=True)
-    segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), nullable=True, index=True)
+    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), index=True)
+    segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), index=True)
     dns_publish_fixed_ip: Field[bool] = flag(False)
     service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
 
@@ -177,11 +177,11 @@ class FreeRange(Record, table="subnet_free_ranges"):
         Integer, primary_key=True, autoincrement=False
     )  # position in the subnet's allocation_pools
     first: Field[str] = column(ADDRESS, primary_key=True)
-    last: Field[str] = column(ADDRESS, nullable=False)
+    last: Field[str] = column(ADDRESS)
 
 
 class Port(Standard, table="ports"):
-    network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False)
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id"))
     # The owner of its network, who may see it, if that is another project.
     network_project_id: Field[str] = text(64)
     name: Field[str] = text()
@@ -197,11 +197,11 @@ class Port(Standard, table="ports"):
     vif_type: Field[str] = text(64)
     vif_details: Field[dict[str, Any]] = json(dict)
     # Another one after whatever changes what is shown of the port or of its server: see `shown`.
-    edition: Field[int] = column(Integer, nullable=False, default=0, onupdate=sql("edition + 1"))
+    edition: Field[int] = column(Integer, default=0, onupdate=sql("edition + 1"))
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
-    vnic_type: Field[str] = column(String(32), nullable=False, default="normal")
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
+    vnic_type: Field[str] = column(String(32), default="normal")
     dhcp_options: Field[list[Any]] = json(list)  # [{"opt_name", "opt_value", "ip_version"}]
     dns_name: Field[str] = text()
     dns_domain: Field[str] = text()
@@ -209,9 +209,9 @@ class Port(Standard, table="ports"):
     data_plane_status: Field[str | None] = optional_text(16)
     propagate_uplink_status: Field[bool] = flag(True)
     numa_affinity_policy: Field[str | None] = optional_text(16)
-    hints: Field[dict[str, Any] | None] = column(Json, nullable=True)
+    hints: Field[dict[str, Any] | None] = column(Json)
     device_profile: Field[str | None] = optional_text(255)
-    trusted: Field[bool | None] = column(Boolean, nullable=True)
+    trusted: Field[bool | None] = column(Boolean)
 
 
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
@@ -224,7 +224,7 @@ class Trunk(Standard, table="trunks"):
     """A port, and those whose traffic goes through it."""
 
     name: Field[str] = text()
-    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, unique=True)
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), unique=True)
     status: Field[str] = text(16)
     admin_state_up: Field[bool] = flag(True)
 
@@ -234,9 +234,9 @@ Index("ix_trunks_project", Trunk.project_id, Trunk.id)
 
 class SubPort(Record, table="trunk_subports"):
     port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
-    trunk_id: Field[str] = column(String(64), ForeignKey("trunks.id"), nullable=False)
+    trunk_id: Field[str] = column(String(64), ForeignKey("trunks.id"))
     segmentation_type: Field[str] = text(16)
-    segmentation_id: Field[int] = column(Integer, nullable=False)
+    segmentation_id: Field[int] = column(Integer)
 
 
 UniqueConstraint(SubPort.trunk_id, SubPort.segmentation_id, name="uq_trunk_subports_segmentation")
@@ -246,9 +246,9 @@ class IpAllocation(Record, table="ip_allocations"):
     subnet_id: Field[str] = column(String(64), ForeignKey("subnets.id"), primary_key=True)
     address: Field[str] = column(ADDRESS, primary_key=True)
     ip_address: Field[str] = text(64)
-    port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False)
-    network_id: Field[str] = column(String(64), nullable=False)
-    position: Field[int] = column(Integer, nullable=False, default=0)  # within the port's fixed_ips
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id"))
+    network_id: Field[str] = column(String(64))
+    position: Field[int] = column(Integer, default=0)  # within the port's fixed_ips
 
 
 Index("ix_ip_allocations_port", IpAllocation.port_id, IpAllocation.position)
@@ -284,17 +284,15 @@ Index("ix_address_groups_project", AddressGroup.project_id, AddressGroup.id)
 
 
 class SecurityGroupRule(Standard, table="security_group_rules"):
-    security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"), nullable=False)
+    security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"))
     direction: Field[str] = text(8)
     ethertype: Field[str] = text(4)
     protocol: Field[str | None] = optional_text(32)
-    port_range_min: Field[int | None] = column(Integer, nullable=True)
-    port_range_max: Field[int | None] = column(Integer, nullable=True)
+    port_range_min: Field[int | None] = column(Integer)
+    port_range_max: Field[int | None] = column(Integer)
     remote_ip_prefix: Field[str | None] = optional_text(64)
-    remote_group_id: Field[str | None] = column(String(64), ForeignKey("security_groups.id"), nullable=True, index=True)
-    remote_address_group_id: Field[str | None] = column(
-        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
-    )
+    remote_group_id: Field[str | None] = column(String(64), ForeignKey("security_groups.id"), index=True)
+    remote_address_group_id: Field[str | None] = column(String(64), ForeignKey("address_groups.id"), index=True)
     # Equal for rules that mean the same; see `rules.meaning`.
     meaning: Field[str] = text()
 
@@ -309,13 +307,11 @@ class RuleTemplate(Standard, table="default_security_group_rules"):
     direction: Field[str] = text(8)
     ethertype: Field[str] = text(4)
     protocol: Field[str | None] = optional_text(32)
-    port_range_min: Field[int | None] = column(Integer, nullable=True)
-    port_range_max: Field[int | None] = column(Integer, nullable=True)
+    port_range_min: Field[int | None] = column(Integer)
+    port_range_max: Field[int | None] = column(Integer)
     remote_ip_prefix: Field[str | None] = optional_text(64)
     remote_group_id: Field[str | None] = optional_text(64)  # "PARENT": of the group itself
-    remote_address_group_id: Field[str | None] = column(
-        String(64), ForeignKey("address_groups.id"), nullable=True, index=True
-    )
+    remote_address_group_id: Field[str | None] = column(String(64), ForeignKey("address_groups.id"), index=True)
     meaning: Field[str] = text()
     used_in_default_sg: Field[bool] = flag(False)
     used_in_non_default_sg: Field[bool] = flag(True)
@@ -345,7 +341,7 @@ class Router(Standard, table="routers"):
     availability_zone_hints: Field[list[Any]] = json(list)
     routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     host: Field[str] = text()  # "": on none
-    flavor_id: Field[str | None] = column(String(64), ForeignKey("network_flavors.id"), nullable=True, index=True)
+    flavor_id: Field[str | None] = column(String(64), ForeignKey("network_flavors.id"), index=True)
     distributed: Field[bool] = flag(False)
     ha: Field[bool] = flag(False)
     enable_ndp_proxy: Field[bool] = flag(False)
@@ -362,10 +358,10 @@ class RouterPort(Record, table="router_ports"):
     where one is spoken of."""
 
     port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
-    router_id: Field[str] = column(String(64), ForeignKey("routers.id"), nullable=False)
-    network_id: Field[str] = column(String(64), nullable=False)
+    router_id: Field[str] = column(String(64), ForeignKey("routers.id"))
+    network_id: Field[str] = column(String(64))
     is_gateway: Field[bool] = flag(False)
-    position: Field[int] = column(Integer, nullable=False, default=0, server_default="0")
+    position: Field[int] = column(Integer, default=0, server_default="0")
 
 
 Index("ix_router_ports_router", RouterPort.router_id, RouterPort.is_gateway)
@@ -382,15 +378,15 @@ class AutoTopology(Record, table="auto_topologies"):
 
 class FloatingIp(Standard, table="floating_ips"):
     status: Field[str] = text(16)
-    floating_network_id: Field[str] = column(String(64), ForeignKey("networks.id"), nullable=False, index=True)
+    floating_network_id: Field[str] = column(String(64), ForeignKey("networks.id"), index=True)
     floating_ip_address: Field[str] = text(64)
     # The hidden port that holds the address.
-    floating_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, index=True)
+    floating_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), index=True)
     # Where it leads to, and through which router: all three or none.
-    port_id: Field[str | None] = column(String(64), nullable=True)
+    port_id: Field[str | None] = column(String(64))
     fixed_ip_address: Field[str | None] = optional_text(64)
-    router_id: Field[str | None] = column(String(64), nullable=True, index=True)
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
+    router_id: Field[str | None] = column(String(64), index=True)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
     dns_name: Field[str] = text(server_default="")
     dns_domain: Field[str] = text(server_default="")
 
@@ -406,13 +402,13 @@ class PortForwarding(Record, table="port_forwardings"):
     """`count` ports of a floating IP from `external` on lead to those of a fixed address from `internal` on."""
 
     id: Field[str] = identifier(primary_key=True)
-    floatingip_id: Field[str] = column(String(64), ForeignKey("floating_ips.id"), nullable=False, index=True)
-    internal_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), nullable=False, index=True)
+    floatingip_id: Field[str] = column(String(64), ForeignKey("floating_ips.id"), index=True)
+    internal_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), index=True)
     internal_ip_address: Field[str] = text(64)
     protocol: Field[str] = text(8)
-    internal: Field[int] = column(Integer, nullable=False)
-    external: Field[int] = column(Integer, nullable=False)
-    count: Field[int] = column(Integer, nullable=False, default=1)
+    internal: Field[int] = column(Integer)
+    external: Field[int] = column(Integer)
+    count: Field[int] = column(Integer, default=1)
     description: Field[str] = text()
 
 

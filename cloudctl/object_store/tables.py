@@ -18,7 +18,7 @@ from cloudctl.db.totals import Total
 def name(length: int, **options: object) -> Field[str]:
     """Compared byte by byte in every database. SQLite always does."""
     kind = String(length).with_variant(VARCHAR(length, collation="C"), "postgresql")
-    made: Field[str] = column(kind, **{"nullable": False, **options})
+    made: Field[str] = column(kind, **options)
     return made
 
 
@@ -28,7 +28,7 @@ class Account(Record, table="object_accounts"):
     project_id: Field[str] = identifier(primary_key=True)
     # Headers with their values: X-Account-Meta-Color, X-Account-Access-Control.
     headers: Field[dict[str, str]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 class Container(Record, table="object_containers"):
@@ -37,8 +37,8 @@ class Container(Record, table="object_containers"):
     name: Field[str] = name(256)
     # X-Container-Meta-Color, X-Container-Read, X-Versions-Location, …
     headers: Field[dict[str, str]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 Container.table.append_constraint(UniqueConstraint(Container.project_id, Container.name))
@@ -52,18 +52,18 @@ class Stored(Record):
     project_id: Field[str] = text(64)
     # Of this content, whatever its name: the file with the data is called so. None: there are no data.
     file_id: Field[str | None] = optional_text(64)
-    size: Field[int] = column(BigInteger, nullable=False)  # of the file, or of all parts
+    size: Field[int] = column(BigInteger)  # of the file, or of all parts
     etag: Field[str] = text(40)  # its MD5, hex; of one that came in parts: MD5 of theirs, and how many they are
-    content_type: Field[str] = column(Text, nullable=False)
+    content_type: Field[str] = column(Text)
     # X-Object-Meta-Color, Content-Encoding, X-Object-Manifest, …
     headers: Field[dict[str, str]] = json(dict)
     # Of a static large object, whose file is its manifest: what its segments come to.
-    large_size: Field[int | None] = column(BigInteger, nullable=True)
+    large_size: Field[int | None] = column(BigInteger)
     large_etag: Field[str | None] = optional_text(32)
     # Of one that came in parts, which have the files: the upload that they were of.
     parts_id: Field[str | None] = optional_text(64)
-    delete_at: Field[int | None] = column(BigInteger, nullable=True)  # seconds since the epoch
-    updated_at: Field[datetime] = time(nullable=False)
+    delete_at: Field[int | None] = column(BigInteger)  # seconds since the epoch
+    updated_at: Field[datetime] = time()
 
 
 class Object(Stored, table="objects"):
@@ -88,9 +88,9 @@ class Upload(Record, table="object_uploads"):
     container_id: Field[str] = text(64)
     name: Field[str] = name(1024)
     project_id: Field[str] = text(64)
-    content_type: Field[str] = column(Text, nullable=False)
+    content_type: Field[str] = column(Text)
     headers: Field[dict[str, str]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
 
 
 class UploadPart(Record, table="object_parts"):
@@ -99,10 +99,10 @@ class UploadPart(Record, table="object_parts"):
     upload_id: Field[str] = identifier(primary_key=True)
     number: Field[int] = column(Integer, primary_key=True, autoincrement=False)
     file_id: Field[str | None] = optional_text(64)
-    size: Field[int] = column(BigInteger, nullable=False)
+    size: Field[int] = column(BigInteger)
     etag: Field[str] = text(32)  # its MD5, hex
     headers: Field[dict[str, str]] = json(dict)
-    updated_at: Field[datetime] = time(nullable=False)
+    updated_at: Field[datetime] = time()
 
 
 Index("ix_object_versions_file", Version.file_id)

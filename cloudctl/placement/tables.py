@@ -14,27 +14,27 @@ from cloudctl.db.records import Record
 class Host(Record, table="hosts"):
     # Clients before compute 2.53 know hypervisors and services by number.
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    service_id: Field[str] = identifier(nullable=False, unique=True)
-    name: Field[str] = column(String(255), nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)
+    service_id: Field[str] = identifier(unique=True)
+    name: Field[str] = column(String(255), unique=True)
     zone: Field[str] = text(default="nova")
     # Where it is as long as no aggregate says otherwise.
     home_zone: Field[str] = text(default="nova")
     hypervisor_type: Field[str] = text(64)
-    hypervisor_version: Field[int] = column(Integer, nullable=False, default=1)
+    hypervisor_version: Field[int] = column(Integer, default=1)
     host_ip: Field[str | None] = optional_text(64)
     cpu_info: Field[dict[str, Any]] = json(dict)
     # What the machine has.
-    vcpus: Field[int] = column(Integer, nullable=False)
-    memory_mib: Field[int] = column(Integer, nullable=False)
-    disk_gib: Field[int] = column(Integer, nullable=False)
+    vcpus: Field[int] = column(Integer)
+    memory_mib: Field[int] = column(Integer)
+    disk_gib: Field[int] = column(Integer)
     up: Field[bool] = flag(True)  # the driver reaches it
     forced_down: Field[bool] = flag(False)
     enabled: Field[bool] = flag(True)
     disabled_reason: Field[str | None] = optional_text()
-    failed_builds: Field[int] = column(Integer, nullable=False, default=0)
-    created_at: Field[datetime] = time(nullable=False)
-    seen_at: Field[datetime] = time(nullable=False)  # when a driver last told of it
+    failed_builds: Field[int] = column(Integer, default=0)
+    created_at: Field[datetime] = time()
+    seen_at: Field[datetime] = time()  # when a driver last told of it
     up_since: Field[datetime | None] = time()  # when the machine was started, if its driver can tell
 
 
@@ -42,15 +42,15 @@ class Provider(Record, table="resource_providers"):
     """Whatever has something that consumers take a share of: a host, a part of one, a pool that hosts share."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)  # of a host: the host's
-    name: Field[str] = column(String(200), nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)  # of a host: the host's
+    name: Field[str] = column(String(200), unique=True)
     # Raised with every change of what it has, what is taken of it, and what is said of it.
-    generation: Field[int] = column(Integer, nullable=False, default=0)
+    generation: Field[int] = column(Integer, default=0)
     parent_id: Field[str | None] = optional_text(64)
-    root_id: Field[str] = identifier(nullable=False)
-    shares: Field[int] = column(Integer, nullable=False, default=0)  # how many consumers have a share of it
-    created_at: Field[datetime] = time(nullable=False)
-    updated_at: Field[datetime] = time(nullable=False)
+    root_id: Field[str] = identifier()
+    shares: Field[int] = column(Integer, default=0)  # how many consumers have a share of it
+    created_at: Field[datetime] = time()
+    updated_at: Field[datetime] = time()
 
 
 Index("ix_resource_providers_root", Provider.root_id)
@@ -59,14 +59,14 @@ Index("ix_resource_providers_root", Provider.root_id)
 class Inventory(Record, table="inventories"):
     provider_id: Field[str] = identifier(primary_key=True)
     resource_class: Field[str] = column(String(255), primary_key=True)
-    total: Field[int] = column(Integer, nullable=False)
-    reserved: Field[int] = column(Integer, nullable=False, default=0)
-    min_unit: Field[int] = column(Integer, nullable=False, default=1)
-    max_unit: Field[int] = column(Integer, nullable=False)
-    step_size: Field[int] = column(Integer, nullable=False, default=1)
-    allocation_ratio: Field[float] = column(Float, nullable=False, default=1.0)
+    total: Field[int] = column(Integer)
+    reserved: Field[int] = column(Integer, default=0)
+    min_unit: Field[int] = column(Integer, default=1)
+    max_unit: Field[int] = column(Integer)
+    step_size: Field[int] = column(Integer, default=1)
+    allocation_ratio: Field[float] = column(Float, default=1.0)
     # What is taken: the sum of the allocations, kept by `allocations`.
-    used: Field[int] = column(BigInteger, nullable=False, default=0)
+    used: Field[int] = column(BigInteger, default=0)
 
     @property
     def capacity(self) -> int:
@@ -81,7 +81,7 @@ class Consumer(Record, table="consumers"):
     project_id: Field[str] = text()
     user_id: Field[str] = text()
     type: Field[str] = text()
-    generation: Field[int] = column(Integer, nullable=False, default=0)
+    generation: Field[int] = column(Integer, default=0)
 
 
 Index("ix_consumers_project", Consumer.project_id, Consumer.user_id)
@@ -91,7 +91,7 @@ class Allocation(Record, table="allocations"):
     consumer_id: Field[str] = identifier(primary_key=True)
     provider_id: Field[str] = identifier(primary_key=True)
     resource_class: Field[str] = column(String(255), primary_key=True)
-    amount: Field[int] = column(Integer, nullable=False)
+    amount: Field[int] = column(Integer)
 
 
 Index("ix_allocations_provider", Allocation.provider_id)
@@ -120,10 +120,10 @@ Index("ix_provider_traits_trait", ProviderTrait.trait)
 class Aggregate(Record, table="aggregates"):
     # Clients know it by number; placement by its id.
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(nullable=False, unique=True)
-    name: Field[str] = column(String(255), nullable=False, unique=True)
+    id: Field[str] = identifier(unique=True)
+    name: Field[str] = column(String(255), unique=True)
     metadata: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 

@@ -28,7 +28,7 @@ class QuotaLimit(Record, table="quota_limits"):
     service: Field[str] = column(String(32), primary_key=True)
     project_id: Field[str] = column(String(64), primary_key=True)
     resource: Field[str] = column(String(300), primary_key=True)
-    limit: Field[int] = column(Integer, nullable=False)
+    limit: Field[int] = column(Integer)
 
 
 class QuotaLock(Record, table="quota_locks"):
@@ -36,7 +36,7 @@ class QuotaLock(Record, table="quota_locks"):
 
     service: Field[str] = column(String(32), primary_key=True)
     project_id: Field[str] = column(String(64), primary_key=True)
-    turn: Field[int] = column(Integer, nullable=False, default=0)
+    turn: Field[int] = column(Integer, default=0)
 
 
 # Built once: building a statement costs more than running it.

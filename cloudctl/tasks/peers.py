@@ -37,9 +37,9 @@ class Process(Record, table="task_processes"):
 
     owner: Field[str] = text(64, primary_key=True)
     host: Field[str] = text()
-    pid: Field[int] = column(Integer, nullable=False)
+    pid: Field[int] = column(Integer)
     release: Field[str] = text(64)
-    started_at: Field[datetime] = time(nullable=False)
+    started_at: Field[datetime] = time()
 
 
 def name(owner: str) -> str:

@@ -33,22 +33,22 @@ class TaskRow(Record, table="tasks"):
     args: Field[dict[str, Any]] = json(dict)
     memo: Field[dict[str, Any]] = json(dict)
     state: Field[str] = text(16, default=QUEUED)
-    step: Field[str | None] = column(String(64), nullable=True)  # the step to run or undo, by name; None: the first one
-    attempts: Field[int] = column(Integer, nullable=False, default=0)  # of the present step
-    restarts: Field[int] = column(Integer, nullable=False, default=0)
-    submitted_at: Field[float] = column(Float, nullable=False)
-    started_at: Field[float | None] = column(Float, nullable=True)
-    ended_at: Field[float | None] = column(Float, nullable=True)
-    not_before: Field[float | None] = column(Float, nullable=True)
-    deadline: Field[float | None] = column(Float, nullable=True)
+    step: Field[str | None] = column(String(64))  # the step to run or undo, by name; None: the first one
+    attempts: Field[int] = column(Integer, default=0)  # of the present step
+    restarts: Field[int] = column(Integer, default=0)
+    submitted_at: Field[float] = column(Float)
+    started_at: Field[float | None] = column(Float)
+    ended_at: Field[float | None] = column(Float)
+    not_before: Field[float | None] = column(Float)
+    deadline: Field[float | None] = column(Float)
     cancel: Field[bool] = flag(False)
-    progress: Field[int] = column(Integer, nullable=False, default=0)  # percent
-    owner: Field[str | None] = column(String(64), nullable=True)
-    fence: Field[int] = column(Integer, nullable=False, default=0)
-    lease_until: Field[float | None] = column(Float, nullable=True)
-    parent_id: Field[int | None] = column(BigInteger().with_variant(Integer(), "sqlite"), nullable=True)
-    child_key: Field[str | None] = column(String(100), nullable=True)
-    error: Field[str | None] = column(Text, nullable=True)
+    progress: Field[int] = column(Integer, default=0)  # percent
+    owner: Field[str | None] = column(String(64))
+    fence: Field[int] = column(Integer, default=0)
+    lease_until: Field[float | None] = column(Float)
+    parent_id: Field[int | None] = column(BigInteger().with_variant(Integer(), "sqlite"))
+    child_key: Field[str | None] = column(String(100))
+    error: Field[str | None] = column(Text)
     # [{step, started_at, ended_at, result}]: seconds; result is None, "success", "error" or "undone".
     log: Field[list[Any]] = json(list)
 

@@ -19,7 +19,7 @@ class QosSpecs(Record, table="volume_qos_specs"):
     name: Field[str] = text(unique=True)
     consumer: Field[str] = text(16)  # front-end, back-end, both
     specs: Field[dict[str, str]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -29,8 +29,8 @@ class VolumeType(Record, table="volume_types"):
     description: Field[str | None] = optional_text()
     is_public: Field[bool] = flag(True)
     extra_specs: Field[dict[str, Any]] = json(dict)
-    qos_specs_id: Field[str | None] = column(String(64), ForeignKey("volume_qos_specs.id"), nullable=True, index=True)
-    created_at: Field[datetime] = time(nullable=False)
+    qos_specs_id: Field[str | None] = column(String(64), ForeignKey("volume_qos_specs.id"), index=True)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -45,8 +45,8 @@ class TypeEncryption(Record, table="volume_type_encryptions"):
     provider: Field[str] = text()
     control_location: Field[str] = text(16)  # front-end, back-end
     cipher: Field[str | None] = optional_text()
-    key_size: Field[int | None] = column(Integer, nullable=True)
-    created_at: Field[datetime] = time(nullable=False)
+    key_size: Field[int | None] = column(Integer)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -59,9 +59,7 @@ class VolumeTypeAccess(Record, table="volume_type_access"):
 
 class VolumeDefaultType(Record, table="volume_default_types"):
     project_id: Field[str] = column(String(64), primary_key=True)
-    volume_type_id: Field[str] = column(
-        String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), nullable=False, index=True
-    )
+    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id", ondelete="CASCADE"), index=True)
 
 
 class GroupType(Record, table="volume_group_types"):
@@ -70,7 +68,7 @@ class GroupType(Record, table="volume_group_types"):
     description: Field[str | None] = optional_text()
     is_public: Field[bool] = flag(True)
     group_specs: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -86,13 +84,13 @@ class Group(Record, table="volume_groups"):
     name: Field[str | None] = optional_text()
     description: Field[str | None] = optional_text()
     status: Field[str] = text(32)
-    group_type_id: Field[str] = column(String(64), ForeignKey("volume_group_types.id"), nullable=False, index=True)
+    group_type_id: Field[str] = column(String(64), ForeignKey("volume_group_types.id"), index=True)
     volume_types: Field[list[str]] = json(list)  # ids of those that its volumes may have
     availability_zone: Field[str] = text()
     host: Field[str | None] = optional_text()
     group_snapshot_id: Field[str | None] = optional_text(64)  # that it was made from
     source_group_id: Field[str | None] = optional_text(64)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -105,12 +103,12 @@ class GroupSnapshot(Record, table="volume_group_snapshots"):
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     # A group goes after its snapshots.
-    group_id: Field[str] = column(String(64), ForeignKey("volume_groups.id"), nullable=False, index=True)
+    group_id: Field[str] = column(String(64), ForeignKey("volume_groups.id"), index=True)
     group_type_id: Field[str] = text(64)
     name: Field[str | None] = optional_text()
     description: Field[str | None] = optional_text()
     status: Field[str] = text(32)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -128,9 +126,9 @@ class Volume(Record, table="volumes"):
     # That of the strongest attachment: attached, attaching, detaching, reserved; detached if there is none.
     attach_status: Field[str] = text(32, default="detached")
     migration_status: Field[str | None] = optional_text(64)
-    size: Field[int] = column(Integer, nullable=False)  # GiB
-    reserved_size: Field[int | None] = column(Integer, nullable=True)  # GiB; while it is extended: what it will have
-    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id"), nullable=False)
+    size: Field[int] = column(Integer)  # GiB
+    reserved_size: Field[int | None] = column(Integer)  # GiB; while it is extended: what it will have
+    volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id"))
     availability_zone: Field[str] = text()
     host: Field[str | None] = optional_text()  # of the pool that it is in, or will be in
     snapshot_id: Field[str | None] = optional_text(64)
@@ -138,14 +136,14 @@ class Volume(Record, table="volumes"):
     backup_id: Field[str | None] = optional_text(64)
     image_id: Field[str | None] = optional_text(64)
     image_format: Field[str | None] = optional_text(32)
-    group_id: Field[str | None] = column(String(64), ForeignKey("volume_groups.id"), nullable=True, index=True)
+    group_id: Field[str | None] = column(String(64), ForeignKey("volume_groups.id"), index=True)
     bootable: Field[bool] = flag(False)
     multiattach: Field[bool] = flag(False)
-    readonly: Field[str | None] = column(String(5), nullable=True)  # "True", "False", or never said
+    readonly: Field[str | None] = column(String(5))  # "True", "False", or never said
     attached_mode: Field[str | None] = optional_text(2)  # rw, ro: what os-attach said
     metadata: Field[dict[str, Any]] = json(dict)
     image_metadata: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -157,7 +155,7 @@ Index("ix_volumes_type", Volume.volume_type_id)
 
 class Attachment(Record, table="volume_attachments"):
     id: Field[str] = identifier(primary_key=True)
-    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False)
+    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id", ondelete="CASCADE"))
     project_id: Field[str] = text(64)  # the volume's
     server_id: Field[str | None] = optional_text(64)
     status: Field[str] = text(32)
@@ -166,7 +164,7 @@ class Attachment(Record, table="volume_attachments"):
     host: Field[str | None] = optional_text()  # that the backend was asked to connect
     managed: Field[bool] = flag(False)  # made by the compute service, which alone may end it
     connection: Field[dict[str, Any]] = json(dict)  # {"driver_volume_type", "data"}: the backend's answer
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     attached_at: Field[datetime | None] = time()
 
 
@@ -181,17 +179,15 @@ class Snapshot(Record, table="volume_snapshots"):
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     # A volume goes after its snapshots.
-    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id"), nullable=False)
+    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id"))
     name: Field[str | None] = optional_text()
     description: Field[str | None] = optional_text()
     status: Field[str] = text(32)
     progress: Field[str] = text(8, default="0%")
-    size: Field[int] = column(Integer, nullable=False)  # GiB
-    group_snapshot_id: Field[str | None] = column(
-        String(64), ForeignKey("volume_group_snapshots.id"), nullable=True, index=True
-    )
+    size: Field[int] = column(Integer)  # GiB
+    group_snapshot_id: Field[str | None] = column(String(64), ForeignKey("volume_group_snapshots.id"), index=True)
     metadata: Field[dict[str, Any]] = json(dict)
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -205,15 +201,13 @@ class Transfer(Record, table="volume_transfers"):
     """A volume that is offered to another project: whoever knows the key may have it."""
 
     id: Field[str] = identifier(primary_key=True)
-    volume_id: Field[str] = column(
-        String(64), ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False, unique=True
-    )
+    volume_id: Field[str] = column(String(64), ForeignKey("volumes.id", ondelete="CASCADE"), unique=True)
     project_id: Field[str] = text(64)  # that offers it
     name: Field[str | None] = optional_text()
     salt: Field[str] = text(64)
     digest: Field[str] = text(64)  # of the key
     no_snapshots: Field[bool] = flag(False)  # they stay with the project that offers the volume
-    created_at: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -236,21 +230,21 @@ class Backup(Record, table="volume_backups"):
     availability_zone: Field[str] = text()
     status: Field[str] = text(32)
     fail_reason: Field[str | None] = optional_text()
-    size: Field[int] = column(Integer, nullable=False)  # GiB
-    object_count: Field[int] = column(Integer, nullable=False, default=0)
+    size: Field[int] = column(Integer)  # GiB
+    object_count: Field[int] = column(Integer, default=0)
     # What the volume had, and a restored one has again.
     volume_name: Field[str | None] = optional_text()
-    volume_metadata: Field[dict[str, Any]] = column(Json, nullable=False, default=dict, server_default="{}")
+    volume_metadata: Field[dict[str, Any]] = column(Json, default=dict, server_default="{}")
     kept_as: Field[str | None] = optional_text(64)  # of an imported one: the id that it has in the archive
     # `project/container/name`, what its objects are called; None: it is in the directory, where all were once.
-    kept_at: Field[str | None] = column(String(700), nullable=True)
+    kept_at: Field[str | None] = column(String(700))
     # SHA-256 of what these objects say that the backup is made of: their user may write over them.
     kept_digest: Field[str | None] = optional_text(64)
     bootable: Field[bool] = flag(False)  # was the volume
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)
-    data_timestamp: Field[datetime] = time(nullable=False)  # when the volume had this content
-    created_at: Field[datetime] = time(nullable=False)
+    data_timestamp: Field[datetime] = time()  # when the volume had this content
+    created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 
 
@@ -281,8 +275,8 @@ class Message(Record, table="volume_messages"):
     user_message: Field[str] = text(1024)
     resource_type: Field[str] = text(64)
     resource_id: Field[str] = text(64)
-    created_at: Field[datetime] = time(nullable=False)
-    guaranteed_until: Field[datetime] = time(nullable=False)
+    created_at: Field[datetime] = time()
+    guaranteed_until: Field[datetime] = time()
 
 
 Index("ix_volume_messages_project", Message.project_id, Message.created_at, Message.id)

@@ -20,8 +20,8 @@ class Door(Record, table="test_doors"):
     id: Field[str] = identifier(primary_key=True)
     status: Field[str] = text(8)
     doing: Field[str | None] = optional_text(8)
-    hinges: Field[int] = column(Integer, nullable=False)
-    updated_at: Field[object] = time()
+    hinges: Field[int] = column(Integer)
+    updated_at: Field[object | None] = time()
 
 
 MOVES = {
