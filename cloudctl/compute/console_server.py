@@ -36,7 +36,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from cloudctl.compute.consoles import NEEDS, NOVNC, Right, Rights
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.drivers.boundary import call as driver_call
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.tasks.rounds import Rounds
 
@@ -87,6 +87,8 @@ class ConsoleServer(Factory):
         log.info("the {kind} console of server {id} is opened", kind=found.type, id=found.server_id)
 
         async def open(guest: IProtocol, client: WebConsole) -> None:
+            if self._opened_of(right.project_id) >= self.options.console_share:
+                raise NoCapacity(f"project {right.project_id} has as many consoles open as it may have")
             client.right = right
             if found.type == NOVNC:
                 await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
@@ -112,6 +114,9 @@ class ConsoleServer(Factory):
         self.open.discard(client)
         for server_id in [id for id, each in self._serial.items() if each is client]:
             del self._serial[server_id]
+
+    def _opened_of(self, project_id: str) -> int:
+        return sum(each.right is not None and each.right.project_id == project_id for each in self.open)
 
     def _trusts(self, request: Request) -> bool:
         """Whether the page that asks, if it is one, is ours. Others than browsers say nothing of it."""

@@ -59,6 +59,7 @@ class Right:
     """To see a console: that of whoever asked for it."""
 
     console: ConsoleToken
+    project_id: str  # the server's
     asker: str  # his token
 
 
@@ -98,7 +99,8 @@ def _find(conn: Connection, token: str, now: datetime) -> Right | None:
     found = conn.execute(_by_digest, {"wanted": _digest(token)}).first()
     if found is None or found.asker is None or found.expires_at <= now:
         return None
-    return Right(found, _seal(token).decrypt(found.asker).decode())
+    server = servers.find(conn, found.server_id)
+    return None if server is None else Right(found, server.project_id, _seal(token).decrypt(found.asker).decode())
 
 
 def _take(conn: Connection, console: ConsoleToken) -> bool:

@@ -90,6 +90,8 @@ class ComputeOptions:
     console_token_lifetime: float = field(default=600.0, validator=positive)
     # Consoles that are open at once, at most.
     console_connections: int = field(default=100, validator=positive)
+    # Of them, those to servers of one project.
+    console_share: int = field(default=50, validator=positive)
 
     def __attrs_post_init__(self) -> None:
         if self.console_listen and not self.console_url and not PORT.match(self.console_listen):

@@ -303,6 +303,22 @@ def test_nobody_keeps_others_out_who_has_no_token(cloud: MemoryCloud, demo: Aski
     assert not server.open
 
 
+def test_one_project_cannot_take_all_consoles(cloud: MemoryCloud, demo: Asking, server_id: str) -> None:
+    real = cloud.cloud.made(ConsoleServer)
+    options = ComputeOptions(console_listen="tcp:6083", console_share=1)
+    server = ConsoleServer(cloud.clock, real.rights, real.hypervisor, options)
+    first, second, other = Browser(server), Browser(server), Browser(server)
+    assert isinstance(first.ask(opened(demo, server_id))[0], AcceptConnection)
+    refused = second.ask(opened(demo, server_id))[0]
+    assert isinstance(refused, RejectConnection) and refused.status_code == 503
+    admin = Asking(cloud.client("admin"))
+    foreign = admin.boot()
+    assert isinstance(other.ask(opened(admin, foreign))[0], AcceptConnection)
+    # Who leaves makes room.
+    first.leave()
+    assert isinstance(Browser(server).ask(opened(demo, server_id))[0], AcceptConnection)
+
+
 def test_who_speaks_no_websocket_is_told_so(browsers: Any) -> None:
     for said in (b"GET /?token=x HTTP/1.1\r\nHost: here\r\n\r\n", b"\x16\x03\x01 nothing of this kind\r\n\r\n"):
         browser = browsers().connect()
