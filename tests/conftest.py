@@ -135,26 +135,44 @@ def postgresql_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def postgresql_with_tables(postgresql_template: Callable[[], str]) -> Iterator[str]:
-    """The URL of a database that has all tables and no rows, and is dropped afterwards."""
-    with postgresql(postgresql_template()) as url:
-        yield url
+def postgresql_with_tables(postgresql_emptied: Callable[[], str]) -> str:
+    """The URL of a database that has all tables and no rows."""
+    return postgresql_emptied()
 
 
 @pytest.fixture(scope="session")
-def postgresql_template() -> Iterator[Callable[[], str]]:
-    """Gives the name of a database that has all tables: to copy one is a tenth of the work of making them."""
+def postgresql_emptied() -> Iterator[Callable[[], str]]:
+    """Gives the URL of one database that has all tables, and no rows or users of those who had it before.
+
+    To make one, or to copy it, costs the server half a second.
+    """
     with ExitStack() as made:
 
         @cache
-        def template(_tables: int) -> str:
+        def database(_tables: int) -> str:
             url = made.enter_context(postgresql("template1"))
             engine = create_engine(url, poolclass=NullPool)
             metadata.create_all(engine)
-            return str(make_url(url).database)
+            return url
 
-        # A test's module may have added tables.
-        yield lambda: template(len(metadata.tables))
+        def emptied() -> str:
+            # A test's module may have added tables.
+            url = database(len(metadata.tables))
+            empty(url)
+            return url
+
+        yield emptied
+
+
+def empty(url: str) -> None:
+    """Nobody is connected to the database, and its tables have no rows."""
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    filled = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT FROM \"{name}\")" for name in metadata.tables)
+    with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as conn:
+        conn.execute(text(f"{others} AND pid <> pg_backend_pid()"))
+        if found := conn.execute(text(filled)).scalars().all():
+            names = ", ".join(f'"{name}"' for name in found)
+            conn.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
 
 
 @contextmanager

@@ -281,9 +281,9 @@ def volume_suite(make: Make) -> type[Any]:
                 await refused(UnknownVolume, driver.ensure_exported_as, ID, str(target), driver.formats[0])
                 await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"from an image")))
                 await refused(Unfit, driver.ensure_exported_as, ID, str(target), "a format that nobody has")
-                for disk_format in driver.formats:
-                    for _ in range(2):
-                        await driver.ensure_exported_as(ID, str(target), disk_format)
+                # The second finds what the first has left.
+                for disk_format in (driver.formats[0], *driver.formats):
+                    await driver.ensure_exported_as(ID, str(target), disk_format)
                     with target.open("rb") as file:
                         found = inspect(file, target.stat().st_size)
                     assert (found.format, found.virtual_size, found.unsafe) == (disk_format, 1 << 30, "")

@@ -74,7 +74,8 @@ def test_an_upload_that_was_cut_leaves_what_was_there(cloud: LiveCloud) -> None:
         head = f"PUT /object-store/v1/AUTH_{project}/bucket/o HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {token}\r\n"
         sending.sendall(f"{head}Content-Length: 50000000\r\n\r\n".encode() + b"x" * 1_000_000)
         while files(cloud) < 2:
-            """It has begun to be kept."""
+            # Until it has begun to be kept.
+            time.sleep(0.005)
         cloud.kill()
     cloud.start()
     assert s3.ask("GET", "/s3/bucket/o")[1] == b"before"
@@ -90,14 +91,14 @@ def test_an_upload_in_parts_is_finished_or_not(cloud: LiveCloud, after: float) -
     tags = [s3.ask("PUT", "/s3/bucket/big", f"partNumber={n}&uploadId={upload}", PART)[2] for n in (1, 2)]
     listed = "".join(f"<Part><PartNumber>{n}</PartNumber><ETag>{tag}</ETag></Part>" for n, tag in enumerate(tags, 1))
     body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
-    Timer(after, cloud.kill).start()
+    dying = Timer(after, cloud.kill)
+    dying.start()
     answered = 0
     try:
         answered = s3.ask("POST", "/s3/bucket/big", f"uploadId={upload}", body)[0]
     except OSError:
         """It was killed before it answered."""
-    while cloud.process is not None:
-        """It is about to be."""
+    dying.join()
     cloud.start()
     status, data, _ = s3.ask("GET", "/s3/bucket/big")
     assert status in (200, 404) and (status == 200 or answered != 200)

@@ -101,12 +101,11 @@ def pids(runtime_dir: Path) -> Any:
     return [int(file.read_text()) for file in runtime_dir.glob("*.pid")]
 
 
-async def until(reactor: Any, condition: Any, seconds: Any = 5.0) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
+async def until(reactor: Any, condition: Any, seconds: Any = 120.0) -> None:
+    give_up = reactor.seconds() + seconds
+    while not condition():
+        assert reactor.seconds() < give_up, "it did not come about in time"
         await deferLater(reactor, 0.01)
-    raise AssertionError("it did not come about in time")
 
 
 async def with_volume(driver: Any, tmp_path: Path, *blocks: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -84,14 +85,13 @@ async def ensure(lab: Lab, *wishes: Any) -> None:
         await getattr(lab.driver, f"ensure_{kind}")(wish)
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 2.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     from twisted.internet import reactor
 
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, f"it did not come to be within {seconds} seconds"
         await deferLater(reactor, 0.02)
-    raise AssertionError(f"it did not come to be within {seconds} seconds")
 
 
 async def guest(lab: Lab, spec: PortSpec, host: str = "host-1") -> Any:

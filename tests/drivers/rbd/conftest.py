@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudctl.drivers.rbd.driver import Config, create
 from cloudctl.drivers.specs import DriverResources
@@ -48,11 +49,15 @@ def namespace(cluster: Cluster, _numbers: Iterator[int]) -> str:
 
 @pytest.fixture
 def make(reactor: Any, cluster: Cluster, namespace: str) -> Callable[..., Any]:
-    """`make(directory, **options)`: a driver of that namespace."""
+    """`make(directory, **options)`: a driver of that namespace.
 
-    def made(directory: Path, **options: Any) -> Any:
+    It holds that the pool has just been seen to have room, unless it `looks`: to ask starts a Python of Ceph's.
+    """
+
+    def made(directory: Path, looks: bool = False, **options: Any) -> Any:
         resources = DriverResources(clock=reactor, name="rbd", reactor=reactor, state_dir=directory / "state")
-        where = {"monitors": [cluster.monitor], "pool": POOL, "namespace": namespace}
-        return create(Config(**{**where, "user": USER, "keyring": cluster.keyring, **options}), resources)
+        where = {"monitors": [cluster.monitor], "pool": POOL, "namespace": namespace, "answer_timeout": 120.0}
+        driver = create(Config(**{**where, "user": USER, "keyring": cluster.keyring, **options}), resources)
+        return driver if looks else evolve(driver, looked=reactor.seconds())
 
     return made

@@ -41,7 +41,7 @@ async def content(driver: Any, directory: Path, id: str) -> bytes:
 async def test_a_monitor_that_hangs_is_given_up_at_the_deadline_and_asked_again_later(
     make: Callable[..., Any], cluster: Cluster, tmp_path: Path
 ) -> None:
-    driver = await opened(make, tmp_path, answer_timeout=0.5)
+    driver = await opened(make, tmp_path, looks=True, answer_timeout=0.5)
     cluster.freeze("ceph-mon")
     try:
         for method, *words in (
@@ -73,7 +73,7 @@ async def test_a_pool_that_is_full_takes_no_volume(make: Callable[..., Any], clu
     await driver.ensure_created(VolumeSpec(ID, 1))
     cluster.ceph("osd", "pool", "set-quota", POOL, "max_bytes", "1")
     try:
-        full = await opened(make, tmp_path)
+        full = await opened(make, tmp_path, looks=True)
         assert (await full.capacity()).free_gib == 0
         with pytest.raises(NoCapacity):
             await full.ensure_created(VolumeSpec(OTHER, 1))
