@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_twisted
-from sqlalchemy import NullPool, create_engine, make_url, text
+from sqlalchemy import Connection, NullPool, create_engine, inspect, make_url, text
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -127,63 +127,59 @@ def reactor() -> Any:
     return reactor
 
 
-@pytest.fixture
-def postgresql_url() -> Iterator[str]:
-    """The URL of an empty database that is dropped afterwards."""
-    with postgresql("template1") as url:
-        yield url
-
-
-@pytest.fixture
-def postgresql_with_tables(postgresql_emptied: Callable[[], str]) -> str:
-    """The URL of a database that has all tables and no rows."""
-    return postgresql_emptied()
-
-
 @pytest.fixture(scope="session")
-def postgresql_emptied() -> Iterator[Callable[[], str]]:
-    """Gives the URL of one database that has all tables, and no rows or users of those who had it before.
+def _postgresql() -> Iterator[Callable[[int], str]]:
+    """Makes the URL of a database that is dropped at the end; the same one for the same number.
 
-    To make one, or to copy it, costs the server half a second.
+    To make one costs the server half a second, so tests have them in turn.
     """
     with ExitStack() as made:
-
-        @cache
-        def database(_tables: int) -> str:
-            url = made.enter_context(postgresql("template1"))
-            engine = create_engine(url, poolclass=NullPool)
-            metadata.create_all(engine)
-            return url
-
-        def emptied() -> str:
-            # A test's module may have added tables.
-            url = database(len(metadata.tables))
-            empty(url)
-            return url
-
-        yield emptied
+        yield cache(lambda _number: made.enter_context(postgresql()))
 
 
-def empty(url: str) -> None:
-    """Nobody is connected to the database, and its tables have no rows."""
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+@pytest.fixture
+def postgresql_url(_postgresql: Callable[[int], str]) -> str:
+    """The URL of an empty database."""
+    url = _postgresql(0)
+    with alone(url) as conn:
+        conn.execute(text("DROP SCHEMA public CASCADE"))
+        conn.execute(text("CREATE SCHEMA public"))
+    return url
+
+
+@pytest.fixture
+def postgresql_with_tables(_postgresql: Callable[[int], str]) -> str:
+    """The URL of a database that has all tables and no rows."""
+    # A test's module may have added tables.
+    url = _postgresql(len(metadata.tables))
     filled = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT FROM \"{name}\")" for name in metadata.tables)
-    with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as conn:
-        conn.execute(text(f"{others} AND pid <> pg_backend_pid()"))
+    with alone(url) as conn:
+        if not inspect(conn).get_table_names():
+            metadata.create_all(conn)
         if found := conn.execute(text(filled)).scalars().all():
             names = ", ".join(f'"{name}"' for name in found)
             conn.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
+    return url
 
 
 @contextmanager
-def postgresql(template: str) -> Iterator[str]:
-    """The URL of a copy of the database `template`."""
+def alone(url: str) -> Iterator[Connection]:
+    """With the database, after those who had it before have been sent away."""
+    others = "datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as conn:
+        conn.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
+        yield conn
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """The URL of a new database."""
     server = os.environ.get("CLOUDCTL_TEST_POSTGRESQL", "")
     need(None if server else "CLOUDCTL_TEST_POSTGRESQL is not set", POSTGRESQL)
     name = f"cloudctl_{uuid4().hex}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as conn:
-        conn.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        conn.execute(text(f"CREATE DATABASE {name} TEMPLATE template1"))
     try:
         yield make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:

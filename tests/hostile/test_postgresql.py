@@ -73,7 +73,7 @@ class Asking:
 async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asking]:
     from twisted.internet import reactor
 
-    with postgresql("template1") as url:
+    with postgresql() as url:
         database = {"url": url, "sealing_keys": [Fernet.generate_key().decode()]}
         cheap = {"argon2": {"time_cost": 1, "memory_cost": 8, "parallelism": 1}}
         # Nothing is done of what is accepted: who asks is all that there is to look at.
