@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.logger import FilteringLogObserver, LogLevel, jsonFileLogObserver
+from twisted.logger import FilteringLogObserver, LogLevel, jsonFileLogObserver, textFileLogObserver
 from twisted.python import usage
 
 
@@ -32,7 +32,7 @@ def kept() -> Iterator[None]:
 
 
 with kept():
-    from cloudctl import __version__, app, bootstrap, config, json_log
+    from cloudctl import __version__, app, bootstrap, config, json_log, text_log
     from cloudctl.db import schema
     from cloudctl.errors import ConfigError
     from cloudctl.log_levels import LogLevels
@@ -139,8 +139,12 @@ def filter_log(options: Options) -> LogLevels | None:
 
 
 def writer(factory: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`json_log` in the place of Twisted's own; what writes another log stays as it is."""
-    return json_log.observer if factory is jsonFileLogObserver else factory
+    """`json_log` and `text_log` in the place of Twisted's own; what writes another log stays as it is."""
+    ours: dict[Any, Callable[[Any], Any]] = {
+        jsonFileLogObserver: json_log.observer,
+        textFileLogObserver: text_log.observer,
+    }
+    return ours.get(factory, factory)
 
 
 def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:

@@ -17,6 +17,7 @@ from twisted.logger import (
     Logger,
     LogLevel,
     eventAsJSON,
+    formatTime,
     globalLogPublisher,
     jsonFileLogObserver,
     textFileLogObserver,
@@ -24,7 +25,7 @@ from twisted.logger import (
 from twisted.python import log as legacy
 from twisted.python.failure import Failure
 
-from cloudctl import json_log, tap
+from cloudctl import json_log, tap, text_log
 from cloudctl.testing.cloud import MemoryCloud
 
 
@@ -77,6 +78,36 @@ def test_a_line_is_what_twisted_would_write(log_format: str, a: Any, b: float, l
         assert parsed(out.getvalue()[1:]) == parsed(expected)
 
 
+@settings(max_examples=400, deadline=None)
+@given(
+    FORMATS,
+    VALUES,
+    st.floats(),
+    st.sampled_from([LogLevel.warn, None]),
+    st.sampled_from([None, "old"]),
+    st.floats(0, 2**32) | st.none(),
+)
+def test_a_line_of_text_is_what_twisted_would_write(
+    log_format: str, a: Any, b: float, level: Any, system: str | None, when: float | None
+) -> None:
+    event = {"a": a, "b": b, "log_format": log_format, "log_namespace": "some.where", "log_level": level}
+    event |= {"log_system": system, "log_time": when, "log_logger": Logger("some.where")}
+    expected, out = io.StringIO(), io.StringIO()
+    textFileLogObserver(expected)(copy(event))
+    text_log.observer(out)(event)
+    assert out.getvalue() == expected.getvalue()
+
+
+def test_a_time_just_before_a_second_is_shown_as_that_second() -> None:
+    for when in (0.0, 1.9999994, 1.9999996, 1_800_000_000.9999999):
+        assert text_log.second(text_log.rounded(when)) == formatTime(when)
+
+
+def test_a_request_is_a_line_of_text_that_is_made_here() -> None:
+    event = {"log_format": "{method} {ms:.1f} ms", "method": "GET", "ms": 1.25, "log_level": LogLevel.info}
+    assert text_log.flat({**event, "log_namespace": "some.where"}) == "- [some.where#info] GET 1.2 ms\n"
+
+
 @pytest.mark.parametrize("log_format", ["{", "{a", "{missing}", "{}", "{0}"])
 def test_a_format_that_twisted_cannot_flatten_is_left_to_it(log_format: str) -> None:
     assert json_log.flat({"log_format": log_format, "a": 1}) is None
@@ -123,17 +154,22 @@ def test_the_lines_of_a_cloud_are_made_without_twisted_and_hold_no_secret(monkey
     ("arguments", "factory"),
     [
         (["--log-format=json"], json_log.observer),
-        (["--log-format=text"], textFileLogObserver),
+        (["--log-format=text"], text_log.observer),
         (["--log-file=FILE"], json_log.observer),
-        (["--log-file=FILE", "--log-format=text"], textFileLogObserver),
+        (["--log-file=FILE", "--log-format=text"], text_log.observer),
     ],
 )
-def test_only_the_json_log_of_twist_is_replaced(tmp_path: Path, arguments: list[str], factory: Any) -> None:
+def test_the_logs_of_twist_are_replaced(tmp_path: Path, arguments: list[str], factory: Any) -> None:
     options = TwistOptions()
     given = [argument.replace("FILE", str(tmp_path / "log")) for argument in arguments]
     options.parseOptions([*given, "cloudctl", f"--state-dir={tmp_path}"])
-    assert options["fileLogObserverFactory"] is (jsonFileLogObserver if factory is json_log.observer else factory)
+    twisteds = {json_log.observer: jsonFileLogObserver, text_log.observer: textFileLogObserver}
+    assert options["fileLogObserverFactory"] is twisteds[factory]
     assert tap.writer(options["fileLogObserverFactory"]) is factory
+
+
+def test_what_writes_another_log_is_not_replaced() -> None:
+    assert tap.writer(io.StringIO) is io.StringIO
 
 
 def test_options_that_are_not_twists_have_no_log() -> None:

@@ -125,6 +125,8 @@ def deletion(desk: Desk) -> Work:
 
 
 def network_cycle(desk: Desk) -> Work:
+    # What a new cloud still has to do for its networks is not counted.
+    desk.cloud.advance(1.0)
     with counted(desk.cloud) as work:
         network = desk.made("networks", "network", name="cycle")
         subnet = desk.made("subnets", "subnet", network_id=network, ip_version=4, cidr="192.168.7.0/24")
@@ -205,8 +207,8 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
     (boot, (67, 2, 4)),
     (deletion, (36, 1, 4)),
-    # The network gets a port that gives out addresses, and loses it.
-    (network_cycle, (125, 6, 15)),
+    # Its tasks wait here until all is deleted again, and are one; a running cloud does four.
+    (network_cycle, (78, 1, 11)),
     (new_rule, (9, 0, 1)),
     (deleted_rule, (5, 0, 1)),
     (volume, (25, 3, 5)),

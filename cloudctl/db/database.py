@@ -27,7 +27,7 @@ from twisted.python.threadpool import ThreadPool
 
 from cloudctl.db.connection import Connection
 from cloudctl.db.driver import Connections, create, is_transient
-from cloudctl.db.group import ATTEMPTS, Group
+from cloudctl.db.group import ATTEMPTS, Follower, Group
 from cloudctl.db.line import SAY, Line
 from cloudctl.db.threads import Inline, Threads
 
@@ -125,6 +125,16 @@ class Database(Service):
         self._listeners.setdefault(channel, []).append(callback)
         if elsewhere is not None:
             self._elsewhere.setdefault(channel, []).append(elsewhere)
+
+    def follow(self, channel: str, fn: Callable[[Connection], T | None], then: Callable[[T | None], object]) -> None:
+        """Have `fn(conn)` called before each commit that tells of `channel`, where one transaction is run at a time.
+
+        It runs in the writer's thread. Where it returns something the listeners of `channel` are not called, but
+        `then(…)` in the reactor's thread: with what it returned once that is on the disk, with None if it will not be.
+        It is a part of the transaction that can fail alone; then the listeners are called. The one of a channel.
+        """
+        if self.group is not None:
+            self.group.followers[channel] = Follower(fn, then)
 
     def run(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn(conn, …)` in one transaction that may write, in a thread."""

@@ -1,7 +1,8 @@
 """Group commit: calls that wait for SQLite's one writer become one transaction, each of them a savepoint in it.
 
 A disk takes longer to keep a commit than a call takes to make its changes, so calls share the wait. One that fails is
-rolled back alone and its neighbours do not notice; if the commit fails, all of them fail.
+rolled back alone and its neighbours do not notice; if the commit fails, all of them fail. What a call tells of can be
+followed up before the commit: then it costs no transaction of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
@@ -46,6 +47,27 @@ class Call:
     written: frozenset[str] = frozenset()  # tables
 
 
+@frozen
+class Follower:
+    """What is done about a channel in the transaction that tells of it, in the place of its listeners."""
+
+    # In the writer's thread. None: it is left to the listeners.
+    fn: Callable[[Connection], Any]
+    # In the reactor's thread, with what `fn` returned, once it is on the disk; with None if it never will be.
+    then: Callable[[Any], object]
+
+
+@define(eq=False)
+class Followed:
+    """What a follower did in a transaction."""
+
+    channel: str
+    then: Callable[[Any], object]
+    result: Any  # None if the transaction failed
+    channels: frozenset[str]  # those that it told of itself
+    written: frozenset[str]  # tables
+
+
 class Group:
     """The writer's queue. `submit` is called in the reactor's thread; everything else happens in the writer's."""
 
@@ -65,6 +87,7 @@ class Group:
         self.clock = clock
         self._changed = changed
         self._tell = tell
+        self.followers: dict[str, Follower] = {}  # by channel
         self._queue: deque[Call] = deque()
         # One for each call, so that the writer sleeps while there is none; False: it ends.
         self._bell: SimpleQueue[bool] = SimpleQueue()
@@ -89,7 +112,7 @@ class Group:
         """One thread does nothing else: to hand each transaction to a thread costs as much as a small one."""
         while self._bell.get():
             while calls := self._next():
-                self.reactor.callFromThread(self._deliver, self._transaction(calls))
+                self.reactor.callFromThread(self._deliver, *self._transaction(calls))
 
     def _next(self) -> list[Call]:
         calls: list[Call] = []
@@ -97,13 +120,15 @@ class Group:
             calls.append(self._queue.popleft())
         return calls
 
-    def _transaction(self, calls: list[Call]) -> list[Call]:
-        """Run them. Those that have ended; the others are in the queue again."""
+    def _transaction(self, calls: list[Call]) -> tuple[list[Call], list[Followed]]:
+        """Run them. Those that have ended, the others are in the queue again; and what followed."""
+        following: list[Followed] = []
         try:
             held = self.connections.get()
             held.begin(False)
             try:
                 calls = self._each(held, calls)
+                self._follow(held, calls, following)
                 held.commit()
             except BaseException:
                 held.rollback()
@@ -111,10 +136,12 @@ class Group:
         except BaseException:  # as a ThreadPool has it: whoever waits is told
             for call in calls:
                 call.result = Failure()
+            for each in following:
+                each.result = None
         finally:
             # Also when COMMIT failed: it may have been done all the same.
-            self._changed({table for call in calls for table in call.written})
-        return [call for call in calls if not self._tried_again(call)]
+            self._changed(frozenset().union(*(call.written for call in calls), *(each.written for each in following)))
+        return [call for call in calls if not self._tried_again(call)], following
 
     def _each(self, held: Held, calls: list[Call]) -> list[Call]:
         """The calls whose fate is that of the transaction now."""
@@ -136,6 +163,24 @@ class Group:
                     return [call]
         return calls
 
+    def _follow(self, held: Held, calls: list[Call], following: list[Followed]) -> None:
+        for channel in {channel for call in calls for channel in call.channels} & self.followers.keys():
+            follower, conn, result = (
+                self.followers[channel],
+                Connection(held, self.clock, wishes=self.connections.wishes),
+                None,
+            )
+            try:
+                with conn.begin_nested():
+                    result = follower.fn(conn)
+                    if result is not None:
+                        told, written = frozenset(conn.channels), frozenset(conn.written)
+                        following.append(Followed(channel, follower.then, result, told, written))
+            except Exception:
+                if result is not None or not held.driver.in_transaction:
+                    raise
+                # It is left to the listeners, and they tell of what is wrong.
+
     def _again(self, calls: list[Call]) -> None:
         for call in reversed(calls):
             call.alone = True
@@ -152,10 +197,13 @@ class Group:
         self._again([call])
         return True
 
-    def _deliver(self, calls: list[Call]) -> None:
-        self._tell({channel for call in calls for channel in call.channels})
+    def _deliver(self, calls: list[Call], following: list[Followed]) -> None:
+        told = {channel for call in calls for channel in call.channels} - {each.channel for each in following}
+        self._tell(told.union(*(each.channels for each in following)))
         for call in calls:
             if isinstance(call.result, Failure):
                 call.answer.errback(call.result)
             else:
                 call.answer.callback(call.result)
+        for each in following:
+            each.then(each.result)

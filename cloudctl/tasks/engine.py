@@ -1,17 +1,18 @@
 """The engine: claims due tasks, runs them in its slots, keeps their leases, and loses gracefully to another process.
 
-It looks for due tasks when a commit here or in another process says so, when a parked task's time has come, and now and
-then by itself, once a second where nobody tells of others' commits. A task runs under a lease. If this process dies,
-another (or the next) one takes the task over when the lease ends, or as soon as the process is missed (`peers`), and
-repeats the step that it finds.
+It looks for due tasks when a commit here or in another process says so (with SQLite before that commit), when a parked
+task's time has come, and now and then by itself, once a second where nobody tells of others' commits. A task runs under
+a lease. If this process dies, another (or the next) one takes the task over when the lease ends, or as soon as the
+process is missed (`peers`), and repeats the step that it finds.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -62,6 +63,7 @@ class Found:
     """What one look into the table brought."""
 
     rows: list[TaskRow]
+    is_all: bool  # False: there may be more, for which there was no slot
     now: float  # the database's time
     next_due: float | None
     oldest_due: float | None
@@ -110,7 +112,8 @@ class Engine(Service):
         self._driving: dict[int, Deferred[None]] = {}
         self._dropped: set[int] = set()  # still leased to this process, but not run any more
         self._starved = False  # there may be due tasks for which there was no slot
-        self._claiming = False
+        # Whose turn it is to claim: the engine's own, or that of a transaction that told of work, in another thread.
+        self._turn = Lock()
         self._again = False
         self._troubled = False
         self._swept_at: float | None = None
@@ -119,6 +122,7 @@ class Engine(Service):
         self._renewing: LoopingCall | None = None
         self._idle: list[Deferred[None]] = []
         db.on_commit(queue.CHANNEL, self.nudge, elsewhere=self.look)
+        db.follow(queue.CHANNEL, self._claim_within, self._claimed_within)
         db.on_commit(queue.CANCELS, self._look_for_cancelled, elsewhere=self._look_for_cancelled)
 
     def register(self, workflows: Iterable[Workflow]) -> None:
@@ -150,7 +154,7 @@ class Engine(Service):
         return ensureDeferred(self._drain())
 
     async def _drain(self) -> None:
-        if self._running or self._claiming:
+        if self._running or self._turn.locked():
             waiting: Deferred[None] = Deferred()
             self._idle.append(waiting)
             await waiting
@@ -201,10 +205,9 @@ class Engine(Service):
         self._wake = self.clock.callLater(delay, self._look)
 
     def _look(self) -> None:
-        if self._claiming:
+        if not self._turn.acquire(blocking=False):
             self._again = True
             return
-        self._claiming = True
         ensureDeferred(self._claim()).addBoth(self._claimed)
 
     async def _claim(self) -> None:
@@ -226,17 +229,17 @@ class Engine(Service):
                 found = await self.db.run(self._find, free, frozenset(self._running), dropped, sweep)
             self._dropped -= dropped
             self._leases_are_dead = self._troubled = False
-            self._settle(found, free, sweep)
+            self._settle(found, sweep)
 
     def _rest(self, conn: Connection) -> Found | None:
         """What `_find` would find where there is nothing to do. Clients poll, and this is looked at each second."""
         now = conn.now()
         if claims.has_work(conn, self.owner, now):
             return None
-        return Found([], now, claims.next_due(conn, now), None)
+        return Found([], True, now, claims.next_due(conn, now), None)
 
     def _find(
-        self, conn: Connection, free: int, running: frozenset[int], dropped: frozenset[int], sweep: bool
+        self, conn: Connection, free: int, running: Collection[int], dropped: frozenset[int], sweep: bool
     ) -> Found:
         now = self.db.now(conn)
         if self._leases_are_dead:
@@ -250,7 +253,34 @@ class Engine(Service):
             rows = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running)
             self._tell_starts(conn, rows, utc(now))
         oldest = claims.oldest_due(conn, now) if sweep and len(rows) >= free else None
-        return Found(rows, now, claims.next_due(conn, now), oldest)
+        return Found(rows, len(rows) < free, now, claims.next_due(conn, now), oldest)
+
+    def _claim_within(self, conn: Connection) -> Found | None:
+        """In the transaction that told of work, in the writer's thread: what it submitted is on the disk as claimed.
+
+        None where there is more to do than that; then the engine does it in its own time.
+        """
+        if not self.running or self._leases_are_dead or self._dropped or not self._turn.acquire(blocking=False):
+            return None
+        found = None
+        try:
+            # Until its turn ends nobody starts a task: there are no fewer slots than that.
+            free = self.slots - len(self._running)
+            if free > 0:
+                found = self._find(conn, free, self._running.keys(), frozenset(), False)
+        finally:
+            if found is None:
+                self._turn.release()
+        return found
+
+    def _claimed_within(self, found: Found | None) -> None:
+        """None: the transaction failed, and nothing was claimed."""
+        if found is not None and not self.dead:
+            self._settle(found, False)
+        self._turn.release()
+        if found is None or self._again:
+            self.nudge()
+        self._tell_idle()
 
     def _tell_starts(self, conn: Connection, rows: Sequence[TaskRow], now: datetime) -> None:
         for row in rows:
@@ -261,18 +291,18 @@ class Engine(Service):
     def _release(self, conn: Connection, ids: frozenset[int]) -> None:
         claims.release(conn, self.owner, ids, self.db.now(conn))
 
-    def _settle(self, found: Found, free: int, sweep: bool) -> None:
+    def _settle(self, found: Found, sweep: bool) -> None:
         if sweep:
             self._swept_at = self.clock.seconds()
             self.counts.oldest_due = 0.0 if found.oldest_due is None else found.now - found.oldest_due
-        self._starved = len(found.rows) >= free
+        self._starved = not found.is_all
         if found.next_due is not None and found.next_due - found.now < self._poll:
             self._look_in(found.next_due - found.now)
         for row in found.rows:
             self._start(row, found.now)
 
     def _claimed(self, result: Any) -> None:
-        self._claiming = False
+        self._turn.release()
         if isinstance(result, Failure):
             self._tell_trouble(result)
         self._look_in(POLL if self._troubled else self._poll)
@@ -363,7 +393,7 @@ class Engine(Service):
             self._dropped.add(task.id)
 
     def _tell_idle(self) -> None:
-        if not self._running and not self._claiming:
+        if not self._running and not self._turn.locked():
             waiting, self._idle = self._idle, []
             for deferred in waiting:
                 deferred.callback(None)

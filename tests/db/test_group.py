@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define, field
 from sqlalchemy import Integer, String, func, insert, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 from twisted.internet.defer import DeferredList
@@ -193,3 +194,86 @@ async def test_a_call_whose_client_has_gone_is_done_all_the_same(writer: Writer)
     gone.cancel()
     assert await writer.all(add("a")) == [(True, "a")]
     assert await writer.db.read(lambda conn: conn.scalar(select(func.count()).select_from(Word))) == 2
+
+
+@define
+class Following:
+    """What follows "work" notes the words that it finds; `fails` is raised after that."""
+
+    heard: list[Any] = field(factory=list)
+    fails: Exception | None = None
+    leaves: bool = False
+
+    def on(self, db: Database) -> None:
+        db.on_commit("work", lambda: self.heard.append("listener"))
+        db.on_commit("noted", lambda: self.heard.append("noted"))
+        db.follow("work", self.note, self.heard.append)
+
+    def note(self, conn: Connection) -> list[str] | None:
+        found = names(conn)
+        conn.execute(insert(Word).values(name="note"))
+        notify(conn, "noted")
+        if self.fails is not None:
+            raise self.fails
+        return None if self.leaves else found
+
+
+def asks(name: str) -> Any:
+    def asking(conn: Connection) -> None:
+        conn.execute(insert(Word).values(name=name))
+        notify(conn, "work")
+
+    return asking
+
+
+async def test_what_is_told_of_is_followed_up_once_before_the_commit(writer: Writer) -> None:
+    following = Following()
+    following.on(writer.db)
+    await writer.all(add("a"), asks("b"), asks("c"))
+    assert writer.count("COMMIT") == 1
+    assert await writer.db.run(names) == ["a", "b", "c", "note"]
+    assert following.heard == ["noted", ["a", "b", "c"]]
+
+
+async def test_nothing_follows_what_tells_of_nothing_or_fails(writer: Writer) -> None:
+    following = Following()
+    following.on(writer.db)
+
+    def fails(conn: Connection) -> None:
+        asks("b")(conn)
+        raise ValueError
+
+    await writer.all(add("a"), fails)
+    assert following.heard == []
+
+
+async def test_a_follower_that_fails_is_rolled_back_alone_and_the_listeners_do_it(writer: Writer) -> None:
+    following = Following(fails=ValueError("odd"))
+    following.on(writer.db)
+    assert await writer.all(asks("a")) == [(True, None)]
+    assert following.heard == ["listener"]
+    assert await writer.db.read(names) == ["a"]
+
+
+async def test_a_follower_may_leave_it_to_the_listeners(writer: Writer) -> None:
+    following = Following(leaves=True)
+    following.on(writer.db)
+    await writer.all(asks("a"))
+    assert following.heard == ["listener"]
+
+
+async def test_a_follower_hears_that_the_commit_failed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following()
+    following.on(writer.db)
+    commit = Held.commit
+
+    def fails(self: Held) -> None:
+        if not any(each.startswith("INSERT") for each in writer.commands):
+            return commit(self)
+        raise OperationalError("COMMIT", (), Exception("disk I/O error"))
+
+    monkeypatch.setattr(Held, "commit", fails)
+    assert [worked for worked, _ in await writer.all(asks("a"))] == [False]
+    monkeypatch.undo()
+    assert await writer.db.run(names) == []
+    assert following.heard[-1:] == [None]

@@ -22,7 +22,7 @@ LAYERS = (
     ("DRIVERS",),
     ("bootstrap",),
     ("app",),
-    ("json_log",),
+    ("json_log", "text_log"),
     ("tap", "history", "reference", "rule_list", "cli", "__main__"),
     ("testing",),
 )

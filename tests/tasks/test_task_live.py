@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, String, Table, insert, select, text
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
@@ -111,6 +111,41 @@ async def test_a_committed_task_does_not_wait_for_the_next_poll(
     await db.run(submit_all, "four", 1)
     await ended(db)
     await engine.stopService()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_what_is_submitted_is_claimed_by_the_time_it_is_on_the_disk(
+    databases: Callable[[], Database], reactor: Any
+) -> None:
+    db = databases()
+    engine = Engine(db, reactor, None, [FOUR])
+    engine.startService()
+    await db.run(submit_all, "four", 1)
+    # The first look of an engine is its own.
+    await ended(db)
+    await db.run(submit_all, "four", 1)
+    task, _ = await db.read(queue.listing)
+    assert (task.owner, task.fence) == (engine.owner, 1)
+    await ended(db)
+    await engine.stopService()
+
+
+async def test_no_more_run_than_there_are_slots_however_fast_they_come(
+    databases: Callable[[], Database], reactor: Any
+) -> None:
+    db = databases()
+    most: list[int] = []
+
+    async def look(ctx: Context) -> None:
+        most.append(engine.active)
+        await sleep(0.001)
+
+    engine = Engine(db, reactor, None, [Workflow(Kind("look", "thing", 1800.0), [Step("look", look)])], slots=2)
+    engine.startService()
+    await gatherResults([db.run(submit, Kind("look", "thing"), f"{n}", Unasked()) for n in range(40)])
+    await ended(db)
+    await engine.stopService()
+    assert (len(most), max(most)) == (40, 2)
 
 
 async def test_several_engines_share_the_work_and_nothing_is_done_twice(
