@@ -24,7 +24,15 @@ from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
-from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
+from cloudctl.errors import (
+    CloudError,
+    Invalid,
+    NotFound,
+    NotImplementedHere,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMediaType,
+)
 from cloudctl.rest import access_rules, pages, sendfile, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
@@ -132,6 +140,9 @@ class Pipeline:
     transaction_id: str = ""  # the header that has one, too
     lower_case: bool = False  # names of headers of answers: some clients take them as they come
     signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
+    # Names in the query that ask for something else than the path alone does. The Operation must know each that is
+    # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
+    subresources: frozenset[str] = frozenset()
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -186,6 +197,7 @@ class Pipeline:
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
         call.caller = call.caller.as_(await self._who(request, bound.operation))
         self._check_project(request, call.identity)
+        self._check_subresources(call, bound.operation)
         self._authorize(call, bound.operation)
         admitted: Admitted = await bound.admits(call, **variables)
         return admitted
@@ -321,6 +333,7 @@ class Pipeline:
         if not found and method == "HEAD":
             found = [b for b in bound if b.operation.method == "GET"]
         offered = meant([b for b in found if b.operation.offered(call.version)], call.query)
+        self._check_subresources(call, offered[0].operation if offered else None)
         if not offered:
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
@@ -336,6 +349,14 @@ class Pipeline:
             # Of another version: here it is as any path that there is not.
             raise NotFound(self.faults.unknown_path)
         raise Invalid(f"There is no such action: {key[:64]}")
+
+    def _check_subresources(self, call: Call, operation: Operation | None) -> None:
+        """Raises NotImplementedHere."""
+        if not self.subresources or call.method == "OPTIONS":  # which asks about another request
+            return
+        for name in self.subresources.intersection(call.query):
+            if operation is None or not (name == operation.subresource or name in operation.query):
+                raise NotImplementedHere(f"{call.method} with ?{name} is not implemented here.")
 
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None

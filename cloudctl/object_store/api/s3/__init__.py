@@ -11,6 +11,7 @@ from cloudctl.identity.signers import Signers
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.api.s3 import subresources
 from cloudctl.object_store.api.s3.ageing import Ageing
 from cloudctl.object_store.api.s3.buckets import Buckets
 from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
@@ -52,5 +53,6 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         transaction_id="x-amz-request-id",
         lower_case=True,
         signatures=signed,
+        subresources=subresources.of(each.routes for each in resources),
     )
     return ApiApp(pipeline, [("", each) for each in resources])
