@@ -107,6 +107,7 @@ class Call:
     rule: str | None = None  # the Operation's
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
     method: str = ""
+    arriving: bool = False  # its body has not come: nothing is done but asking whether it may
     # Headers of the answer, whatever it is, an error included.
     also: dict[str, str] = field(factory=dict, init=False)
 

@@ -195,6 +195,7 @@ class Pipeline:
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
+        call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
         self._check_project(request, call.identity)
         self._check_subresources(call, bound.operation)

@@ -25,12 +25,15 @@ from cloudctl.object_store.api.s3.policies import Policies
 from cloudctl.object_store.api.s3.uploads import Uploads
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.rates import Rates
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
 
-def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Signers, region: str) -> ApiApp:
-    db, swift = intake.db, Door(intake.db)
+def build(
+    http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates, signers: Signers, region: str
+) -> ApiApp:
+    db, swift = intake.db, Door(intake.db, rates)
     signed = Signed(signers, region)
     door, documents = S3Door(db, swift, signed), Documents(signed, intake)
     reader = Reader(db, intake.store, swift)
