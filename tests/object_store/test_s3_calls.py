@@ -257,6 +257,12 @@ def test_pages(s3: S3, version: str, most: int) -> None:
 # -- many at once
 
 
+@pytest.mark.parametrize("token", ["?", "%3F%3F%3F%3F", "YQ", "%FF", "a"])
+def test_tokens_that_are_none(s3: S3, token: str) -> None:
+    told = code(s3.get("bucket", f"list-type=2&continuation-token={token}"))
+    assert told[0] == 400 and told[1] in ("InvalidArgument", "InvalidRequest")
+
+
 def test_many_are_deleted(s3: S3) -> None:
     for name in NAMES:
         s3.put(f"bucket/{name}")
