@@ -38,7 +38,7 @@ from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
-from cloudctl.rest.call import Call, Download, Parts, Query, Reply
+from cloudctl.rest.call import Call, Download, Parts, Query, Reply, Run
 from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.download import CHUNK, Producer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
@@ -46,6 +46,7 @@ from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signature
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
+from cloudctl.rest.relay import Relay
 from cloudctl.rest.route import Operation
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
@@ -396,6 +397,8 @@ class Pipeline:
     # -- answers
 
     async def _send(self, request: Any, reply: Reply, status: int) -> bytes | None:
+        if isinstance(reply.body, Parts) and reply.body.run is not None and reply.body.length:
+            return await self._relay(request, reply, reply.body, reply.body.run, status)
         for name, value in reply.headers:
             request.setHeader(name, value)
         if self.vary and not self.versions:
@@ -441,6 +444,21 @@ class Pipeline:
             return
         with closing(body.chunks(CHUNK)) as chunks:
             await Producer(chunks, request).start()
+
+    async def _relay(self, request: Any, reply: Reply, body: Parts, run: Run, status: int) -> None:
+        """What can be read at all is there before the client is told that it comes. Raises Unavailable."""
+        relay = Relay(body, run)
+        try:
+            if request.method != b"HEAD":
+                await relay.begin()
+            for name, value in reply.headers:
+                request.setHeader(name, value)
+            request.setResponseCode(status)
+            request.setHeader("Content-Length", str(body.length))
+            if request.method != b"HEAD":
+                await stream.send(relay.stream(""), request)
+        finally:
+            relay.close().addErrback(partial(log.failure, "a file behind a network was not closed"))
 
     def _encode(self, request: Any, status: int, body: Any) -> bytes:
         try:

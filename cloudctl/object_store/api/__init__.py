@@ -26,7 +26,7 @@ from cloudctl.rest.pipeline import Http, Pipeline
 
 def build(http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates) -> ApiApp:
     db, door = intake.db, Door(intake.db, rates)
-    reader = Reader(db, intake.store, door)
+    reader = Reader(db, intake.store, door, intake.run)
     bulk, forms = Bulk(intake, door, options.max_object_size), Forms(intake)
     copying = Copying(reader, intake, options.max_object_size)
     objects = Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms)

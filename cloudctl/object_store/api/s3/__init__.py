@@ -36,7 +36,7 @@ def build(
     db, swift = intake.db, Door(intake.db, rates)
     signed = Signed(signers, region)
     door, documents = S3Door(db, swift, signed), Documents(signed, intake)
-    reader = Reader(db, intake.store, swift)
+    reader = Reader(db, intake.store, swift, intake.run)
     objects = Objects(door, documents, reader, intake, Copying(reader, intake, options.max_object_size))
     resources: tuple[Any, ...] = (
         Buckets(door, documents, intake, region),
