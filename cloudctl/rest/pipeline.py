@@ -8,14 +8,11 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any
 
-import orjson
 from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
@@ -33,20 +30,19 @@ from cloudctl.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from cloudctl.rest import access_rules, pages, sendfile, stream
+from cloudctl.rest import access_rules, files, pages, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
-from cloudctl.rest.call import Call, Download, Parts, Query, Reply, Run
+from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
-from cloudctl.rest.download import CHUNK, Producer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
+from cloudctl.rest.formats import document
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
-from cloudctl.rest.relay import Relay
 from cloudctl.rest.route import Operation
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
@@ -397,19 +393,14 @@ class Pipeline:
     # -- answers
 
     async def _send(self, request: Any, reply: Reply, status: int) -> bytes | None:
-        if isinstance(reply.body, Parts) and reply.body.run is not None and reply.body.length:
-            return await self._relay(request, reply, reply.body, reply.body.run, status)
-        for name, value in reply.headers:
-            request.setHeader(name, value)
         if self.vary and not self.versions:
             request.setHeader("Vary", self.vary)
         body = reply.body
-        if isinstance(body, Download):
-            await self._stream(request, Parts((body,), body.length), status)
+        if isinstance(body, (Download, Parts)):
+            await files.send(request, reply, body, status)
             return None
-        if isinstance(body, Parts):
-            await self._stream(request, body, status)
-            return None
+        for name, value in reply.headers:
+            request.setHeader(name, value)
         if isinstance(body, Pages):
             request.setResponseCode(status)
             request.setHeader("Content-Type", "application/json")
@@ -433,39 +424,8 @@ class Pipeline:
             return b""
         return self._encode(request, status, body)
 
-    async def _stream(self, request: Any, body: Parts, status: int) -> None:
-        request.setResponseCode(status)
-        request.setHeader("Content-Length", str(body.length))
-        if request.method == b"HEAD" or body.length == 0:
-            body.close()
-            return
-        if body.length > CHUNK and (transport := sendfile.plain(request)) is not None:
-            await sendfile.Sender(body, request, transport).start()
-            return
-        with closing(body.chunks(CHUNK)) as chunks:
-            await Producer(chunks, request).start()
-
-    async def _relay(self, request: Any, reply: Reply, body: Parts, run: Run, status: int) -> None:
-        """What can be read at all is there before the client is told that it comes. Raises Unavailable."""
-        relay = Relay(body, run)
-        try:
-            if request.method != b"HEAD":
-                await relay.begin()
-            for name, value in reply.headers:
-                request.setHeader(name, value)
-            request.setResponseCode(status)
-            request.setHeader("Content-Length", str(body.length))
-            if request.method != b"HEAD":
-                await stream.send(relay.stream(""), request)
-        finally:
-            relay.close().addErrback(partial(log.failure, "a file behind a network was not closed"))
-
     def _encode(self, request: Any, status: int, body: Any) -> bytes:
-        try:
-            encoded = orjson.dumps(body)
-        except TypeError:
-            # An integer beyond 64 bits: JSONB gives back 1e30 as one.
-            encoded = json.dumps(body).encode()
+        encoded = document(body)
         request.setResponseCode(status)
         request.setHeader("Content-Type", "application/json")
         request.setHeader("Content-Length", str(len(encoded)))

@@ -30,8 +30,9 @@ class Relay:
         except OSError as error:
             raise Unavailable("The data cannot be read now.") from error
 
-    def stream(self, content_type: str) -> Stream:
-        return Stream(content_type, self._pieces)
+    def stream(self) -> Stream:
+        """Of a type that the headers say."""
+        return Stream("", self._pieces)
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         data, self._first = self._first, None
