@@ -14,7 +14,7 @@ JOBS ?= 3
 ASYNCIO_TESTS ?= tests/db/test_database.py tests/db/test_group.py tests/drivers tests/tasks/test_task_live.py \
 	tests/test_app.py tests/test_composition.py
 # Of these, what takes long there and asks nothing of the reactor that the rest does not.
-ASYNCIO_LEFT_OUT := $(foreach kind,qemu netns libvirt rbd,--ignore=tests/drivers/$(kind))
+ASYNCIO_LEFT_OUT := $(foreach kind,qemu netns libvirt rbd s3,--ignore=tests/drivers/$(kind))
 
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed

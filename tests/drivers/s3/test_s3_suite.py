@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from time import time
@@ -28,8 +28,6 @@ from tests.live.process import LiveCloud
 from tests.live.test_object_store_kill import S3
 from tests.object_store.asking import Account, files, rows
 
-Make = Callable[..., ObjectsByS3]
-
 # The driver blocks, and so the tests do: nothing is asked of the reactor that the cloud, a process of its own, needs.
 
 
@@ -50,7 +48,7 @@ class Store:
         assert self.s3.ask("PUT", f"/s3/{bucket}")[0] == 200
         clock = Clock()
         clock.advance(time())
-        given = {
+        given: dict[str, Any] = {
             "endpoint": f"{self.cloud.url}/s3",
             "bucket": bucket,
             "access_key": self.s3.key.access,
