@@ -6,8 +6,10 @@ Nobody is made to wait: who comes too often is told when to come again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
+from cloudctl.db.columns import seconds
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.options import ObjectStoreOptions, Rate
 from cloudctl.rest.admission import Buckets, demand
@@ -39,16 +41,16 @@ class Rates:
         self.writes, self.listings = BySize(options.container_rates, buffer), BySize(options.listing_rates, buffer)
 
     @staticmethod
-    def hold(buckets: Buckets | None, place: Place, now: float, arriving: bool) -> None:
+    def hold(buckets: Buckets | None, place: Place, now: datetime, arriving: bool) -> None:
         """`arriving`: it is only looked whether there is a token. Raises TooMany."""
         if buckets is not None:
             ask: Callable[[str, float], float] = buckets.wait if arriving else buckets.take
-            demand(ask(f"{place.project_id}/{place.container}", now), "this container")
+            demand(ask(f"{place.project_id}/{place.container}", seconds(now)), "this container")
 
-    def hold_account(self, place: Place, now: float) -> None:
+    def hold_account(self, place: Place, now: datetime) -> None:
         """A container is made or removed. Raises TooMany."""
         if self.accounts is not None:
-            demand(self.accounts.take(place.project_id, now), "this account")
+            demand(self.accounts.take(place.project_id, seconds(now)), "this account")
 
     def capabilities(self) -> dict[str, Any]:
         """As `/info` shows them; nothing where nothing is limited."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import seconds
 from cloudctl.errors import Forbidden, Invalid, Unauthorized
 from cloudctl.object_store import accounts, acl, containers, cors
 from cloudctl.object_store.acl import AccessList
@@ -64,12 +63,12 @@ class Door:
         assert rule is not None
         entered = await self._entered(call, place, acl_header, listing, method, rule)
         if rule in OF_ACCOUNTS and not acl_header:
-            self.rates.hold_account(place, seconds(call.now))
+            self.rates.hold_account(place, call.now)
         elif entered.container is not None:
             limits = self.rates.writes if acl_header == acl.WRITE else self.rates.listings
             if limits.is_on and (acl_header == acl.WRITE or (listing and call.method == "GET")):
                 usage = await self.db.read(containers.usage, entered.container.id)
-                self.rates.hold(limits.of(usage.objects), place, seconds(call.now), call.arriving)
+                self.rates.hold(limits.of(usage.objects), place, call.now, call.arriving)
         return entered
 
     async def _entered(
