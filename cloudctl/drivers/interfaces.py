@@ -64,7 +64,7 @@ from cloudctl.drivers.network_interfaces import (
     IServiceHosts,
     ITrunks,
 )
-from cloudctl.drivers.objects_interface import IObjectData
+from cloudctl.drivers.objects_interface import IFarData, IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
@@ -85,6 +85,7 @@ __all__ = [
     "IDiagnostics",
     "IDriver",
     "IDriverMaker",
+    "IFarData",
     "IFencer",
     "IGatewayLimits",
     "IGuaranteedRates",
@@ -177,7 +178,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestMetadata,
     ),
     "fencer": (IFencer,),
-    "objects": (IObjectData,),
+    "objects": (IObjectData, IFarData),
     "bus": (IBus, IBusListening, IBusPublishing),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

@@ -44,3 +44,7 @@ class IObjectData(IDriver):
 
         Nothing: there are no more.
         """
+
+
+class IFarData(IObjectData):
+    """What is kept is behind a network: the cloud opens and reads it in threads, on its way to clients, too."""

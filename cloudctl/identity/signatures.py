@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 from attrs import frozen
 
+from cloudctl import signature_v4
 from cloudctl.rest.formats import parse_time
+from cloudctl.signature_v4 import COMPACT, V4
 
 WINDOW = timedelta(minutes=15)
-V4 = "AWS4-HMAC-SHA256"
-COMPACT = "%Y%m%dT%H%M%SZ"
 
 
 class BadSignature(ValueError):
@@ -145,10 +145,6 @@ def _header(request: SignedRequest, name: str) -> str:
 
 def signing_key(secret: str, scope: str) -> bytes:
     """What signs for one day, region and service: `20260102/RegionOne/s3/aws4_request`. Raises BadSignature."""
-    parts = scope.split("/")
-    if len(parts) != 4:
+    if scope.count("/") != 3:
         raise BadSignature("the scope of the credential has not four parts")
-    key = f"AWS4{secret}".encode()
-    for part in parts:
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return key
+    return signature_v4.signing_key(secret, scope)

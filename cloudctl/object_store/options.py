@@ -26,6 +26,14 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
 
 
 @frozen
+class Rate:
+    """Of a container that has so many objects at least: requests a second."""
+
+    rate: float = field(validator=_positive)
+    objects: int = field(default=0, validator=_not_negative)
+
+
+@frozen
 class ObjectStoreOptions:
     """What an operator may choose about the object store."""
 
@@ -46,3 +54,10 @@ class ObjectStoreOptions:
     ageing_period: float = field(default=3600.0, validator=_positive)
     # Seconds for which the data of a deleted project stay; 0: for good.
     orphans_kept: float = field(default=7 * 86_400.0, validator=_not_negative)
+    # Containers made and removed a second in one account; 0: no limit.
+    account_rate: float = field(default=0.0, validator=_not_negative)
+    # Writes and listings of one container.
+    container_rates: tuple[Rate, ...] = ()
+    listing_rates: tuple[Rate, ...] = ()
+    # Seconds of a rate that may come at once after a rest.
+    rate_buffer: float = field(default=5.0, validator=_positive)

@@ -15,6 +15,7 @@ from cloudctl.object_store.expiry import Ageing, Expiry
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.object_store.orphans import Orphans
+from cloudctl.object_store.rates import Rates
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.sweep import YOUNG, sweep
 from cloudctl.rest.app import ApiApp
@@ -30,6 +31,7 @@ ABANDONED_UPLOAD = 3600.0
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
     store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects)
+    rates = Rates(options)
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
@@ -54,12 +56,12 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.object_store import api
 
-        return api.build(http, intake, options)
+        return api.build(http, intake, options, rates)
 
     def build_s3(http: Http) -> ApiApp:
         from cloudctl.object_store.api import s3
 
-        return s3.build(http, intake, options, signers, region)
+        return s3.build(http, intake, options, rates, signers, region)
 
     watches: list[IService] = [Expiry(intake, options.expiry_period), Ageing(intake, options.ageing_period)]
     if options.orphans_kept:

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IObjectData
+from cloudctl.drivers.interfaces import IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.errors import Unavailable
 from cloudctl.rest.uploads import SPOOL_PREFIX
@@ -101,6 +101,11 @@ class ObjectStore:
 
     spool: Path
     data: IObjectData
+
+    @property
+    def is_far(self) -> bool:
+        """Whether what is kept may be opened and read in threads only."""
+        return bool(IFarData.providedBy(self.data))
 
     def prepare(self) -> None:
         """Make the directory. Call it once, before the listener starts."""

@@ -36,14 +36,23 @@ class Buckets:
 
     def take(self, key: str, now: float) -> float:
         """Take a token; 0, or the seconds until there is one."""
-        bucket = self._kept.pop(key, None)
-        tokens = self.burst
-        if bucket is not None:
-            tokens = min(self.burst, bucket.tokens + max(0.0, now - bucket.at) * self.rate)
-        elif len(self._kept) >= MOST:
+        tokens = self._tokens(key, now)
+        if self._kept.pop(key, None) is None and len(self._kept) >= MOST:
             self._kept.popitem(last=False)
-        left = tokens - 1.0 if tokens >= 1.0 else tokens
-        self._kept[key] = Bucket(left, now)
+        self._kept[key] = Bucket(tokens - 1.0 if tokens >= 1.0 else tokens, now)
+        return self._wait(tokens)
+
+    def wait(self, key: str, now: float) -> float:
+        """What `take` would say; no token is taken."""
+        return self._wait(self._tokens(key, now))
+
+    def _tokens(self, key: str, now: float) -> float:
+        bucket = self._kept.get(key)
+        if bucket is None:
+            return self.burst
+        return min(self.burst, bucket.tokens + max(0.0, now - bucket.at) * self.rate)
+
+    def _wait(self, tokens: float) -> float:
         return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self.rate
 
 
@@ -58,14 +67,15 @@ class Admission:
     def of_address(self, address: str, now: float) -> None:
         """Before anything is looked up. `address` is empty for a client without one. Raises TooMany."""
         if address and address not in self.proxies:
-            _demand(self.addresses.take(network_of(address), now), "this address")
+            demand(self.addresses.take(network_of(address), now), "this address")
 
     def of_project(self, project_id: str, now: float) -> None:
         """Raises TooMany."""
         if project_id:
-            _demand(self.projects.take(project_id, now), "this project")
+            demand(self.projects.take(project_id, now), "this project")
 
 
-def _demand(wait: float, whose: str) -> None:
+def demand(wait: float, whose: str) -> None:
+    """Raises TooMany where somebody has to wait for so many seconds."""
     if wait > 0:
         raise TooMany(f"There were too many requests of {whose}.", headers={"Retry-After": str(math.ceil(wait))})

@@ -11,6 +11,7 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode
 
 from attrs import define, field, frozen
+from twisted.internet.defer import Deferred
 from twisted.web.http_headers import Headers
 
 from cloudctl.errors import Invalid
@@ -20,6 +21,9 @@ from cloudctl.rest.identity import Identity
 from cloudctl.rest.versions import Version
 
 QUERY_FIELDS = 200
+
+# `fn(*args)` in a thread.
+Run = Callable[..., Deferred[Any]]
 
 
 class Query:
@@ -107,6 +111,7 @@ class Call:
     rule: str | None = None  # the Operation's
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
     method: str = ""
+    arriving: bool = False  # its body has not come: nothing is done but asking whether it may
     # Headers of the answer, whatever it is, an error included.
     also: dict[str, str] = field(factory=dict, init=False)
 
@@ -180,6 +185,8 @@ class Parts:
 
     parts: Sequence[Download | bytes]
     length: int
+    # Of files behind a network: what opens and reads them in a thread, since it would keep the reactor from all else.
+    run: Run | None = field(default=None, eq=False)
 
     def chunks(self, size: int) -> Generator[bytes, None, None]:
         try:

@@ -1,8 +1,12 @@
-"""How times are written. Reference: discovery.md, «Formats». All arguments are naive UTC datetimes."""
+"""How times and documents are written. Reference: discovery.md, «Formats». All times are naive UTC datetimes."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from typing import Any
+
+import orjson
 
 
 def zulu(when: datetime | None) -> str | None:
@@ -24,3 +28,12 @@ def parse_time(text: str) -> datetime:
     """An ISO 8601 time with or without a zone → naive UTC. Raises ValueError."""
     when = datetime.fromisoformat(text)
     return when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)
+
+
+def document(body: Any) -> bytes:
+    """A body of JSON."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        # An integer beyond 64 bits: JSONB gives back 1e30 as one.
+        return json.dumps(body).encode()

@@ -8,14 +8,11 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any
 
-import orjson
 from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
@@ -24,16 +21,24 @@ from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
-from cloudctl.errors import CloudError, Invalid, NotFound, TooLarge, Unauthorized, UnsupportedMediaType
-from cloudctl.rest import access_rules, pages, sendfile, stream
+from cloudctl.errors import (
+    CloudError,
+    Invalid,
+    NotFound,
+    NotImplementedHere,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from cloudctl.rest import access_rules, files, pages, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
-from cloudctl.rest.download import CHUNK, Producer
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
+from cloudctl.rest.formats import document
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
@@ -132,6 +137,9 @@ class Pipeline:
     transaction_id: str = ""  # the header that has one, too
     lower_case: bool = False  # names of headers of answers: some clients take them as they come
     signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
+    # Names in the query that ask for something else than the path alone does. The Operation must know each that is
+    # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
+    subresources: frozenset[str] = frozenset()
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -184,8 +192,10 @@ class Pipeline:
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
+        call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
         self._check_project(request, call.identity)
+        self._check_subresources(call, bound.operation)
         self._authorize(call, bound.operation)
         admitted: Admitted = await bound.admits(call, **variables)
         return admitted
@@ -321,6 +331,7 @@ class Pipeline:
         if not found and method == "HEAD":
             found = [b for b in bound if b.operation.method == "GET"]
         offered = meant([b for b in found if b.operation.offered(call.version)], call.query)
+        self._check_subresources(call, offered[0].operation if offered else None)
         if not offered:
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
@@ -336,6 +347,14 @@ class Pipeline:
             # Of another version: here it is as any path that there is not.
             raise NotFound(self.faults.unknown_path)
         raise Invalid(f"There is no such action: {key[:64]}")
+
+    def _check_subresources(self, call: Call, operation: Operation | None) -> None:
+        """Raises NotImplementedHere."""
+        if not self.subresources or call.method == "OPTIONS":  # which asks about another request
+            return
+        for name in self.subresources.intersection(call.query):
+            if operation is None or not (name == operation.subresource or name in operation.query):
+                raise NotImplementedHere(f"{call.method} with ?{name} is not implemented here.")
 
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
@@ -374,17 +393,14 @@ class Pipeline:
     # -- answers
 
     async def _send(self, request: Any, reply: Reply, status: int) -> bytes | None:
-        for name, value in reply.headers:
-            request.setHeader(name, value)
         if self.vary and not self.versions:
             request.setHeader("Vary", self.vary)
         body = reply.body
-        if isinstance(body, Download):
-            await self._stream(request, Parts((body,), body.length), status)
+        if isinstance(body, (Download, Parts)):
+            await files.send(request, reply, body, status)
             return None
-        if isinstance(body, Parts):
-            await self._stream(request, body, status)
-            return None
+        for name, value in reply.headers:
+            request.setHeader(name, value)
         if isinstance(body, Pages):
             request.setResponseCode(status)
             request.setHeader("Content-Type", "application/json")
@@ -408,24 +424,8 @@ class Pipeline:
             return b""
         return self._encode(request, status, body)
 
-    async def _stream(self, request: Any, body: Parts, status: int) -> None:
-        request.setResponseCode(status)
-        request.setHeader("Content-Length", str(body.length))
-        if request.method == b"HEAD" or body.length == 0:
-            body.close()
-            return
-        if body.length > CHUNK and (transport := sendfile.plain(request)) is not None:
-            await sendfile.Sender(body, request, transport).start()
-            return
-        with closing(body.chunks(CHUNK)) as chunks:
-            await Producer(chunks, request).start()
-
     def _encode(self, request: Any, status: int, body: Any) -> bytes:
-        try:
-            encoded = orjson.dumps(body)
-        except TypeError:
-            # An integer beyond 64 bits: JSONB gives back 1e30 as one.
-            encoded = json.dumps(body).encode()
+        encoded = document(body)
         request.setResponseCode(status)
         request.setHeader("Content-Type", "application/json")
         request.setHeader("Content-Length", str(len(encoded)))

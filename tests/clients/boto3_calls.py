@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
+import socket
 from io import BytesIO
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import boto3  # type: ignore[import-not-found]  # installed by the script that runs this
 import pytest
+from boto3.s3.transfer import TransferConfig  # type: ignore[import-not-found]  # the same
 from botocore.config import Config  # type: ignore[import-not-found]  # the same
 from botocore.exceptions import ClientError  # type: ignore[import-not-found]  # the same
 
@@ -18,31 +20,20 @@ URL = os.environ["CLOUD_URL"]
 PART = b"p" * (5 * 2**20)
 
 
-def asked(path: str, body: Any, token: str = "") -> tuple[Any, Any]:
-    """(headers, JSON) of an answer of the identity service."""
-    headers = {"Content-Type": "application/json"} | ({"X-Auth-Token": token} if token else {})
-    with urlopen(Request(f"{URL}/identity/v3{path}", json.dumps(body).encode(), headers)) as answer:
-        return answer.headers, json.load(answer)
+def client(style: str = "path", endpoint: str = f"{URL}/s3", **config: Any) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="RegionOne",
+        aws_access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": style}, retries={"max_attempts": 1}, **config),
+    )
 
 
 @pytest.fixture(scope="module")
 def s3() -> Any:
-    domain = {"id": "default"}
-    user = {"name": "demo", "domain": domain, "password": "password"}
-    scope = {"project": {"name": "demo", "domain": domain}}
-    auth = {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}
-    headers, told = asked("/auth/tokens", {"auth": auth})
-    owner, project = told["token"]["user"]["id"], told["token"]["project"]["id"]
-    path = f"/users/{owner}/credentials/OS-EC2"
-    key = asked(path, {"tenant_id": project}, headers["X-Subject-Token"])[1]["credential"]
-    return boto3.client(
-        "s3",
-        endpoint_url=f"{URL}/s3",
-        region_name="RegionOne",
-        aws_access_key_id=key["access"],
-        aws_secret_access_key=key["secret"],
-        config=Config(s3={"addressing_style": "path"}),
-    )
+    return client()
 
 
 @pytest.fixture
@@ -155,3 +146,229 @@ def test_signed_urls_and_conditions(s3: Any, bucket: str) -> None:
     refused("PreconditionFailed", s3.put_object, Bucket=bucket, Key="o", Body=b"", IfNoneMatch="*")
     tag = s3.head_object(Bucket=bucket, Key="o")["ETag"]
     refused("304", s3.get_object, Bucket=bucket, Key="o", IfNoneMatch=tag)
+
+
+def status(url: str, data: bytes | None = None, method: str = "GET") -> int:
+    try:
+        with urlopen(Request(url, data, method=method)) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_signed_urls_open_nothing_else(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="o", Body=b"x")
+    url = s3.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "o"}, ExpiresIn=600)
+    assert status(url) == 200
+    assert status(url.replace("/o?", "/p?")) == 403
+    assert status(url, b"other", "PUT") == 403
+    assert status(url.replace("X-Amz-Expires=600", "X-Amz-Expires=6000")) == 403
+    named = {"Bucket": bucket, "Key": "o", "ResponseContentType": "text/plain", "ResponseContentDisposition": "inline"}
+    with urlopen(s3.generate_presigned_url("get_object", named)) as answer:
+        assert (answer.headers["Content-Type"], answer.headers["Content-Disposition"]) == ("text/plain", "inline")
+    with urlopen(Request(s3.generate_presigned_url("head_object", {"Bucket": bucket, "Key": "o"}), method="HEAD")):
+        pass
+
+
+def test_forms(s3: Any, bucket: str) -> None:
+    def send(key: str, data: bytes, **post: Any) -> int:
+        form = s3.generate_presigned_post(bucket, key, **post)
+        fields = [*form["fields"].items(), ("file", data.decode())]
+        lines = [f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields]
+        request = Request(form["url"], ("".join(lines) + "--x--\r\n").encode())
+        request.add_header("Content-Type", "multipart/form-data; boundary=x")
+        try:
+            with urlopen(request) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+
+    assert send("form", b"data", Conditions=[["content-length-range", 1, 10]]) == 204
+    assert s3.get_object(Bucket=bucket, Key="form")["Body"].read() == b"data"
+    assert send("form", b"much more data", Conditions=[["content-length-range", 1, 10]]) == 400
+    assert send("form", b"x", ExpiresIn=-60) == 403
+
+
+def test_uploads_that_go_wrong(s3: Any, bucket: str) -> None:
+    named = {"Bucket": bucket, "Key": "o"}
+    named["UploadId"] = s3.create_multipart_upload(**named)["UploadId"]
+    tags = [s3.upload_part(**named, PartNumber=number, Body=b"small")["ETag"] for number in (1, 2)]
+    parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+    complete = s3.complete_multipart_upload
+    refused("EntityTooSmall", complete, **named, MultipartUpload={"Parts": parts})
+    refused("InvalidPartOrder", complete, **named, MultipartUpload={"Parts": parts[::-1]})
+    wrong = [{"PartNumber": 1, "ETag": '"0123456789abcdef0123456789abcdef"'}]
+    refused("InvalidPart", complete, **named, MultipartUpload={"Parts": wrong})
+    assert [each["Key"] for each in s3.list_multipart_uploads(Bucket=bucket)["Uploads"]] == ["o"]
+    pages = s3.get_paginator("list_parts").paginate(**named, PaginationConfig={"PageSize": 1})
+    assert [each["PartNumber"] for page in pages for each in page["Parts"]] == [1, 2]
+    s3.abort_multipart_upload(**named)
+    refused("NoSuchUpload", s3.list_parts, **named)
+    refused("NoSuchUpload", complete, **named, MultipartUpload={"Parts": parts})
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+
+
+def test_parts_are_read_one_by_one(s3: Any, bucket: str) -> None:
+    s3.upload_fileobj(BytesIO(2 * PART), bucket, "o", Config=TransferConfig(multipart_chunksize=len(PART)))
+    got = s3.get_object(Bucket=bucket, Key="o", PartNumber=2)
+    assert (got["PartsCount"], got["ContentLength"]) == (2, len(PART))
+    assert s3.head_object(Bucket=bucket, Key="o")["ETag"].endswith('-2"')
+    s3.copy({"Bucket": bucket, "Key": "o"}, bucket, "p", Config=TransferConfig(multipart_threshold=len(PART)))
+    assert s3.get_object(Bucket=bucket, Key="p")["Body"].read() == 2 * PART
+
+
+def test_copies(s3: Any, bucket: str) -> None:
+    tag = s3.put_object(Bucket=bucket, Key="a", Body=b"a", Metadata={"color": "red"}, ContentType="text/plain")["ETag"]
+    source = {"Bucket": bucket, "Key": "a"}
+    s3.copy_object(Bucket=bucket, Key="b", CopySource=source)
+    assert s3.head_object(Bucket=bucket, Key="b")["Metadata"] == {"color": "red"}
+    s3.copy_object(Bucket=bucket, Key="a", CopySource=source, MetadataDirective="REPLACE", Metadata={"size": "1"})
+    assert s3.head_object(Bucket=bucket, Key="a")["Metadata"] == {"size": "1"}
+    refused("InvalidRequest", s3.copy_object, Bucket=bucket, Key="a", CopySource=source)
+    refused("PreconditionFailed", s3.copy_object, Bucket=bucket, Key="c", CopySource=source, CopySourceIfNoneMatch=tag)
+    refused("NoSuchKey", s3.copy_object, Bucket=bucket, Key="c", CopySource={"Bucket": bucket, "Key": "none"})
+    refused("NoSuchBucket", s3.copy_object, Bucket=bucket, Key="c", CopySource={"Bucket": "none-here", "Key": "a"})
+
+
+def test_conditional_writes(s3: Any, bucket: str) -> None:
+    named = {"Bucket": bucket, "Key": "o"}
+    tag = s3.put_object(**named, Body=b"1", IfNoneMatch="*")["ETag"]
+    refused("PreconditionFailed", s3.put_object, **named, Body=b"2", IfNoneMatch="*")
+    s3.put_object(**named, Body=b"2", IfMatch=tag)
+    refused("PreconditionFailed", s3.put_object, **named, Body=b"3", IfMatch=tag)
+    refused("NoSuchKey", s3.put_object, Bucket=bucket, Key="none", Body=b"3", IfMatch=tag)
+    assert s3.get_object(**named)["Body"].read() == b"2"
+    upload = s3.create_multipart_upload(**named)["UploadId"]
+    part = s3.upload_part(**named, UploadId=upload, PartNumber=1, Body=b"4")["ETag"]
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part}]}
+    complete = s3.complete_multipart_upload
+    refused("PreconditionFailed", complete, **named, UploadId=upload, MultipartUpload=parts, IfNoneMatch="*")
+
+
+def test_versions_come_back_and_go(s3: Any, bucket: str) -> None:
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    ids = [s3.put_object(Bucket=bucket, Key="o", Body=body)["VersionId"] for body in (b"1", b"2")]
+    s3.copy_object(Bucket=bucket, Key="o", CopySource={"Bucket": bucket, "Key": "o", "VersionId": ids[0]})
+    assert s3.get_object(Bucket=bucket, Key="o")["Body"].read() == b"1"
+    marker = s3.delete_object(Bucket=bucket, Key="o")["VersionId"]
+    refused("NoSuchKey", s3.get_object, Bucket=bucket, Key="o")
+    refused("MethodNotAllowed", s3.get_object, Bucket=bucket, Key="o", VersionId=marker)
+    s3.delete_object(Bucket=bucket, Key="o", VersionId=marker)
+    assert s3.get_object(Bucket=bucket, Key="o")["Body"].read() == b"1"
+    pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket, PaginationConfig={"PageSize": 1})
+    found = [each for page in pages for each in page.get("Versions", [])]
+    assert [each["IsLatest"] for each in found] == [True, False, False]
+    s3.delete_objects(
+        Bucket=bucket, Delete={"Objects": [{"Key": "o", "VersionId": each["VersionId"]} for each in found]}
+    )
+    refused("NoSuchVersion", s3.get_object, Bucket=bucket, Key="o", VersionId=ids[0])
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    assert s3.put_object(Bucket=bucket, Key="o", Body=b"3")["VersionId"] == "null"
+    s3.delete_object(Bucket=bucket, Key="o", VersionId="null")
+    s3.delete_bucket(Bucket=bucket)
+
+
+def test_tags_of_objects(s3: Any, bucket: str) -> None:
+    named = {"Bucket": bucket, "Key": "o"}
+    s3.put_object(**named, Body=b"", Tagging="a=1&b=2")
+    assert s3.get_object_tagging(**named)["TagSet"] == [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]
+    assert s3.get_object(**named)["TagCount"] == 2
+    s3.put_object_tagging(**named, Tagging={"TagSet": [{"Key": "c", "Value": "3"}]})
+    assert s3.get_object_tagging(**named)["TagSet"] == [{"Key": "c", "Value": "3"}]
+    s3.delete_object_tagging(**named)
+    assert s3.get_object_tagging(**named)["TagSet"] == []
+    many = [{"Key": str(number), "Value": ""} for number in range(11)]
+    refused("InvalidTag", s3.put_object_tagging, **named, Tagging={"TagSet": many})
+
+
+def test_pages_of_other_sites(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="o", Body=b"x")
+    rule = {"AllowedMethods": ["GET", "PUT"], "AllowedOrigins": ["http://a.example"], "AllowedHeaders": ["*"]}
+    s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    url = s3.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "o"})
+    with urlopen(Request(url, headers={"Origin": "http://a.example"})) as answer:
+        assert answer.headers["Access-Control-Allow-Origin"] == "http://a.example"
+    asked = {"Origin": "http://a.example", "Access-Control-Request-Method": "PUT"}
+    with urlopen(Request(url, headers=asked, method="OPTIONS")) as answer:
+        assert "PUT" in answer.headers["Access-Control-Allow-Methods"]
+    s3.delete_bucket_cors(Bucket=bucket)
+    refused("NoSuchCORSConfiguration", s3.get_bucket_cors, Bucket=bucket)
+
+
+def test_buckets_that_have_hosts(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *args, **more: found("127.0.0.1", *args, **more))
+    hosted = client("virtual", os.environ["CLOUD_S3"])
+    hosted.put_object(Bucket=bucket, Key="a b/é", Body=b"data")
+    assert hosted.get_object(Bucket=bucket, Key="a b/é")["Body"].read() == b"data"
+    assert [each["Key"] for each in hosted.list_objects_v2(Bucket=bucket)["Contents"]] == ["a b/é"]
+    url = hosted.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "a b/é"})
+    assert url.startswith(f"http://{bucket}.") and status(url) == 200
+
+
+def test_ranges_and_errors(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="o", Body=b"0123456789")
+    assert s3.get_object(Bucket=bucket, Key="o", Range="bytes=-3")["Body"].read() == b"789"
+    refused("InvalidRange", s3.get_object, Bucket=bucket, Key="o", Range="bytes=20-")
+    refused("NoSuchBucket", s3.list_objects_v2, Bucket="none-here")
+    refused("NoSuchBucket", s3.put_object, Bucket="none-here", Key="o", Body=b"")
+    refused("BadDigest", s3.put_object, Bucket=bucket, Key="o", Body=b"x", ChecksumSHA256="A" * 43 + "=")
+    refused("KeyTooLongError", s3.put_object, Bucket=bucket, Key="x" * 1025, Body=b"")
+    refused("InvalidArgument", s3.list_objects_v2, Bucket=bucket, ContinuationToken="?")
+    stranger = boto3.client(
+        "s3", endpoint_url=f"{URL}/s3", aws_access_key_id="none", aws_secret_access_key="x", region_name="RegionOne"
+    )
+    refused("InvalidAccessKeyId", stranger.list_buckets)
+    assert s3.get_object(Bucket=bucket, Key="o")["Body"].read() == b"0123456789"
+
+
+LOCKED = {"ObjectLockEnabled": "Enabled"}
+ENCRYPTED = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
+# The method → what it is given beside the bucket.
+REFUSED: dict[str, dict[str, Any]] = {
+    "put_object_lock_configuration": {"ObjectLockConfiguration": LOCKED},
+    "put_object_retention": {"Key": "o", "Retention": {"Mode": "GOVERNANCE"}},
+    "get_object_retention": {"Key": "o"},
+    "put_object_legal_hold": {"Key": "o", "LegalHold": {"Status": "ON"}},
+    "get_object_legal_hold": {"Key": "o"},
+    "get_object_attributes": {"Key": "o", "ObjectAttributes": ["ETag"]},
+    "get_object_torrent": {"Key": "o"},
+    "restore_object": {"Key": "o", "RestoreRequest": {"Days": 1}},
+    "put_bucket_encryption": {"ServerSideEncryptionConfiguration": ENCRYPTED},
+    "put_bucket_website": {"WebsiteConfiguration": {"IndexDocument": {"Suffix": "index.html"}}},
+    "put_bucket_accelerate_configuration": {"AccelerateConfiguration": {"Status": "Enabled"}},
+    "put_bucket_logging": {"BucketLoggingStatus": {}},
+    "put_bucket_notification_configuration": {"NotificationConfiguration": {}},
+    "put_bucket_request_payment": {"RequestPaymentConfiguration": {"Payer": "Requester"}},
+    "get_bucket_policy_status": {},
+    "list_bucket_analytics_configurations": {},
+    "list_bucket_inventory_configurations": {},
+    "list_bucket_metrics_configurations": {},
+    "list_bucket_intelligent_tiering_configurations": {},
+    "delete_bucket_metrics_configuration": {"Id": "x"},
+    "delete_bucket_encryption": {},
+    "delete_bucket_website": {},
+    "delete_bucket_replication": {},
+}
+UNSET = {
+    "get_object_lock_configuration": "ObjectLockConfigurationNotFoundError",
+    "get_bucket_encryption": "ServerSideEncryptionConfigurationNotFoundError",
+    "get_bucket_website": "NoSuchWebsiteConfiguration",
+    "get_bucket_replication": "ReplicationConfigurationNotFoundError",
+    "get_public_access_block": "NoSuchPublicAccessBlockConfiguration",
+    "get_bucket_ownership_controls": "OwnershipControlsNotFoundError",
+}
+
+
+def test_what_is_not_offered_is_refused(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="o", Body=b"x")
+    for name, wishes in REFUSED.items():
+        refused("NotImplemented", getattr(s3, name), Bucket=bucket, **wishes)
+    for name, code in UNSET.items():
+        refused(code, getattr(s3, name), Bucket=bucket)
+    refused("NotImplemented", s3.create_bucket, Bucket=f"{bucket}-locked", ObjectLockEnabledForBucket=True)
+    lock = {"ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": "2040-01-01T00:00:00Z"}
+    refused("NotImplemented", s3.put_object, Bucket=bucket, Key="p", Body=b"x", **lock)
+    refused("NotImplemented", s3.put_object, Bucket=bucket, Key="p", Body=b"x", ServerSideEncryption="AES256")
+    refused("InvalidStorageClass", s3.put_object, Bucket=bucket, Key="p", Body=b"x", StorageClass="GLACIER")
+    assert [each["Key"] for each in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["o"]

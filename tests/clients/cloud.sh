@@ -2,6 +2,7 @@
 #
 #   ROOT, WORK     the checkout; a directory that goes with the run
 #   URL            of the cloud, which has OPTIONS beside those here
+#   CLOUD, start   its process, and what starts another one when that was killed
 #   client NAME PACKAGE…          makes VENV, where the client is
 #   functional MODULE [REGEX]     runs the client's own tests
 
@@ -21,15 +22,19 @@ require_networks = false   # suites create servers without networks at old micro
 file = "$ROOT/etc/policy-openstack.toml"
 ${OPTIONS:-}
 TOML
-(cd "$WORK" && PYTHONPATH=$ROOT exec "$PYTHON" "$(dirname "$PYTHON")/twist" cloudctl --config=cloud.toml \
-    --state-dir="$WORK/state" --listen="tcp:$PORT:interface=127.0.0.1" \
-    --ha-listen="tcp:$((PORT + 1000)):interface=127.0.0.1") > "$WORK/cloud.log" 2>&1 &
-CLOUD=$!
+! curl -s -o /dev/null "$URL" || { echo "$URL is somebody else's: choose another PORT"; exit 1; }
+start() { # again, after a kill, with the same state
+    (cd "$WORK" && PYTHONPATH=$ROOT exec "$PYTHON" "$(dirname "$PYTHON")/twist" cloudctl --config=cloud.toml \
+        --state-dir="$WORK/state" --listen="tcp:$PORT:interface=127.0.0.1" \
+        --ha-listen="tcp:$((PORT + 1000)):interface=127.0.0.1") >> "$WORK/cloud.log" 2>&1 &
+    CLOUD=$!
+    until curl -sf -o /dev/null "$URL/healthcheck"; do
+        kill -0 $CLOUD || { cat "$WORK/cloud.log"; exit 1; }
+        sleep 1
+    done
+}
 trap 'kill $CLOUD; rm -rf "$WORK"' EXIT
-until curl -sf -o /dev/null "$URL/healthcheck"; do
-    kill -0 $CLOUD || { cat "$WORK/cloud.log"; exit 1; }
-    sleep 1
-done
+start
 
 login() { # NAME USER: a cloud of clouds.yaml
     cat <<YAML

@@ -9,6 +9,15 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from cloudctl.object_store.api.s3 import subresources
+from cloudctl.object_store.api.s3.ageing import Ageing
+from cloudctl.object_store.api.s3.buckets import Buckets
+from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
+from cloudctl.object_store.api.s3.deletes import Deletes
+from cloudctl.object_store.api.s3.objects import Objects
+from cloudctl.object_store.api.s3.policies import Policies
+from cloudctl.object_store.api.s3.uploads import Uploads
+from cloudctl.rest.route import Operation
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import request
 from tests.object_store.asking import Account, files
@@ -64,17 +73,35 @@ def test_hosts_of_its_own() -> None:
     made.close()
 
 
-WANTED = {
-    "object-lock": "ObjectLockConfigurationNotFoundError",
-    "tagging": "NoSuchTagSet",
-}
+def test_what_a_bucket_has_not(s3: S3) -> None:
+    for what, told in {**subresources.UNSET, "tagging": "NoSuchTagSet"}.items():
+        assert code(s3.get("bucket", what)) == (404, told)
+    for what, root in subresources.EMPTY.items():
+        assert s3.xml("bucket", what).tag == root
 
 
-@pytest.mark.parametrize("what", WANTED)
-def test_what_a_bucket_has_not(s3: S3, what: str) -> None:
-    assert code(s3.get("bucket", what)) == (404, WANTED[what])
-    if what != "tagging":
-        assert code(s3.ask("PUT", "bucket", what, body=b"<x/>")) == (501, "NotImplemented")
+def test_what_is_not_offered_is_refused_and_never_taken_for_the_bucket_or_object_itself(s3: S3) -> None:
+    s3.put("bucket/o", DATA)
+    s3.put("empty")
+    resources = (Buckets, Ageing, CrossOrigin, Deletes, Objects, Policies, Uploads)
+    operations = [each for resource in resources for each in resource.routes.operations]
+    offered = {(each.method, "/<path:key>" in each.path, name) for each in operations for name in known(each)}
+    tried = 0
+    for method in ("GET", "PUT", "POST", "DELETE"):
+        for name in sorted(subresources.of(each.routes for each in resources)):
+            for path in ("empty", "bucket/o"):
+                if (method, "/" in path, name) not in offered:
+                    answer = s3.ask(method, path, f"{name}&id=x", body=b"<x/>" if method in ("PUT", "POST") else b"")
+                    assert code(answer) == (501, "NotImplemented"), (method, path, name)
+                    tried += 1
+    assert tried > 200
+    assert s3.ask("HEAD", "empty").status == 200 and s3.get("bucket/o").body == DATA
+    # A page asks whether it may, not for the thing itself.
+    assert s3.ask("OPTIONS", "bucket/o", "retention", Origin="http://a.example").status != 501
+
+
+def known(operation: Operation) -> set[str]:
+    return {operation.subresource, *operation.query}
 
 
 # -- objects
@@ -230,6 +257,12 @@ def test_pages(s3: S3, version: str, most: int) -> None:
 # -- many at once
 
 
+@pytest.mark.parametrize("token", ["?", "%3F%3F%3F%3F", "YQ", "%FF", "a"])
+def test_tokens_that_are_none(s3: S3, token: str) -> None:
+    told = code(s3.get("bucket", f"list-type=2&continuation-token={token}"))
+    assert told[0] == 400 and told[1] in ("InvalidArgument", "InvalidRequest")
+
+
 def test_many_are_deleted(s3: S3) -> None:
     for name in NAMES:
         s3.put(f"bucket/{name}")
@@ -291,7 +324,11 @@ def test_others_are_let_in_as_the_bucket_says(s3: S3, alt: Client, cloud: Memory
     assert s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read").status == 200
     assert other.get(f"{path}/o").body == DATA
     assert anonymous.get(f"/s3/{path}/o").body == DATA
-    assert b"AllUsers" in s3.get("bucket", "acl").body
+    told = s3.get("bucket", "acl")
+    assert b'<AccessControlPolicy xmlns="http://s3.amazonaws.com/doc/2006-03-01/">' in told.body
+    group = bare(told).findall("AccessControlList/Grant/Grantee")[1]
+    assert group.attrib == {"{http://www.w3.org/2001/XMLSchema-instance}type": "Group"}
+    assert (group.findtext("URI") or "").endswith("/AllUsers")
     assert code(other.ask("PUT", f"{path}/o", body=b"x")) == (403, "AccessDenied")
     assert code(other.ask("PUT", path, "acl", x_amz_acl="private")) == (403, "AccessDenied")
     assert code(s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read-write")) == (501, "NotImplemented")
@@ -324,5 +361,3 @@ def test_what_is_not_there_is_refused_clearly(s3: S3) -> None:
         assert code(s3.ask("PUT", "bucket/o", body=b"x", **{header: "GOVERNANCE"})) == (501, "NotImplemented")
     assert code(s3.ask("PUT", "bucket/o", body=b"x", x_amz_acl="public-read")) == (501, "NotImplemented")
     assert code(s3.ask("PUT", "bucket/o", body=b"x", x_amz_storage_class="GLACIER")) == (400, "InvalidStorageClass")
-    s3.put("bucket/o", b"x")
-    assert code(s3.ask("PUT", "bucket/o", "retention", body=b"x")) == (501, "NotImplemented")

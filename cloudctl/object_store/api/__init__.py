@@ -19,18 +19,19 @@ from cloudctl.object_store.api.reading import Reader
 from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.rates import Rates
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
 
-def build(http: Http, intake: Intake, options: ObjectStoreOptions) -> ApiApp:
-    db, door = intake.db, Door(intake.db)
-    reader = Reader(db, intake.store, door)
+def build(http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates) -> ApiApp:
+    db, door = intake.db, Door(intake.db, rates)
+    reader = Reader(db, intake.store, door, intake.run)
     bulk, forms = Bulk(intake, door, options.max_object_size), Forms(intake)
     copying = Copying(reader, intake, options.max_object_size)
     objects = Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms)
     resources: tuple[Any, ...] = (
-        Info(options),
+        Info(options, rates),
         Accounts(db, door, bulk),
         Containers(db, door, bulk, forms, intake, Websites(door, objects.read)),
         objects,

@@ -11,10 +11,13 @@ from cloudctl.object_store.acl import AccessList
 from cloudctl.object_store.api import temp_url
 from cloudctl.object_store.large import MayRead
 from cloudctl.object_store.names import Place
+from cloudctl.object_store.rates import Rates
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call
 
 SHOW = "object_store:objects:show"
+# What writes to an account.
+OF_ACCOUNTS = ("object_store:containers:create", "object_store:containers:delete")
 # A signed URL says where data go, and so they may not say where others are, whatever the method.
 NOT_BY_SIGNATURE = ("X-Object-Manifest", "X-Symlink-Target", "X-Copy-From")
 
@@ -39,6 +42,7 @@ def _signers(conn: Connection, place: Place) -> tuple[list[str], list[str]]:
 @frozen
 class Door:
     db: Database
+    rates: Rates
 
     async def enter(
         self,
@@ -50,12 +54,26 @@ class Door:
         method: str = "",
         rule: str | None = None,
     ) -> Entered:
-        """Decide a rule, by default the Operation's own, for this place. Raises Unauthorized, Forbidden, Invalid.
+        """Decide a rule, by default the Operation's own, for this place.
 
         `acl_header`: the list that opens it to others. `method`: the one for which a URL may be signed.
+        Raises Unauthorized, Forbidden, Invalid; TooMany for who may, but comes too often.
         """
         rule = rule or call.rule
         assert rule is not None
+        entered = await self._entered(call, place, acl_header, listing, method, rule)
+        if rule in OF_ACCOUNTS and not acl_header:
+            self.rates.hold_account(place, call.now)
+        elif entered.container is not None:
+            limits = self.rates.writes if acl_header == acl.WRITE else self.rates.listings
+            if limits.is_on and (acl_header == acl.WRITE or (listing and call.method == "GET")):
+                usage = await self.db.read(containers.usage, entered.container.id)
+                self.rates.hold(limits.of(usage.objects), place, call.now, call.arriving)
+        return entered
+
+    async def _entered(
+        self, call: Call, place: Place, acl_header: str, listing: bool, method: str, rule: str
+    ) -> Entered:
         call.caller.decided.add(rule)
         container = await self.db.read(containers.find, place) if place.container else None
         if container is not None and (origin := call.header("origin")) is not None:

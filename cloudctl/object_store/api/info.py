@@ -11,6 +11,7 @@ from cloudctl.object_store import large, listing, metadata, names, parts
 from cloudctl.object_store.api import bulk, temp_url
 from cloudctl.object_store.api.containers import POLICY
 from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.rates import Rates
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -82,11 +83,12 @@ class Info:
     routes = Routes("Object store: information")
 
     options: ObjectStoreOptions
+    rates: Rates
 
     @routes.get("/info", policy=None)
     async def show(self, call: Call) -> dict[str, Any]:
         """Show what this object store can do."""
-        return capabilities(self.options)
+        return capabilities(self.options) | self.rates.capabilities()
 
     @routes.get("/healthcheck", policy=None)
     async def health(self, call: Call) -> Reply:

@@ -20,7 +20,7 @@ from cloudctl.object_store.large import Data, MayRead, Piece
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.tables import Object, Version
-from cloudctl.rest.call import Call, Download, Parts
+from cloudctl.rest.call import Call, Download, Parts, Run
 
 MOST_LINKS = 2
 TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
@@ -53,6 +53,7 @@ class Reader:
     db: Database
     store: ObjectStore
     door: Door
+    run: Run
 
     async def find(
         self,
@@ -107,7 +108,7 @@ class Reader:
         for piece in pieces:
             if piece.file_id:
                 opens = partial(self.store.open, piece.file_id)
-                file = opens() if len(pieces) == 1 else None
+                file = opens() if len(pieces) == 1 and not self.store.is_far else None
                 parts.append(Download(opens, piece.offset, piece.length, file))
             else:
                 parts.append(piece.data)
@@ -142,7 +143,8 @@ class Reader:
         return self.pieces([*data.cut(start, stop)]), 206, told
 
     def pieces(self, pieces: Sequence[Piece]) -> Parts:
-        return Parts(self.opened(pieces), sum(piece.length for piece in pieces))
+        size = sum(piece.length for piece in pieces)
+        return Parts(self.opened(pieces), size, self.run if self.store.is_far else None)
 
 
 def _text(text: str) -> Piece:

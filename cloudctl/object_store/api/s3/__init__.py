@@ -11,6 +11,7 @@ from cloudctl.identity.signers import Signers
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.reading import Reader
+from cloudctl.object_store.api.s3 import subresources
 from cloudctl.object_store.api.s3.ageing import Ageing
 from cloudctl.object_store.api.s3.buckets import Buckets
 from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
@@ -24,15 +25,18 @@ from cloudctl.object_store.api.s3.policies import Policies
 from cloudctl.object_store.api.s3.uploads import Uploads
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.options import ObjectStoreOptions
+from cloudctl.object_store.rates import Rates
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 
 
-def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Signers, region: str) -> ApiApp:
-    db, swift = intake.db, Door(intake.db)
+def build(
+    http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates, signers: Signers, region: str
+) -> ApiApp:
+    db, swift = intake.db, Door(intake.db, rates)
     signed = Signed(signers, region)
     door, documents = S3Door(db, swift, signed), Documents(signed, intake)
-    reader = Reader(db, intake.store, swift)
+    reader = Reader(db, intake.store, swift, intake.run)
     objects = Objects(door, documents, reader, intake, Copying(reader, intake, options.max_object_size))
     resources: tuple[Any, ...] = (
         Buckets(door, documents, intake, region),
@@ -52,5 +56,6 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, signers: Sign
         transaction_id="x-amz-request-id",
         lower_case=True,
         signatures=signed,
+        subresources=subresources.of(each.routes for each in resources),
     )
     return ApiApp(pipeline, [("", each) for each in resources])

@@ -43,7 +43,9 @@ def shown(project_id: str, container: Container) -> Element:
 
 
 def _grant(grantee: Element, kind: str, permission: str) -> Element:
-    grantee.set(f"{{{xml.SCHEMA}}}type", kind)
+    # Here, as S3 has it: s3cmd understands no document whose root has another attribute before its namespace.
+    grantee.set("xmlns:xsi", xml.SCHEMA)
+    grantee.set("xsi:type", kind)
     return element("Grant", grantee, Permission=permission)
 
 

@@ -17,6 +17,7 @@ from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
+from cloudctl.object_store.api.s3.subresources import EMPTY, UNSET
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
@@ -31,22 +32,6 @@ NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 ADDRESS = re.compile(r"\d+(\.\d+){3}")
 XML_TYPE = ("Content-Type", "application/xml")
 
-# What a bucket may have elsewhere, and what its absence is called.
-UNSET = {
-    "website": "NoSuchWebsiteConfiguration",
-    "encryption": "ServerSideEncryptionConfigurationNotFoundError",
-    "object-lock": "ObjectLockConfigurationNotFoundError",
-    "replication": "ReplicationConfigurationNotFoundError",
-    "publicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
-    "ownershipControls": "OwnershipControlsNotFoundError",
-}
-# The same, where a document says that there is none.
-EMPTY = {
-    "accelerate": "AccelerateConfiguration",
-    "logging": "BucketLoggingStatus",
-    "notification": "NotificationConfiguration",
-    "requestPayment": "RequestPaymentConfiguration",
-}
 SHOW, UPDATE = "object_store:containers:show", "object_store:containers:update"
 
 
@@ -274,15 +259,8 @@ class Buckets:
         name = next(each for each in EMPTY if each in call.query)
         return answered(element(EMPTY[name], Payer="BucketOwner" if name == "requestPayment" else None))
 
-    async def refuse(self, call: Call, bucket: str) -> Reply:
-        """Refuse to set or to remove what no bucket has here."""
-        await self.door.own(call, bucket)
-        raise error("NotImplemented", "A bucket has no such configuration here.")
-
     for _name in (*UNSET, *EMPTY):
         routes.get(BUCKET, policy=SHOW, anonymous=True, subresource=_name)(unset if _name in UNSET else empty)
-        routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource=_name, raw=True)(refuse)
-        routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource=_name)(refuse)
 
 
 def _version(asked: Asked, found: Numbered) -> Element:

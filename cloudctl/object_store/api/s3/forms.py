@@ -17,7 +17,7 @@ import orjson
 from attrs import evolve, frozen
 
 from cloudctl.errors import Invalid
-from cloudctl.identity.signatures import V4, signing_key
+from cloudctl.identity.signatures import signing_key
 from cloudctl.object_store import metadata, objects
 from cloudctl.object_store.api.s3 import headers, xml
 from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE
@@ -35,6 +35,7 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
+from cloudctl.signature_v4 import V4
 
 LONGEST_FIELD = 20_480  # bytes
 MOST_FIELDS = 100

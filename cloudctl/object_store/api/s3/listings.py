@@ -128,7 +128,7 @@ class Token:
     def read(text: str) -> str:
         """Raises InvalidArgument."""
         try:
-            return base64.urlsafe_b64decode(text.encode("ascii")).decode()
+            return base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode()
         except (binascii.Error, ValueError):
             raise error("InvalidArgument", "The continuation token provided is incorrect") from None
 

@@ -259,18 +259,3 @@ class Objects:
         if canned not in (*headers.OWN_ACLS, acls.canned(container)):
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
         return Reply(None, 200)
-
-    async def refuse(self, call: Call, bucket: str, key: str) -> Reply:
-        """Refuse what no object has here."""
-        if call.rule == SHOW:
-            await self.door.read(call, bucket, key)
-        else:
-            await self.door.write(call, bucket, key)
-        raise error("NotImplemented", "Objects have no such thing here.")
-
-    for _name in ("retention", "legal-hold", "torrent", "attributes"):
-        routes.get(OBJECT, policy=SHOW, anonymous=True, subresource=_name)(refuse)
-    for _name in ("retention", "legal-hold"):
-        routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource=_name, raw=True)(refuse)
-    for _name in ("select", "restore"):
-        routes.post(OBJECT, policy=UPDATE, anonymous=True, subresource=_name, raw=True)(refuse)

@@ -5,18 +5,18 @@ Pure functions; comparisons take constant time. Reference: object-store.md, B1.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from urllib.parse import quote, unquote_to_bytes
 
 from attrs import frozen
 
-from cloudctl.identity.signatures import COMPACT, V4, WINDOW, signing_key
+from cloudctl import signature_v4
+from cloudctl.identity.signatures import WINDOW
 from cloudctl.object_store.api.s3.faults import error
+from cloudctl.signature_v4 import COMPACT, V4
 
 LONGEST = 604_800  # seconds that a URL is good for
 UNSIGNED = "UNSIGNED-PAYLOAD"
@@ -80,43 +80,21 @@ class Signature:
             )
 
     def expected(self, request: Request, secret: str) -> str:
-        hashed = hashlib.sha256(self.canonical(request).encode("utf-8", "surrogateescape")).hexdigest()
-        return self.signed(secret, "\n".join((V4, self.when, self.scope, hashed)))
+        return signature_v4.signature(secret, self.when, self.scope, self.canonical(request))
 
     def signed(self, secret: str, text: str) -> str:
-        return hmac.digest(signing_key(secret, self.scope), text.encode(), "sha256").hex()
+        return signature_v4.signed(secret, self.scope, text)
 
     def canonical(self, request: Request) -> str:
-        return "\n".join(
-            (
-                request.method,
-                encoded(unquote_to_bytes(request.path), "/"),
-                _query(request.query),
-                "".join(f"{name}:{request.header(name)}\n" for name in self.signed_headers),
-                ";".join(self.signed_headers),
-                payload_of(request) or UNSIGNED,
-            )
+        headers = [(name, request.header(name)) for name in self.signed_headers]
+        return signature_v4.canonical(
+            request.method, request.path, request.query, headers, payload_of(request) or UNSIGNED
         )
 
 
 def payload_of(request: Request) -> str:
     """What the client says of the body: its hash, or why there is none."""
     return request.header("x-amz-content-sha256")
-
-
-def encoded(raw: bytes, safe: str = "") -> str:
-    return quote(raw, safe=f"{safe}-_.~")
-
-
-def _query(raw: bytes) -> str:
-    """In the canonical order, without the signature itself."""
-    pairs = (each.partition(b"=") for each in raw.split(b"&") if each)
-    read = ((encoded(_unquoted(name)), encoded(_unquoted(value))) for name, _, value in pairs)
-    return "&".join(f"{name}={value}" for name, value in sorted(read) if name != "X-Amz-Signature")
-
-
-def _unquoted(raw: bytes) -> bytes:
-    return unquote_to_bytes(raw.replace(b"+", b" "))
 
 
 def read(request: Request, query: Mapping[str, str]) -> Signature | None:

@@ -1,0 +1,1 @@
+"""Data of objects in a bucket of another store, by S3."""

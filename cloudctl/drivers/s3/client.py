@@ -1,0 +1,200 @@
+"""Requests to one bucket of a store that speaks S3: signed, at most so long without a byte, and repeated.
+
+It blocks: http.client, in threads, as drivers of this kind are called. Every request that is made here may be repeated
+whatever became of it. Connections are kept for the next request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import IO, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import define, field, frozen
+
+from cloudctl import signature_v4
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unreachable
+
+T = TypeVar("T")
+
+NOTHING = hashlib.sha256().hexdigest()
+MOST = 2**22  # bytes of a document
+BLOCK = 2**18  # bytes that are sent at once
+# The store is there, and cannot now.
+LATER = (429, 500, 502, 503, 504)
+FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
+PAUSE = 0.3  # seconds before the second try; twice as many before each further one
+
+
+@frozen
+class Account:
+    """`clock`: seconds since the epoch."""
+
+    access: str
+    secret: str = field(repr=False)
+    region: str
+    clock: Callable[[], float]
+
+    def signed(self, method: str, path: str, query: str, headers: Mapping[str, str], payload: str) -> dict[str, str]:
+        """The headers, with those that say whose the request is."""
+        when = datetime.fromtimestamp(self.clock(), UTC).strftime(signature_v4.COMPACT)
+        scope = f"{when[:8]}/{self.region}/s3/aws4_request"
+        told = sorted({**headers, "x-amz-date": when, "x-amz-content-sha256": payload}.items())
+        text = signature_v4.canonical(method, path.encode(), query.encode(), told, payload)
+        signature = signature_v4.signature(self.secret, when, scope, text)
+        return {**dict(told), "authorization": signature_v4.authorization(self.access, scope, told, signature)}
+
+
+class Refused(DriverError):
+    """What the store says. `status` of HTTP; `code` of S3, empty where nothing is said."""
+
+    def __init__(self, what: str, status: int, code: str) -> None:
+        super().__init__(f"{what}: the store answered {status} {code}".rstrip())
+        self.status, self.code = status, code
+
+
+@define(eq=False)
+class Bucket:
+    """`prefix` is of names in it. Threads may share it."""
+
+    endpoint: str
+    name: str
+    account: Account
+    timeout: float
+    tries: int
+    _idle: deque[HTTPConnection] = field(factory=deque, init=False)
+
+    # -- what is asked
+
+    def document(self, method: str, key: str = "", query: str = "") -> bytes:
+        """The body of an answer, which is small. Raises Refused, Unreachable."""
+        return self._repeated(lambda: self._document(method, key, query))
+
+    def put(self, key: str, file: IO[bytes], size: int, payload: str) -> None:
+        """`payload`: the hash of what is in the file. What is there stays. Raises Refused, NoCapacity, Unreachable."""
+
+        def put() -> None:
+            file.seek(0)
+            headers = {"content-length": str(size), "if-none-match": "*"}
+            answer = self._ask("PUT", key, "", headers, payload, file)
+            try:
+                self._finish(answer, f"PUT of {key}")
+            except Refused as refused:
+                if refused.status != 412:  # it is there
+                    raise
+
+        self._repeated(put)
+
+    def get(self, key: str, start: int) -> Answer:
+        """The bytes from there on: close it. Raises Refused, Unreachable."""
+        return self._repeated(lambda: self._get(key, start))
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    # -- how
+
+    def _repeated(self, request: Callable[[], T]) -> T:
+        pause = PAUSE
+        for tries in range(1, self.tries + 1):
+            try:
+                return request()
+            except Refused as refused:
+                if refused.code in FULL or refused.status == 507:
+                    raise NoCapacity(str(refused)) from refused
+                if refused.status not in LATER and refused.code != "ConditionalRequestConflict":
+                    raise
+                why: Exception = refused
+            except (OSError, HTTPException) as error:
+                why = error
+            if tries < self.tries:
+                time.sleep(pause)
+                pause *= 2
+        raise Unreachable(f"{self.endpoint} does not answer: {type(why).__name__}: {why}") from why
+
+    def _document(self, method: str, key: str, query: str) -> bytes:
+        return self._finish(self._ask(method, key, query, {}, NOTHING), f"{method} of {key or self.name}")
+
+    def _get(self, key: str, start: int) -> Answer:
+        headers = {"range": f"bytes={start}-"} if start else {}
+        answer = self._ask("GET", key, "", headers, NOTHING)
+        if answer.response.status not in (200, 206):
+            self._finish(answer, f"GET of {key}")
+        return answer
+
+    def _finish(self, answer: Answer, what: str) -> bytes:
+        with answer:
+            body = answer.response.read(MOST + 1)
+            if len(body) > MOST:
+                raise Refused(what, answer.response.status, "with too much")
+        if answer.response.status // 100 != 2:
+            raise Refused(what, answer.response.status, code_of(body))
+        return body
+
+    def _ask(
+        self, method: str, key: str, query: str, headers: Mapping[str, str], payload: str, body: IO[bytes] | None = None
+    ) -> Answer:
+        where = urlsplit(self.endpoint)
+        path = f"{where.path.rstrip('/')}/{signature_v4.encoded(self.name.encode())}"
+        path += f"/{signature_v4.encoded(key.encode(), '/')}" if key else ""
+        signed = self.account.signed(method, path, query, {"host": where.netloc, **headers}, payload)
+        target = f"{path}?{query}" if query else path
+        # One that was kept may have been closed by the store meanwhile: then a new one is tried, at once.
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break  # another thread took the last one
+            try:
+                return self._send(connection, method, target, signed, body)
+            except (OSError, HTTPException):
+                if body is not None:
+                    body.seek(0)
+        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+        connection = kind(where.hostname or "", where.port, timeout=self.timeout, blocksize=BLOCK)
+        return self._send(connection, method, target, signed, body)
+
+    def _send(
+        self, connection: HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: IO[bytes] | None
+    ) -> Answer:
+        try:
+            connection.request(method, target, body, dict(headers))
+            return Answer(connection.getresponse(), connection, self._idle)
+        except BaseException:
+            connection.close()
+            raise
+
+
+@define(eq=False)
+class Answer:
+    """Its connection is kept when all of it was read, and closed if it was not."""
+
+    response: HTTPResponse
+    _connection: HTTPConnection
+    _idle: deque[HTTPConnection]
+
+    def close(self) -> None:
+        # A response closes itself at its end; what it has not read yet would be taken for the next one's.
+        if self.response.isclosed() and not self.response.will_close:
+            self._idle.append(self._connection)
+        else:
+            self.response.close()
+            self._connection.close()
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def code_of(body: bytes) -> str:
+    """What an error is called."""
+    _, found, rest = body.partition(b"<Code>")
+    return rest.partition(b"</Code>")[0].decode("ascii", "replace")[:64] if found else ""

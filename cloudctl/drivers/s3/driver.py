@@ -1,0 +1,247 @@
+"""The objects driver `s3`: contents are objects of one bucket, each under its id, in a store that speaks S3.
+
+Whoever reads one here goes on although it is removed meanwhile: it is removed when he has closed it. Of what another
+process of the cloud reads, the rest comes from the store, which most go on sending.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from threading import Lock
+from typing import IO, cast
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from attrs import define, field, frozen
+from zope.interface import implementer
+
+from cloudctl import signature_v4
+from cloudctl.drivers.errors import DriverError, UnknownContent, Unreachable, Unusable
+from cloudctl.drivers.interfaces import IFarData, IObjectData
+from cloudctl.drivers.objects_interface import ContentState
+from cloudctl.drivers.s3.client import Account, Answer, Bucket, Refused
+from cloudctl.drivers.specs import DriverResources
+
+PAGE = 1000  # contents
+
+
+@frozen
+class Config:
+    """`[driver.objects.s3]`"""
+
+    endpoint: str = ""
+    bucket: str = ""
+    region: str = "us-east-1"
+    prefix: str = ""  # of the names in the bucket
+    access_key: str = ""
+    # A file of which the first line is the secret.
+    secret_file: str = ""
+    # Seconds without a byte after which a connection is given up.
+    timeout: float = 60.0
+    # Of a request that the store does not answer, or cannot now.
+    tries: int = 3
+
+
+def create(config: Config, resources: DriverResources) -> ObjectsByS3:
+    if urlsplit(config.endpoint).scheme not in ("http", "https") or not config.bucket:
+        raise ValueError("the driver needs an endpoint (http:// or https://) and a bucket")
+    if config.timeout <= 0 or config.tries < 1:
+        raise ValueError("timeout and tries must be greater than 0")
+    return ObjectsByS3(config, resources)
+
+
+@implementer(IObjectData, IFarData)
+@define(eq=False)
+class ObjectsByS3:
+    config: Config
+    resources: DriverResources
+    _made: Bucket | None = field(default=None, init=False)
+    _lock: Lock = field(factory=Lock, init=False)
+    # Of ids: how many read them, and which go when nobody does any more.
+    _readers: Counter[str] = field(factory=Counter, init=False)
+    _removed: set[str] = field(factory=set, init=False)
+
+    async def check(self) -> None:
+        try:
+            self._bucket.document("HEAD")
+        except (Refused, Unreachable) as error:
+            raise Unusable(f"the bucket {self.config.bucket} cannot be used: {error}") from None
+
+    async def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+    @property
+    def _bucket(self) -> Bucket:
+        """Raises Unusable."""
+        if self._made is None:
+            config = self.config
+            try:
+                secret = Path(config.secret_file).read_text().partition("\n")[0].strip()
+            except (OSError, UnicodeDecodeError):
+                raise Unusable(f"the secret cannot be read in {config.secret_file or 'secret_file'}") from None
+            account = Account(config.access_key, secret, config.region, self.resources.clock.seconds)
+            self._made = Bucket(config.endpoint, config.bucket, account, config.timeout, config.tries)
+        return self._made
+
+    def _key(self, id: str) -> str:
+        return f"{self.config.prefix}{id}"
+
+    # -- contents
+
+    def ensure_kept(self, id: str, path: str) -> None:
+        with self._lock:
+            self._removed.discard(id)
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                payload = hashlib.file_digest(file, "sha256").hexdigest()
+                self._bucket.put(self._key(id), file, size, payload)
+        except OSError as error:
+            raise DriverError(f"{path}: {error.strerror}") from error
+
+    def open(self, id: str) -> IO[bytes]:
+        with self._lock:
+            if id in self._removed:
+                raise UnknownContent(id)
+            self._readers[id] += 1
+        try:
+            reader = Reader(self, id)
+            reader.seek(0)
+            reader.begin()
+        except BaseException:
+            self._read(id)
+            raise
+        return cast(IO[bytes], io.BufferedReader(reader, 2**18))
+
+    def _answer(self, id: str, start: int) -> Answer:
+        try:
+            return self._bucket.get(self._key(id), start)
+        except Refused as refused:
+            if refused.code == "NoSuchKey" or (refused.status == 404 and not refused.code):
+                raise UnknownContent(id) from None
+            raise
+
+    def _read(self, id: str) -> None:
+        """Somebody has read as much of it as he wanted."""
+        with self._lock:
+            self._readers[id] -= 1
+            if self._readers[id]:
+                return
+            del self._readers[id]
+            if id not in self._removed:
+                return
+            self._removed.discard(id)
+        self._remove(id)
+
+    def ensure_absent(self, id: str) -> None:
+        with self._lock:
+            if self._readers[id]:
+                self._removed.add(id)
+                return
+            del self._readers[id]
+        self._remove(id)
+
+    def _remove(self, id: str) -> None:
+        try:
+            self._bucket.document("DELETE", self._key(id))
+        except Refused as refused:
+            if refused.code != "NoSuchKey":
+                raise
+
+    def inventory(self, after: str) -> tuple[ContentState, ...]:
+        prefix = self.config.prefix
+        while True:
+            asked = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix, "start-after": f"{prefix}{after}"}
+            query = "&".join(f"{name}={signature_v4.encoded(value.encode())}" for name, value in asked.items())
+            listed = _listed(self._bucket.document("GET", "", query), len(prefix))
+            with self._lock:
+                found = tuple(each for each in listed if each.id not in self._removed)
+            if found or not listed:
+                return found
+            after = listed[-1].id
+
+
+def _listed(raw: bytes, prefix: int) -> list[ContentState]:
+    """What a page lists. Raises Unreachable."""
+    try:
+        if b"<!DOCTYPE" in raw:
+            raise ValueError("a document type")
+        root = ElementTree.fromstring(raw)
+        space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
+        return [
+            ContentState((each.findtext(f"{space}Key") or "")[prefix:], _moment(each.findtext(f"{space}LastModified")))
+            for each in root.iterfind(f"{space}Contents")
+        ]
+    except (ElementTree.ParseError, ValueError) as error:
+        raise Unreachable(f"the store's list cannot be read: {error}") from error
+
+
+def _moment(text: str | None) -> float:
+    return datetime.fromisoformat(text or "").astimezone(UTC).timestamp()
+
+
+class Reader(io.RawIOBase):
+    """Forwards it is one answer of the store; from elsewhere another one is asked for."""
+
+    def __init__(self, driver: ObjectsByS3, id: str) -> None:
+        self._driver, self._id = driver, id
+        self._at = 0
+        self._answer: Answer | None = None
+
+    def begin(self) -> None:
+        """Raises UnknownContent, Unreachable."""
+        self._answer = self._driver._answer(self._id, self._at)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = offset + (self._at if whence == os.SEEK_CUR else 0)
+        if whence == os.SEEK_END or at < 0:
+            raise OSError("from the start, or from here")
+        if at != self._at:
+            self._drop()
+            self._at = at
+        return at
+
+    def readinto(self, room: bytearray) -> int:  # type: ignore[override]  # any buffer; BufferedReader gives this
+        """Raises OSError."""
+        try:
+            if self._answer is None:
+                self.begin()
+            assert self._answer is not None
+            count = self._answer.response.readinto(room)
+        except Refused as refused:
+            if refused.status == 416:  # from behind its end
+                return 0
+            raise OSError(f"the content {self._id} cannot be read on: {refused}") from refused
+        except (HTTPException, DriverError) as error:
+            raise OSError(f"the content {self._id} cannot be read on: {error}") from error
+        if not count and self._answer.response.length:
+            raise OSError(f"the content {self._id} ends early")
+        self._at += count
+        return count
+
+    def _drop(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+            self._answer = None
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._drop()
+            self._driver._read(self._id)
