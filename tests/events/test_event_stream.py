@@ -117,8 +117,8 @@ def test_no_two_take_the_last_place_while_the_database_is_asked(monkeypatch: pyt
 
     monkeypatch.setattr(cloud.db, "read", later)
     followers = [Follower(cloud) for _ in range(4)]
-    for each in asked:
-        each.callback(None)
+    for question in asked:
+        question.callback(None)
     assert len(asked) == 4 and sorted(each.status for each in followers) == [200, 200, 503, 503]
     for each in followers:
         each.hang_up()

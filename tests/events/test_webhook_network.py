@@ -6,12 +6,13 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import ensureDeferred
+from twisted.internet.interfaces import IReactorTCP
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import MemoryReactorClock
 from zope.interface import implementer
@@ -47,8 +48,8 @@ async def receiving(answer: bytes, *, leaves: bool = False) -> AsyncIterator[tup
     from twisted.internet import reactor
 
     met: list[Receiver] = []
-    factory = Factory.forProtocol(lambda: Receiver(answer, leaves, met))  # type: ignore[arg-type]  # makes protocols
-    port: Any = reactor.listenTCP(0, factory, interface="127.0.0.1")  # type: ignore[attr-defined]  # a real one
+    factory: Any = Factory.forProtocol(lambda: Receiver(answer, leaves, met))
+    port: Any = cast(IReactorTCP, reactor).listenTCP(0, factory, interface="127.0.0.1")
     try:
         yield f"http://127.0.0.1:{port.getHost().port}/hook", met
     finally:
@@ -95,7 +96,7 @@ class Net(MemoryReactorClock):
     def __init__(self, *answers: list[str]) -> None:
         super().__init__()
         self.answers = list(answers)
-        self.nameResolver = self
+        self.nameResolver: Any = self
 
     def resolveHostName(self, receiver: Any, name: str, port: int = 0, *_: Any, **__: Any) -> None:
         receiver.resolutionBegan(self)
