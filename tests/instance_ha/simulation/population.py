@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
-from cloudctl.placement.tables import Allocation, Host
+from cloudctl.placement.tables import Allocation, Consumer, Host
 from tests.instance_ha.asking import Ha
 
 MOST_BOOTED = 9  # by the API, whose quota is 10; the others are copies of one more
@@ -55,6 +55,7 @@ def populate(ha: Ha, hypervisor: FakeHypervisor, size: Size, chance: Random) -> 
 def _copy(conn: Connection, hypervisor: FakeHypervisor, template: str, count: int, chance: Random) -> None:
     server = conn.execute(select(Server.table).where(Server.id == template)).one()._asdict()
     claimed = conn.execute(select(Allocation).where(Allocation.consumer_id == template)).all()
+    consumer = conn.execute(select(Consumer).where(Consumer.id == template)).one()
     guest = hypervisor.guests.get(template)
     assert guest is not None
     places = conn.execute(select(Host)).all()
@@ -62,6 +63,8 @@ def _copy(conn: Connection, hypervisor: FakeHypervisor, template: str, count: in
     for number in range(count):
         id, host = str(UUID(int=chance.getrandbits(128), version=4)), places[number % len(places)]
         conn.execute(insert(Server).values(server | {"id": id, "name": f"copy-{number}", "host": host.name}))
+        who = {"project_id": consumer.project_id, "user_id": consumer.user_id, "type": consumer.type}
+        conn.execute(insert(Consumer).values(id=id, **who))
         for each in claimed:
             values = {"consumer_id": id, "provider_id": host.id, "resource_class": each.resource_class}
             conn.execute(insert(Allocation).values(**values, amount=each.amount))
