@@ -7,6 +7,7 @@ rules by which servers are placed hold for a reserve, too. One that got no guest
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select, update
 from twisted.logger import Logger
@@ -70,8 +71,8 @@ def settle(conn: Connection, notification_id: str, used: frozenset[str], now: da
     """Those taken for this recovery that have guests of it are no reserves any more; the others are free as before."""
     for member in conn.execute(select(Member).where(Member.reserved_for == notification_id)).all():
         is_used = member.name in used
-        changes = {"reserved_for": None, "woken": False, "joined": [], "reserved": member.reserved and not is_used}
-        members.note(conn, member.id, changes, now)
+        free: dict[str, Any] = {"reserved_for": None, "woken": False, "joined": []}
+        members.note(conn, member.id, {**free, "reserved": member.reserved and not is_used}, now)
         host = hosts.find(conn, member.name)
         if host is None or is_used:
             continue
