@@ -235,7 +235,7 @@ class World:
                 self.ha.compute.put("/os-services/enable", {"host": host, "binary": "nova-compute"})
 
     def guest_dies(self, _host: str) -> None:
-        alive = [each for each in self.hypervisor.guests.values() if each.spec.host not in self.dead]
+        alive = [each for each in self.hypervisor.guests.values() if self.hypervisor.machines[each.spec.host].up]
         if alive:
             self.hypervisor.crash(self.chance.choice(alive).spec.id)
 
