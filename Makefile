@@ -26,8 +26,8 @@ INSTALLED := $(VENV)/.installed
 # The long tests come first (tests/conftest.py), and are not all given to one process.
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
-CLIENTS := novaclient cinderclient glanceclient openstackclient osc-placement libcloud rally ansible swiftclient boto3 \
-	rclone s3cmd restic duplicity sync
+CLIENTS := novaclient cinderclient glanceclient openstackclient osc-placement libcloud masakari rally ansible \
+	swiftclient boto3 rclone s3cmd restic duplicity sync
 
 .PHONY: help run test lint format bench clients docs lock sbom clean
 .DELETE_ON_ERROR:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 from ipaddress import ip_network
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
+PREFIX = "whsec_"
 
 
 def positive(_instance: object, _attribute: Any, value: float) -> None:
@@ -31,13 +34,24 @@ def names(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
 
 def is_url(_instance: object, _attribute: Any, value: str) -> None:
     found = urlsplit(value)
-    if found.scheme not in ("http", "https") or not found.hostname or found.username or found.fragment:
+    is_plain = value.isascii() and value.isprintable() and " " not in value and found.port != 0
+    if found.scheme not in ("http", "https") or not found.hostname or found.username or found.fragment or not is_plain:
         raise ValueError("must look like https://receiver.example.com/path")
 
 
+def key(secret: str) -> bytes:
+    """With the prefix `whsec_` it is base64, as receivers of this kind give it; another one is what it is."""
+    if secret.startswith(PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        except binascii.Error:
+            """It only looks like one."""
+    return secret.encode()
+
+
 def is_secret(_instance: object, _attribute: Any, value: str) -> None:
-    if len(value) < 16:
-        raise ValueError("must have 16 characters or more")
+    if len(key(value)) < 16:
+        raise ValueError("must have 16 bytes or more")
 
 
 @frozen
@@ -62,7 +76,8 @@ class EventOptions:
     webhook_timeout: float = field(default=30.0, validator=positive)
     # Which events are told to the bus, where [drivers] bus is one.
     bus_types: tuple[str, ...] = ("*",)
-    # Whether administrators may follow them at /events/v1/stream; how many may at once, and for how many seconds.
+    # Whether administrators may follow them at /events/v1/stream; how many may at once, in each process, and for how
+    # many seconds.
     stream: bool = False
     streams: int = field(default=20, validator=positive)
     stream_limit: float = field(default=3600.0, validator=positive)

@@ -8,7 +8,6 @@ webhook-signature: v1,BASE64(HMAC-SHA256(secret, "ID.TIMESTAMP.BODY"))
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -19,34 +18,26 @@ from twisted.internet.defer import CancelledError, TimeoutError
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Protocol
-from twisted.web.client import URI, Agent, ResponseFailed
+from twisted.web.client import URI, Agent, RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
 from cloudctl.events.delivery import Outcome
 from cloudctl.events.envelope import envelope
-from cloudctl.events.options import WebhookOptions
+from cloudctl.events.options import WebhookOptions, key
 from cloudctl.events.tables import Event
 from cloudctl.rest.outgoing import NETWORK, FetchError, Permitted, PublicEndpoint
 
 # What says of an event that it will never be taken, however often it is sent.
 REFUSALS = frozenset({400, 413, 415, 422})
-PREFIX = "whsec_"
 
 # The status of the answer to a POST. Raises FetchError: there was none.
 Post = Callable[[str, bytes, Mapping[str, str]], Awaitable[int]]
 
 
 def sign(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """A secret with the prefix `whsec_` is base64, as receivers of this kind give it; another one is what it is."""
-    key = secret.encode()
-    if secret.startswith(PREFIX):
-        try:
-            key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-        except binascii.Error:
-            """It only looks like one."""
-    digest = hmac.new(key, b"%s.%d.%s" % (id.encode(), timestamp, body), "sha256").digest()
+    digest = hmac.new(key(secret), b"%s.%d.%s" % (id.encode(), timestamp, body), "sha256").digest()
     return "v1," + base64.b64encode(digest).decode()
 
 
@@ -123,7 +114,7 @@ class Poster:
             raise
         except (ConnectError, ConnectionClosed, DNSLookupError, TimeoutError, CancelledError) as error:
             raise FetchError(f"it cannot be reached: {error or type(error).__name__}") from error
-        except ResponseFailed as error:
+        except (ResponseFailed, RequestTransmissionFailed) as error:
             raise FetchError("the connection was lost before an answer") from error
         answer.deliverBody(_Unread())
         return int(answer.code)

@@ -8,6 +8,7 @@ from twisted.application.service import IService
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
 from cloudctl.identity.api.root import root
+from cloudctl.identity.bearers import Bearers
 from cloudctl.identity.bootstrap import Seed, bootstrap
 from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyRing, KeysInMemory, KeyWatch
 from cloudctl.identity.options import Argon2, IdentityOptions
@@ -56,7 +57,11 @@ def compose(cloud: Surroundings) -> Part:
         prepare=prepare,
         bootstrap=first_rows,
         supports=(hasher, *watching),
-        shown=(tokens, Signers(cloud.db, credential_keys, options)),
+        shown=(
+            tokens,
+            Signers(cloud.db, credential_keys, options),
+            Bearers(cloud.db, tokens, hasher, options, credential_keys),
+        ),
         authenticator=tokens,
         root=root,
     )

@@ -30,7 +30,7 @@ from cloudctl.compute.states import (
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
-from cloudctl.instance_ha import fencing, members, vmoves
+from cloudctl.instance_ha import fencing, reserves, vmoves
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.segments import AUTO, AUTO_PRIORITY, RESERVED_HOST, RH_PRIORITY
 from cloudctl.instance_ha.tables import Notification, Segment, VMove
@@ -126,7 +126,7 @@ def advance(
     ways = WAYS[segment.recovery_method]
     for vmove in vmoves.of_notification(conn, notification.id):
         if vmove.status == vmoves.ONGOING and (child := ended.get(_key(vmove))) is not None:
-            _note_end(conn, notification, vmove, child, ways, now)
+            _note_end(conn, notification, vmove, child, ways, options, now)
     under_way = 0
     for vmove in vmoves.of_notification(conn, notification.id):
         under_way += vmove.status == vmoves.ONGOING
@@ -134,7 +134,7 @@ def advance(
         if under_way >= options.host_failure_recovery_threads:
             break
         if _may_go(vmove, notification, ways):
-            under_way += _begin(conn, task, notification, vmove, ways, now)
+            under_way += _begin(conn, task, notification, vmove, ways, options, now)
     moves = vmoves.of_notification(conn, notification.id)
     waiting = [each for each in moves if _may_go(each, notification, ways)]
     left = [each for each in moves if each.status in vmoves.UNFINISHED]
@@ -149,7 +149,7 @@ def settle(conn: Connection, notification: Notification, now: datetime) -> None:
     """No guest is under way: reserves that got some are used, the others are given back."""
     done = vmoves.SUCCEEDED, vmoves.ONGOING
     used = {each.dest_host for each in vmoves.of_notification(conn, notification.id) if each.status in done}
-    members.settle_reserves(conn, notification.id, frozenset(name for name in used if name), now)
+    reserves.settle(conn, notification.id, frozenset(name for name in used if name), now)
 
 
 def _may_go(vmove: VMove, notification: Notification, ways: Sequence[str]) -> bool:
@@ -167,7 +167,13 @@ def _ended(conn: Connection, task: Task) -> Mapping[str, TaskRow]:
 
 
 def _note_end(
-    conn: Connection, notification: Notification, vmove: VMove, child: TaskRow, ways: Sequence[str], now: datetime
+    conn: Connection,
+    notification: Notification,
+    vmove: VMove,
+    child: TaskRow,
+    ways: Sequence[str],
+    options: InstanceHaOptions,
+    now: datetime,
 ) -> None:
     server = servers.find(conn, vmove.server_id)
     if child.state == DONE and server is not None:
@@ -188,14 +194,20 @@ def _note_end(
     if roomless and ways[vmove.attempts % len(ways)] == RESERVED_HOST and vmove.dest_host is not None:
         tried = [*vmove.tried, vmove.dest_host]
         changes["tried"] = tried
-        if members.reserve(conn, notification.segment_id, notification.id, frozenset(tried), now) is not None:
+        if reserves.take(conn, notification, options, frozenset(tried), now) is not None:
             # There is another reserve: this way is not at its end.
             changes["attempts"] = vmove.attempts
     vmoves.change(conn, vmove, {**changes, "dest_host": None}, now)
 
 
 def _begin(
-    conn: Connection, task: Task, notification: Notification, vmove: VMove, ways: Sequence[str], now: datetime
+    conn: Connection,
+    task: Task,
+    notification: Notification,
+    vmove: VMove,
+    ways: Sequence[str],
+    options: InstanceHaOptions,
+    now: datetime,
 ) -> bool:
     """Whether it is under way."""
     server = servers.find(conn, vmove.server_id)
@@ -207,7 +219,7 @@ def _begin(
         return False
     host = None
     if ways[vmove.attempts % len(ways)] == RESERVED_HOST:
-        host = members.reserve(conn, notification.segment_id, notification.id, frozenset(vmove.tried), now)
+        host = reserves.take(conn, notification, options, frozenset(vmove.tried), now)
         if host is None:
             failed = {"status": vmoves.FAILED, "message": "there is no reserved host", "roomless": False, "tried": []}
             vmoves.change(conn, vmove, {**failed, "attempts": vmove.attempts + 1}, now)

@@ -19,8 +19,6 @@ from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
 
-RESERVED = "kept in reserve"
-
 _by_id = select(Member).where(Member.id == bindparam("wanted"))
 _by_name = select(Member).where(Member.name == bindparam("wanted"))
 _by_name_locked = _by_name.with_for_update()
@@ -113,43 +111,3 @@ def _runs_servers(conn: Connection, name: str) -> None:
 
 def _taken(name: str) -> Conflict:
     return Conflict(f"Host with name {name} already exists.")
-
-
-# -- reserves
-
-
-def reserve(
-    conn: Connection, segment_id: str, notification_id: str, tried: frozenset[str], now: datetime
-) -> str | None:
-    """A reserve other than those `tried`, which is taken for this recovery if need be, and usable; None: none is left.
-
-    Its compute service is enabled: the rules by which servers are placed hold for a reserve, too.
-    """
-    usable = select(Member).where(Member.segment_id == segment_id, Member.reserved, ~Member.on_maintenance)
-    found = conn.execute(usable.order_by(Member.number)).all()
-    for member in sorted(found, key=lambda each: each.reserved_for != notification_id):
-        host = hosts.find(conn, member.name)
-        if member.reserved_for not in (None, notification_id) or member.name in tried:
-            continue
-        if host is None or not hosts.is_alive(host):
-            continue
-        if member.reserved_for == notification_id:
-            return member.name
-        free = Member.id == member.id, Member.reserved, Member.reserved_for.is_(None)
-        taken = update(Member).where(*free).values(reserved_for=notification_id, woken=not host.enabled, updated_at=now)
-        if conn.execute(taken).rowcount:
-            if not host.enabled:
-                hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
-            return member.name
-    return None
-
-
-def settle_reserves(conn: Connection, notification_id: str, used: frozenset[str], now: datetime) -> None:
-    """Those taken for this recovery that have guests of it are no reserves any more; the others are free as before."""
-    for member in conn.execute(select(Member).where(Member.reserved_for == notification_id)).all():
-        is_used = member.name in used
-        changes = {"reserved_for": None, "woken": False, "reserved": member.reserved and not is_used}
-        note(conn, member.id, changes, now)
-        host = hosts.find(conn, member.name)
-        if member.woken and not is_used and host is not None:
-            hosts.change(conn, host, {"enabled": False, "disabled_reason": RESERVED})

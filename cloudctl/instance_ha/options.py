@@ -41,6 +41,8 @@ class InstanceHaOptions:
     process_all_instances: bool = False
     # Servers in ERROR stay where they are.
     ignore_instances_in_error_state: bool = False
+    # Whether a reserve joins the aggregates of the host in whose place it comes, and so its zone.
+    add_reserved_host_to_aggregate: bool = False
     # Servers that leave one host at once.
     host_failure_recovery_threads: int = field(default=3, validator=positive)
     # Seconds in which a second notification that says the same is refused.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
 from cloudctl.drivers.interfaces import IBusListening
+from cloudctl.identity.bearers import Bearers
 from cloudctl.instance_ha import lifecycle
 from cloudctl.instance_ha.intake import BusIntake, own_events
 from cloudctl.instance_ha.options import InstanceHaOptions
@@ -19,7 +22,8 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.instance_ha import api
 
-        return api.build(http, cloud.db, options)
+        # Alerting tools send one header for ever.
+        return api.build(evolve(http, authenticator=cloud.made(Bearers)), cloud.db, options)
 
     heard = (BusIntake(cloud.db, cloud.bus, options),) if IBusListening.providedBy(cloud.bus) else ()
     watches = (watch, own_events(cloud.clock, cloud.db, options), *heard)

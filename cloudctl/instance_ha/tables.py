@@ -44,6 +44,7 @@ class Member(Record, table="ha_hosts"):
     # The notification for which it is the reserve, until its guests are here or it is given back.
     reserved_for: Field[str | None] = optional_text(64)
     woken: Field[bool] = flag(False)  # its compute service was disabled before that
+    joined: Field[list[Any]] = json(list)  # ids of the aggregates that it is in for that
     created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
 

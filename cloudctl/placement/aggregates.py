@@ -110,6 +110,12 @@ def host_names(conn: Connection, aggregates: Iterable[Aggregate]) -> dict[str, l
     return found
 
 
+def of_host(conn: Connection, name: str) -> Sequence[Aggregate]:
+    """Those that this host is in, by number."""
+    mine = Aggregate.id == ProviderAggregate.aggregate_id, ProviderAggregate.provider_id == Host.id, Host.name == name
+    return conn.execute(select(Aggregate).where(*mine).order_by(Aggregate.number)).all()
+
+
 def metadata_of_hosts(conn: Connection) -> Mapping[str, Sequence[Mapping[str, str]]]:
     """Host's id → the metadata of each aggregate that it is in."""
     found: dict[str, list[Mapping[str, str]]] = defaultdict(list)

@@ -25,6 +25,7 @@ from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, Pr
 _all = select(Host).order_by(Host.number)
 _by_name = select(Host).where(Host.name == bindparam("of_host"))
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
+_seen = update(Host).where(Host.name == bindparam("of_host")).values(seen_at=bindparam("now"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
@@ -76,7 +77,7 @@ class Load:
 
 def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
     """Write down what the drivers say of their hosts. Those that no driver serves any more are down."""
-    known = set(conn.scalars(select(Host.name)))
+    known = {host.name: host for host in every(conn)}
     for host in found:
         values = {
             "home_zone": promises.zone_of(host.name),
@@ -90,10 +91,10 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             "up": host.up,
             "up_since": None if host.up_since is None else utc(host.up_since),
         }
-        # A host that does not answer was last seen when it still did.
-        seen = {"seen_at": now} if host.up or host.name not in known else {}
-        if host.name in known:
-            conn.execute(update(Host).where(Host.name == host.name).values(**values, **seen))
+        if (row := known.get(host.name)) is not None:
+            # Most rounds find what the last one has found.
+            if row != row._replace(**values):
+                conn.execute(update(Host).where(Host.name == host.name).values(**values))
         else:
             new = insert(Host).values(
                 id=new_id(),
@@ -101,8 +102,8 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
                 name=host.name,
                 zone=values["home_zone"],
                 created_at=now,
+                seen_at=now,
                 **values,
-                **seen,
             )
             try:
                 with conn.begin_nested():
@@ -110,7 +111,10 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
             except IntegrityError:
                 # Another process, which started at the same time, was first.
                 continue
-    gone = known - {host.name for host in found}
+    # One that does not answer was last seen when it still did.
+    if seen := [{"of_host": host.name, "now": now} for host in found if host.up]:
+        conn.execute(_seen, seen)
+    gone = known.keys() - {host.name for host in found}
     if gone:
         conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
     rows = every(conn)

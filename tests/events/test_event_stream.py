@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import pytest
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
@@ -97,6 +99,28 @@ def test_a_stream_ends_after_its_time_and_only_so_many_are_open() -> None:
     followers.append(Follower(cloud))
     assert followers[-1].status == 200
     for each in followers[1:]:
+        each.hang_up()
+    cloud.close()
+
+
+def test_no_two_take_the_last_place_while_the_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = MemoryCloud({"events": {"stream": True, "streams": 2}})
+    cloud.client("admin")
+    read, asked = cloud.db.read, list[Deferred[None]]()
+
+    async def later(fn: Any, *args: Any) -> Any:
+        """As PostgreSQL answers."""
+        if fn.__module__.endswith("streams"):
+            asked.append(Deferred())
+            await asked[-1]
+        return await read(fn, *args)
+
+    monkeypatch.setattr(cloud.db, "read", later)
+    followers = [Follower(cloud) for _ in range(4)]
+    for question in asked:
+        question.callback(None)
+    assert len(asked) == 4 and sorted(each.status for each in followers) == [200, 200, 503, 503]
+    for each in followers:
         each.hang_up()
     cloud.close()
 

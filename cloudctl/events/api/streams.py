@@ -84,9 +84,10 @@ class Streams:
         asked = call.header("Last-Event-ID")
         if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 19):
             raise Invalid("Last-Event-ID is not the id of an event.")
+        position, lost = await self.db.read(_begin, None if asked is None else int(asked))
+        # From here to the first chunk, which counts it, nothing is waited for: no two take the last place.
         if self.news.followers >= self.options.streams:
             raise Unavailable(f"{self.news.followers} streams are open, and no more may be.")
-        position, lost = await self.db.read(_begin, None if asked is None else int(asked))
         patterns = tuple(call.query.all("type")) or ("*",)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
         return Reply(Stream("text/event-stream", lambda: self._chunks(position, lost, patterns)), headers=headers)

@@ -1,16 +1,31 @@
-"""Hours of deaths and returns, by chance, against the rules of docs/instance-ha.md. A seed that fails is played again
+"""Weeks of deaths and returns, by chance, against the rules of docs/instance-ha.md. A seed that fails is played again
 by `--first-seed`."""
 
 from __future__ import annotations
 
-import pytest
+from random import Random
+from typing import Any
+from uuid import UUID
 
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from tests.instance_ha.simulation.conftest import DAYS
+from tests.instance_ha.simulation.population import Size
 from tests.instance_ha.simulation.world import World
 
 
 @pytest.mark.slow
-def test_whatever_dies_no_guest_runs_twice_and_nothing_is_forgotten(seed: int) -> None:
-    world = World.of(seed)
-    world.play(300)
+def test_whatever_dies_no_guest_runs_twice_and_nothing_is_forgotten(
+    seed: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, logged_failures: Any
+) -> None:
+    ids = Random(seed)
+    # What is sorted by ids is sorted in the same way each time.
+    monkeypatch.setattr("uuid.uuid4", lambda: UUID(int=ids.getrandbits(128), version=4))
+    hosts = pytestconfig.getoption("hosts", 0)
+    world = World.of(seed, Size.of(hosts, pytestconfig.getoption("servers", 0)) if hosts else None)
+    world.play(pytestconfig.getoption("days", DAYS))
     world.rest()
     world.cloud.close()
+    logged_failures.flush(OperationalError)
+    print(f"seed {seed}: {world.size.hosts} hosts, {world.size.servers} servers,", dict(world.counts))

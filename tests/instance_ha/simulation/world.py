@@ -1,63 +1,108 @@
-"""A cloud in memory whose hosts, links, fencers and processes die and come back by chance, and what must hold then.
+"""A cloud in memory whose hosts, links, fencers, processes and database die and come back by chance for weeks, and what
+must hold meanwhile.
 
 Beside the fakes there is what fakes do not know: a host that is cut off by its cable goes on running its guests until
-it is fenced. `check` is called after each step and raises AssertionError.
+it is fenced. While nothing happens and nothing is waited for the Clock leaps, so that a month is some minutes of work;
+`check` is called after every step and raises AssertionError with all that has happened.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
+from sqlalchemy.exc import OperationalError
 
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
-from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.hypervisor import OFF, FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
-from cloudctl.drivers.specs import Power
 from cloudctl.instance_ha import fencing, notifications, vmoves
 from cloudctl.instance_ha.segments import METHODS
 from cloudctl.instance_ha.tables import OPEN, Member, Notification
+from cloudctl.placement.tables import Allocation, Host
 from cloudctl.tasks.engine import Engine
+from cloudctl.tasks.tables import OPEN as UNDER_WAY
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import MemoryCloud
 from tests.instance_ha.asking import Ha
+from tests.instance_ha.simulation.population import Size, populate
 
-HOSTS, SERVERS = 6, 5
-STEP = 5.0  # seconds
+STEP = 10.0  # seconds, while something is done
+HELD_STEP = 600.0  # while all that is open waits for somebody
+ALERT = 180.0  # for how long it is looked at closely after something has happened
+GAP = 18 * 3600.0  # between two bouts of trouble, on average
+PATIENCE = timedelta(minutes=30)  # who has not moved for so long says what it waits for
+DAY = 86_400.0
+
+_open = select(Notification).where(Notification.status.in_(OPEN))
+_tasks = select(TaskRow.id).where(TaskRow.state.in_(UNDER_WAY)).limit(1)
+_taken = select(Member).where(Member.reserved_for.is_not(None))
+_moved = select(Notification).where(Notification.number > bindparam("after")).order_by(Notification.number)
 
 
 @define(eq=False)
 class World:
     chance: Random
     cloud: MemoryCloud
-    servers: list[str] = field(factory=list)
+    size: Size
     members: dict[str, str] = field(factory=dict)  # host → its path in the API
     dead: set[str] = field(factory=set)  # hosts without power, or cut off
     cut_off: dict[str, set[str]] = field(factory=dict)  # host that only its cable keeps away → what it still runs
     told: list[str] = field(factory=list)  # what has happened
+    counts: Counter[str] = field(factory=Counter)
+    looked_at: int = 0  # the last notification that was seen to have ended
+    alert_until: float = 0.0
+    away_until: float = 0.0  # of the database
+    logged_in_at: float = 0.0
 
     @classmethod
-    def of(cls, seed: int) -> World:
+    def of(cls, seed: int, size: Size | None = None) -> World:
         """The same seed is the same world, and the same weeks in it."""
         chance = Random(seed)
-        limits = {"segment_share": chance.choice((0.4, 1.0)), "cliff_share": chance.choice((0.3, 1.0))}
-        tables = {"driver": {"hypervisor": {"fake": {"hosts": HOSTS}}}, "instance_ha": limits}
-        made = cls(chance, MemoryCloud(tables))
+        size = size or Size.by(chance)
+        limits = {
+            "segment_share": chance.choice((0.4, 1.0)),
+            "cliff_share": chance.choice((0.3, 1.0)),
+            "add_reserved_host_to_aggregate": chance.random() < 0.5,
+            "process_all_instances": chance.random() < 0.5,
+        }
+        tables = {"driver": {"hypervisor": {"fake": {"hosts": size.hosts}}}, "instance_ha": limits}
+        made = cls(chance, MemoryCloud(tables), size)
         made.cloud.cloud.engine.chance = chance.random
-        segment = made.ha.segment(recovery_method=chance.choice(METHODS))
-        for number in range(1, HOSTS + 1):
-            name = f"fake-{number}"
-            made.members[name] = f"/segments/{segment}/hosts/{made.ha.host(segment, name, reserved=number == HOSTS)}"
-        made.servers = [made.ha.compute.boot(metadata={"HA_Enabled": "True"}) for _ in range(SERVERS)]
+        segments = [made.ha.segment(f"rack-{n}", recovery_method=chance.choice(METHODS)) for n in range(size.segments)]
+        for number in range(1, size.hosts + 1):
+            name, segment = f"fake-{number}", segments[number % size.segments]
+            reserved = number > size.hosts - size.reserves
+            made.members[name] = f"/segments/{segment}/hosts/{made.ha.host(segment, name, reserved=reserved)}"
+        populate(made.ha, made.hypervisor, size, chance)
+        transact = made.cloud.db.transact
+
+        def unless_away(*args: Any, **kwargs: Any) -> Any:
+            if made.cloud.clock.seconds() < made.away_until:
+                raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+            return transact(*args, **kwargs)
+
+        made.cloud.db.transact = unless_away  # type: ignore[method-assign]  # which is what a broken link does
         return made
 
     @property
+    def now(self) -> float:
+        return self.cloud.clock.seconds()
+
+    @property
     def ha(self) -> Ha:
-        # A token lives for an hour, and this goes on for days.
-        self.cloud._tokens.clear()
+        if self.now - self.logged_in_at > 1800:
+            # A token lives for an hour.
+            self.cloud._tokens.clear()
+            self.logged_in_at = self.now
         return Ha(self.cloud.client("admin"))
 
     @property
@@ -80,39 +125,90 @@ class World:
 
     # -- what happens
 
-    def play(self, steps: int) -> None:
-        for _ in range(steps):
-            if self.chance.random() < 0.1:
+    def play(self, days: float) -> None:
+        end, bout = self.now + days * DAY, self.now
+        while self.now < end:
+            if self.now >= bout:
+                for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
+                    self.happen()
+                bout = self.now + self.chance.expovariate(1 / GAP)
+            step = self._step(bout)
+            if self.chance.random() < {STEP: 0.02, HELD_STEP: 0.3}.get(step, 0.0):
+                # While it is being recovered from; and who is waited for comes sooner than by chance.
                 self.happen()
-            self.cloud.advance(STEP)
-            self.check()
+            self.advance(step)
+
+    def _step(self, bout: float) -> float:
+        """In seconds: as long as nothing that matters can happen meanwhile."""
+        if self.now < max(self.alert_until, self.away_until):
+            return STEP
+        waiting, busy = self.cloud.transact(_waiting)
+        if not waiting and not busy:
+            return max(STEP, bout - self.now)
+        return HELD_STEP if all(each.held for each in waiting) else STEP
+
+    def advance(self, seconds: float) -> None:
+        self.cloud.advance(seconds)
+        self.check()
 
     def happen(self) -> None:
-        events = [self.host_dies, self.cable_breaks, self.fencer_breaks, self.fencer_works, self.process_dies]
-        events += [self.monitor_tells, self.engine_dies, self.host_returns, self.guest_dies]
+        """One thing; dying and being repaired are as frequent, so that there are always some hosts of either kind."""
+        if self.now < self.away_until:
+            return
+        events = [self.host_dies, self.cable_breaks, self.rack_dies, self.host_flaps, self.guest_dies]
+        events += [self.fencer_breaks, self.fencer_works, self.operator_looks, self.process_dies, self.monitor_tells]
+        events += [self.monitor_tells, self.engine_dies, self.database_goes, self.host_returns, self.host_returns]
+        events += [self.host_returns, self.host_returns]
         what = self.chance.choice(events)
-        host = f"fake-{self.chance.randint(1, HOSTS)}"
-        self.told.append(f"{self.cloud.clock.seconds():.0f} {what.__name__} {host}")
+        host = self._any()
+        if what == self.host_returns and self.dead:
+            host = self.chance.choice(sorted(self.dead))
+        self.told.append(f"{self.now:.0f} {what.__name__} {host}")
+        self.counts[what.__name__] += 1
+        self.alert_until = self.now + ALERT
         what(host)
+
+    def _any(self) -> str:
+        return f"fake-{self.chance.randint(1, self.size.hosts)}"
 
     def host_dies(self, host: str) -> None:
         if host not in self.dead:
             self._gone(host)
 
+    def rack_dies(self, host: str) -> None:
+        """Several at once."""
+        for name in sorted({host, self._any(), self._any()}):
+            self.host_dies(name)
+
     def cable_breaks(self, host: str) -> None:
         """Nobody sees the host any more, and its guests go on."""
         if host not in self.dead:
-            running = {each.spec.id for each in self.hypervisor.guests.values() if self._runs_on(each, host)}
+            running = {each.spec.id for each in self.hypervisor.guests.values() if _runs_on(each, host)}
             self._gone(host)
             self.cut_off[host] = running
 
-    def _runs_on(self, guest: Any, host: str) -> bool:
-        return bool(guest.spec.host == host and guest.power is Power.RUNNING)
+    def host_flaps(self, host: str) -> None:
+        """It is away for less than it takes to be taken for dead, some times, and tells of itself each time."""
+        for _ in range(3):
+            if host in self.dead or self.now < self.away_until:
+                return
+            self._gone(host, silent=True)
+            self.advance(20.0)
+            self.ha.report(host, event="STOPPED", host_status="UNKNOWN")
+            if host in self.fencer.fenced:
+                return
+            self.dead.discard(host)
+            self.network.silent.discard(host)
+            self.hypervisor.recover_host(host)
+            self.advance(20.0)
 
-    def _gone(self, host: str) -> None:
+    def _gone(self, host: str, silent: bool | None = None) -> None:
         self.dead.add(host)
-        self.hypervisor.fail_host(host)
-        if self.chance.random() < 0.8:
+        self.counts["deaths"] += 1
+        if self.hypervisor.machines[host].up:
+            # It is not, if it was fenced, or is not let go yet.
+            self.hypervisor.fail_host(host)
+        if self.chance.random() < 0.8 if silent is None else silent:
             self.network.silent.add(host)
 
     def fencer_breaks(self, _host: str) -> None:
@@ -121,19 +217,32 @@ class World:
     def fencer_works(self, _host: str) -> None:
         self.fencer.behaviour.clear()
 
+    def operator_looks(self, _host: str) -> None:
+        """And says of what waits that it shall go on, or pulls the plugs of a host that no fencer reaches."""
+        for each in self.cloud.transact(notifications.held):
+            if "no proof" in (each.message or ""):
+                self.cut_off.pop(each.hostname, None)
+                if each.hostname not in self.dead:
+                    self._gone(each.hostname, silent=True)
+                self.cloud.transact(fencing.vouch, each.hostname, "its plugs are in my hand", utc(self.now))
+            else:
+                self.cloud.transact(_let_go_on, each)
+
     def process_dies(self, host: str) -> None:
-        self.ha.report(host, "COMPUTE_PROCESS", event="STOPPED")
+        if self.ha.report(host, "COMPUTE_PROCESS", event="STOPPED").status == 202:
+            self.cloud.advance(STEP)
+            if self.now >= self.away_until:
+                self.ha.compute.put("/os-services/enable", {"host": host, "binary": "nova-compute"})
 
     def guest_dies(self, _host: str) -> None:
-        server = self.chance.choice(self.servers)
-        host = self.ha.compute.server(server)["OS-EXT-SRV-ATTR:host"]
-        guest = self.hypervisor.guests.get(server)
-        if guest is not None and guest.spec.host not in self.dead:
-            self.hypervisor.crash(server)
-            self.ha.report(host, "COMPUTE_INSTANCE", event="STOPPED", instance_uuid=server)
+        alive = [each for each in self.hypervisor.guests.values() if self.hypervisor.machines[each.spec.host].up]
+        if alive:
+            self.hypervisor.crash(self.chance.choice(alive).spec.id)
 
     def monitor_tells(self, host: str) -> None:
         """Of a host that is gone, and sometimes of one that is not: then it is not sure."""
+        if self.dead and self.chance.random() < 0.8:
+            host = self.chance.choice(sorted(self.dead))
         sure = host in self.dead and self.chance.random() < 0.7
         self.ha.report(host, event="STOPPED", host_status="NORMAL" if sure else "UNKNOWN")
 
@@ -147,6 +256,9 @@ class World:
         anew.chance = self.chance.random
         self.cloud.cloud.engine = anew
         anew.startService()
+
+    def database_goes(self, _host: str) -> None:
+        self.away_until = self.now + self.chance.choice((20.0, 60.0))
 
     def host_returns(self, host: str) -> None:
         """It is repaired. One that was recovered from is told to return by its operator, who looks that it is over."""
@@ -170,48 +282,83 @@ class World:
             if host in self.fencer.fenced:
                 del self.cut_off[host]
         for host, running in self.cut_off.items():
-            for guest in self.hypervisor.guests.values():
-                twice = guest.spec.id in running and guest.spec.host != host and guest.power is Power.RUNNING
-                assert not twice, self._story(f"guest {guest.spec.id} runs on {host} and on {guest.spec.host}")
-        self.cloud.transact(self._check)
+            for id in running:
+                guest = self.hypervisor.guests.get(id)
+                twice = guest is not None and guest.spec.host != host and guest.power not in OFF
+                assert not twice, self._story(f"guest {id} runs on {host} and on another host")
+        if self.now >= self.away_until:
+            self.cloud.transact(self._check)
 
     def _check(self, conn: Connection) -> None:
-        found = conn.execute(select(Notification)).all()
-        taken = {each.reserved_for for each in conn.execute(select(Member)) if each.reserved_for is not None}
-        ended = {each.id for each in found if each.status not in OPEN}
-        assert not taken & ended, self._story("a reserve is leaked")
-        for each in found:
-            moves = vmoves.of_notification(conn, each.id)
-            if any(move.status == vmoves.SUCCEEDED for move in moves):
+        waiting = {each.id: each for each in conn.execute(_open).all()}
+        for member in conn.execute(_taken).all():
+            assert member.reserved_for in waiting, self._story(f"the reserve {member.name} is leaked")
+        for each in waiting.values():
+            moved = each.updated_at or each.created_at
+            is_told = each.held or utc(self.now) - moved < PATIENCE
+            assert is_told, self._story(f"{each.id} of {each.hostname} is {each.status} since {moved}: {each.message}")
+        for each in conn.execute(_moved, {"after": self.looked_at}).all():
+            arrived = sum(move.status == vmoves.SUCCEEDED for move in vmoves.of_notification(conn, each.id))
+            if arrived:
                 assert fencing.find(conn, each.id) is not None, self._story(f"{each.id} recovered without a proof")
+            if each.number == self.looked_at + 1 and each.id not in waiting:
+                self.looked_at = each.number
+                self.counts[each.status] += 1
+                self.counts["moved"] += arrived
 
     def rest(self) -> None:
         """Everything is repaired, and operators let go on what waits. In the end nothing is left to be done."""
+        while self.now < self.away_until:
+            self.advance(STEP)
         self.fencer.behaviour.clear()
-        for _ in range(40):
-            for each in self.cloud.transact(notifications.held):
-                self.cloud.transact(_let_go_on, each)
+        for _ in range(60):
+            self.operator_looks("")
             for host in sorted(self.dead):
                 self.host_returns(host)
-            for _ in range(int(200 / STEP)):
-                self.cloud.advance(STEP)
-                self.check()
-            if not self.dead and not self.cloud.transact(_open):
+            for _ in range(15):
+                self.advance(STEP)
+            waiting, busy = self.cloud.transact(_waiting)
+            if not self.dead and not waiting and not busy:
                 break
-        assert self.cloud.transact(_open) == [], self._story("notifications never end")
+        waiting, _busy = self.cloud.transact(_waiting)
+        left = [(each.hostname, each.status, each.message) for each in waiting]
+        assert left == [], self._story("notifications never end")
         self.cloud.settle()
         self.cloud.advance(20)
-        for server in self.servers:
-            host, status = (self.ha.compute.server(server)[name] for name in ("OS-EXT-SRV-ATTR:host", "status"))
-            assert host in self.members and status in ("ACTIVE", "SHUTOFF", "ERROR"), self._story(f"{server} is lost")
+        self.cloud.transact(self._check_rest)
+
+    def _check_rest(self, conn: Connection) -> None:
+        """No guest is lost, and each is in one place, by the records, the claims and the hypervisor alike."""
+        host_of = {host.id: host.name for host in conn.execute(select(Host))}
+        claims: dict[str, set[str]] = {}
+        for each in conn.execute(select(Allocation)):
+            claims.setdefault(each.consumer_id, set()).add(host_of[each.provider_id])
+        for host in conn.execute(select(Host)).all():
+            assert host.up and not host.forced_down, self._story(f"{host.name} is not used again")
+        for server in conn.execute(select(Server).where(Server.deleted_at.is_(None))):
+            guest = self.hypervisor.guests.get(server.id)
+            story = f"{server.id} is {server.vm_state} on {server.host}: {server.fault_message}"
+            assert server.task_state is None and server.vm_state in ("active", "stopped", "error"), self._story(story)
+            assert claims.get(server.id) == {server.host}, self._story(f"{story}; it claims {claims.get(server.id)}")
+            if server.vm_state == "active":
+                assert guest is not None and guest.power not in OFF, self._story(f"{story}; its guest is not on")
+            if guest is not None:
+                assert guest.spec.host == server.host, self._story(f"{story}; its guest is on {guest.spec.host}")
+            if server.id in self.size.on_shared_storage:
+                kept = guest is not None and len(guest.spec.volumes) == 1
+                assert kept, self._story(f"{story}; its disk is lost")
 
     def _story(self, end: str) -> str:
-        return "\n".join([*self.told, end])
+        return "\n".join([*self.told, f"{self.now:.0f} {end}"])
 
 
-def _open(conn: Connection) -> list[tuple[str, str, str | None]]:
-    found = conn.execute(select(Notification).where(Notification.status.in_(OPEN))).all()
-    return [(each.hostname, each.status, each.message) for each in found]
+def _runs_on(guest: Any, host: str) -> bool:
+    return bool(guest.spec.host == host and guest.power not in OFF)
+
+
+def _waiting(conn: Connection) -> tuple[list[Notification], bool]:
+    """The notifications that are open, and whether a task is under way."""
+    return list(conn.execute(_open).all()), conn.execute(_tasks).first() is not None
 
 
 def _let_go_on(conn: Connection, each: Notification) -> None:
