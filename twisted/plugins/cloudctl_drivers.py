@@ -27,6 +27,7 @@ netns_network = DriverMaker(
     "network", "netns", "cloudctl.drivers.netns.driver", "Networks in the kernel of this machine, as root"
 )
 file_objects = DriverMaker("objects", "file", "cloudctl.drivers.file.driver", "Data of objects in files of a directory")
+rados_objects = DriverMaker("objects", "rados", "cloudctl.drivers.rados.driver", "Data in a pool of a Ceph cluster")
 ovn_network = DriverMaker(
     "network", "ovn", "cloudctl.drivers.ovn.driver", "Networks over hosts, in the northbound database of an OVN"
 )
