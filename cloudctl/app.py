@@ -44,7 +44,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.drivers import hypervisors, loader
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IHypervisor, IObjectData, IVolumeBackend
+from cloudctl.drivers.interfaces import IElsewhere, IHypervisor, IObjectData, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.log_levels import LogLevels
@@ -105,6 +105,11 @@ def _no_images(image_id: str) -> Path:
     raise LookupError(f"image {image_id}: no service of this cloud keeps images")
 
 
+def _as_it_is(driver: Any) -> Any:
+    """All files of images are on this machine."""
+    return driver
+
+
 def _no_places(conn: Connection, id: str) -> Sequence[str]:
     """No service of this cloud has guests."""
     return ()
@@ -116,6 +121,28 @@ def _one(given: Iterable[T | None], what: str) -> T:
     if len(found) != 1:
         raise ValueError(f"{len(found)} services of this cloud give {what}; one must")
     return found[0]
+
+
+def _driver(
+    config: Config, clock: IReactorTime, reactor: Any, kind: str, name: str, hypervisor: IHypervisor | None = None
+) -> tuple[Mapping[str, Any], DriverResources]:
+    """The options of a driver, and what it may use. `reactor`: None in a cloud in memory."""
+    table = config.driver.get(kind, {}).get(name, {})
+    directory = None if reactor is None else config.data_dir / "drivers" / kind / name
+    return table, DriverResources(clock=clock, name=name, reactor=reactor, state_dir=directory, hypervisor=hypervisor)
+
+
+def _object_data(
+    config: Config,
+    driver: Callable[[str, str], tuple[Mapping[str, Any], DriverResources]],
+    name: str,
+    part: str = "",
+) -> IObjectData:
+    """They stay where they were before there were drivers of them; a cloud in memory has them in files, too."""
+    table, resources = driver("objects", name)
+    if name == "file":
+        resources = evolve(resources, state_dir=config.data_dir / "objects")
+    return loader.load("objects", name, table, evolve(resources, part=part))
 
 
 class Cloud(OrderedService):
@@ -211,6 +238,7 @@ class Cloud(OrderedService):
     def _parts(self) -> tuple[tuple[Part, ...], Drivers]:
         """Of all services, and the drivers that they share."""
         chosen = self.config.drivers
+        self._driver = partial(_driver, self.config, self.clock, None if self._in_memory else self._reactor)
         self._hypervisors = self._chosen("hypervisor", chosen.hypervisor)
         hypervisor = self._one_hypervisor()
         self._volumes = self._chosen("volume", chosen.volume)
@@ -218,7 +246,9 @@ class Cloud(OrderedService):
         fencers = {
             name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
         }
-        self._objects = self._object_data()
+        # Not a method: services keep it, and a cloud that nobody refers to goes at once.
+        contents = partial(_object_data, self.config, self._driver)
+        self._objects = contents(chosen.objects)
         self._bus = loader.load("bus", chosen.bus, *self._driver("bus", chosen.bus))
         surroundings = Surroundings(
             self.config,
@@ -230,6 +260,7 @@ class Cloud(OrderedService):
             self._volumes,
             network,
             self._objects,
+            contents,
             self.seal,
             self._bus,
             self.policy,
@@ -241,7 +272,8 @@ class Cloud(OrderedService):
         self._places = next((part.places for part in parts if part.places is not None), _no_places)
         image_path = next((part.image_path for part in parts if part.image_path is not None), _no_images)
         volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
-        return parts, Drivers(hypervisor, volume, network, image_path, fencers)
+        near = next((part.near for part in parts if part.near is not None), _as_it_is)
+        return parts, Drivers(near(hypervisor), near(volume), network, image_path, fencers)
 
     @overload
     def _chosen(self, kind: Literal["hypervisor"], names: str | Mapping[str, str]) -> dict[str, IHypervisor]: ...
@@ -255,14 +287,6 @@ class Cloud(OrderedService):
             name: loader.load(kind, driver, *self._driver(kind, name), options=name) for name, driver in names.items()
         }
 
-    def _object_data(self) -> IObjectData:
-        """They stay where they were before there were drivers of them; a cloud in memory has them in files, too."""
-        name = self.config.drivers.objects
-        table, resources = self._driver("objects", name)
-        if name == "file":
-            resources = evolve(resources, state_dir=self.config.data_dir / "objects")
-        return loader.load("objects", name, table, resources)
-
     def _one_hypervisor(self) -> IHypervisor:
         """What has all guests; a single driver is that itself."""
         if len(self._hypervisors) == 1:
@@ -272,16 +296,6 @@ class Cloud(OrderedService):
             return await self.db.read(self._places, server_id)
 
         return hypervisors.as_one(self._hypervisors, places)
-
-    def _driver(
-        self, kind: str, name: str, hypervisor: IHypervisor | None = None
-    ) -> tuple[Mapping[str, Any], DriverResources]:
-        table = self.config.driver.get(kind, {}).get(name, {})
-        directory = None if self._in_memory else self.config.data_dir / "drivers" / kind / name
-        reactor = None if self._in_memory else self._reactor
-        return table, DriverResources(
-            clock=self.clock, name=name, reactor=reactor, state_dir=directory, hypervisor=hypervisor
-        )
 
     def _serve(self) -> None:
         """The trees of the APIs. A process that is not there for them tells of its health alone."""
@@ -405,11 +419,23 @@ class Cloud(OrderedService):
     def _settle(self) -> None:
         """This process has the cloud's data where all have it, and a clouds.yaml of its own. Raises ConfigError."""
         cloud_id = self.db.transact(False, bootstrap.identified, self.config.data_dir)
-        state_dir.belongs_to(self.config.data_dir, cloud_id, alone=self.db.is_sqlite)
+        state_dir.belongs_to(self.config.data_dir, cloud_id, self._keeping(), alone=self.db.is_sqlite)
         if not (self.config.state_dir / bootstrap.CLOUDS_YAML).exists():
             passwords = self.db.transact(True, bootstrap.kept_passwords, self.seal)
             if passwords is not None:
                 bootstrap.write_clouds_yaml(self.config, passwords)
+
+    def _keeping(self) -> Sequence[str]:
+        """By what the data directory has something that other processes need."""
+        chosen = self.config.drivers
+        drivers: dict[str, object] = {
+            **{f"drivers.hypervisor ({name or chosen.hypervisor})": each for name, each in self._hypervisors.items()},
+            **{f"drivers.volume ({name or chosen.volume})": each for name, each in self._volumes.items()},
+            f"drivers.network ({chosen.network})": self.drivers.network,
+            f"drivers.objects ({chosen.objects})": self._objects,
+        }
+        here = [name for name, each in drivers.items() if not (IElsewhere.providedBy(each) and each.elsewhere)]
+        return [*here, *(option for part in self.parts for option in part.keeps)]
 
     def _bootstrap(self, passwords: Mapping[str, str | None]) -> bool:
         if self.db.transact(True, bootstrap.is_done):

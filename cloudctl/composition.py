@@ -65,6 +65,7 @@ class Surroundings:
     volumes: Mapping[str, IVolumeBackend]  # by the names that [drivers] gives them; the one of a single driver is ""
     network: INetworkBackend
     objects: IObjectData
+    contents: Callable[[str, str], IObjectData]  # (driver of objects, whose they are) → what keeps data beside objects
     seal: Seal  # of secrets in the database
     bus: IBus
     policy: Policy
@@ -132,6 +133,8 @@ class Part:
     # What a cloud needs from one of its services.
     authenticator: Authenticator | None = None
     image_path: Callable[[str], Path] | None = None  # for its drivers: image id → the file with its data
+    near: Callable[[Any], Any] | None = None  # a driver → one for which these files are here when it reads them
+    keeps: Sequence[str] = ()  # the options by which it keeps in the data directory what other processes need
     # For its drivers: guest id → the hosts that it may be on, first where it shall be.
     places: Callable[[Connection, str], Sequence[str]] | None = None
     volume: IVolumeBackend | None = None  # for its drivers: all volume backends as one

@@ -8,6 +8,7 @@ unless [server] data_dir names another, and has the cloud's id in a file: see `b
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -76,13 +77,16 @@ def propose(directory: Path, cloud_id: str) -> None:
     _write(directory / f"{CLOUD_ID}.new", cloud_id.encode())
 
 
-def belongs_to(directory: Path, cloud_id: str, alone: bool) -> None:
+def belongs_to(directory: Path, cloud_id: str, keeping: Sequence[str], alone: bool) -> None:
     """Raises ConfigError unless the directory is that of this cloud: two processes with different ones would diverge.
 
-    `alone`: no other process can have another directory, so one that says nothing is taken for it.
+    `keeping`: by what there is something in it that others need; if nothing, each process has one of its own. `alone`:
+    no other process can have another directory, so one that says nothing is taken for it.
     """
     mark = directory / CLOUD_ID
     found = _content(mark)
+    if found is None and not keeping:
+        return
     if found is None and (alone or _content(mark.with_name(f"{CLOUD_ID}.new")) == cloud_id):
         _write(mark, cloud_id.encode())
         found = cloud_id
@@ -90,7 +94,7 @@ def belongs_to(directory: Path, cloud_id: str, alone: bool) -> None:
         raise ConfigError(
             [
                 f"server.data_dir: {directory} is not where the other processes of this cloud keep its data, or it is "
-                f"a copy without its file {CLOUD_ID}, which must hold {cloud_id}"
+                f"a copy without its file {CLOUD_ID}, which must hold {cloud_id}. It is needed by {', '.join(keeping)}"
             ]
         )
     if found != cloud_id:

@@ -88,22 +88,22 @@ def test_a_data_directory_is_one_clouds(tmp_path: Path) -> None:
     state_dir.propose(tmp_path, "one")
     # The transaction was not committed; another one was.
     state_dir.propose(tmp_path, "two")
-    state_dir.belongs_to(tmp_path, "two", alone=False)
-    state_dir.belongs_to(tmp_path, "two", alone=False)
+    state_dir.belongs_to(tmp_path, "two", ["images"], alone=False)
+    state_dir.belongs_to(tmp_path, "two", ["images"], alone=False)
     assert os.listdir(tmp_path) == ["cloud-id"]
     for alone in (False, True):
         with pytest.raises(ConfigError, match=r"server\.data_dir: .* is that of another cloud, two"):
-            state_dir.belongs_to(tmp_path, "one", alone)
+            state_dir.belongs_to(tmp_path, "one", ["images"], alone)
     with pytest.raises(ConfigError, match="is that of another cloud, two"):
         state_dir.propose(tmp_path, "one")
 
 
 def test_one_that_says_nothing_is_refused_unless_there_can_be_no_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="without its file cloud-id, which must hold one"):
-        state_dir.belongs_to(tmp_path, "one", alone=False)
+        state_dir.belongs_to(tmp_path, "one", ["images"], alone=False)
     assert os.listdir(tmp_path) == []
-    state_dir.belongs_to(tmp_path, "one", alone=True)
-    state_dir.belongs_to(tmp_path, "one", alone=False)
+    state_dir.belongs_to(tmp_path, "one", ["images"], alone=True)
+    state_dir.belongs_to(tmp_path, "one", ["images"], alone=False)
 
 
 def test_processes_on_one_database_have_one_data_directory(tmp_path: Path, postgresql_url: str, reactor: Any) -> None:

@@ -22,6 +22,12 @@ class IDriverMaker(Interface):
         """
 
 
+class IElsewhere(Interface):
+    """A driver that can do without what its directory held, so that processes of a cloud may have one each."""
+
+    elsewhere = Attribute("Whether it does as it is configured.")
+
+
 class IDriver(Interface):
     """Of every driver, whatever its kind."""
 

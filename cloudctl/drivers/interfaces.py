@@ -20,7 +20,7 @@ from typing import Literal
 from zope.interface import Interface
 
 from cloudctl.drivers.bus_interface import IBus, IBusListening, IBusPublishing
-from cloudctl.drivers.driver_interface import IDriver, IDriverMaker
+from cloudctl.drivers.driver_interface import IDriver, IDriverMaker, IElsewhere
 from cloudctl.drivers.fencer_interface import (
     IFencer,
 )
@@ -85,6 +85,7 @@ __all__ = [
     "IDiagnostics",
     "IDriver",
     "IDriverMaker",
+    "IElsewhere",
     "IFarData",
     "IFencer",
     "IGatewayLimits",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import ceil
@@ -246,6 +247,24 @@ class Programs:
         except OSError as error:
             # No memory, no descriptors or no process numbers are left just now.
             raise Unreachable(f"{running.name} cannot be started: {error.strerror}") from error
+
+
+def run_blocking(name: str, *arguments: str, stdin: bytes = b"", timeout: float = TIMEOUT_SECONDS) -> bytes:
+    """As `Programs.change`, for drivers whose methods block: in a thread. Not of what reads users' files."""
+    require(name)
+    executable = which(name, path=SEARCH_PATH)
+    command = [executable or name, *_command(name, arguments, None)[1:]]
+    _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin="")
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, env=dict(ENVIRONMENT), timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise ProgramTimedOut(f"{name} did not finish in time") from error
+    except OSError as error:
+        raise Unreachable(f"{name} cannot be started: {error.strerror}") from error
+    if done.returncode != 0:
+        complaint = done.stderr[-MESSAGE_LIMIT:].decode("utf-8", "replace").strip()
+        raise ProgramFailed(name, done.returncode, complaint)
+    return done.stdout
 
 
 class _Running(ProcessProtocol):

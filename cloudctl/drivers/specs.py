@@ -33,6 +33,7 @@ class DriverResources:
     reactor: Any = None  # the running reactor, for processes, sockets and threads; None in tests on a Clock
     state_dir: Path | None = None  # its own directory; None: nothing may be kept on disk
     hypervisor: Any = None  # of a fencer: the driver whose hosts it fences
+    part: str = ""  # of a driver of objects: whose contents these are; it sees none of another part
 
 
 # -- hosts and guests

@@ -36,8 +36,10 @@ def bootstrap(conn: Connection, store: ImageStore, owner: str, now: datetime) ->
     )
     incoming = store.incoming(new.id)
     incoming.write_bytes(disk())
-    store.settle(incoming, store.path(new.id))
-    return images.create_stored(conn, new, data.measure(store.path(new.id), "raw", "bare"), now)
+    measured = data.measure(incoming, "raw", "bare")
+    store.receive(incoming, new.id)
+    store.remove(incoming)
+    return images.create_stored(conn, new, measured, now)
 
 
 @lru_cache(maxsize=1)

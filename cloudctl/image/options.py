@@ -9,6 +9,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from cloudctl.image.store import DEFAULT
+
 MAX_SIZE = 2**40
 UPLOAD_BUDGET = 2**37
 
@@ -32,16 +34,24 @@ STORE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def _store_ids(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
-    for store_id in value:
+    for store_id, each in value.items():
         if STORE_ID.fullmatch(store_id) is None:
             raise ValueError(f"{store_id!r} is no name of a store: letters, digits and _.- are")
+        if bool(each.directory) == bool(each.driver):
+            raise ValueError(f"{store_id}: names either a directory or a driver")
+        if each.driver and store_id != DEFAULT:
+            raise ValueError(f"{store_id}: only the store {DEFAULT} can be that of a driver")
 
 
 @frozen
 class StoreOptions:
-    """`[image.stores.NAME]`: a directory, for example where another disk or a network file system is mounted."""
+    """`[image.stores.NAME]`: a directory, for example where another disk or a network file system is mounted.
 
-    directory: str  # relative to the state directory
+    The store "default" may name a driver of objects instead, by its table [driver.objects.DRIVER]: "rados" for a Ceph.
+    """
+
+    directory: str = ""  # relative to the state directory
+    driver: str = ""
     description: str = ""
     # Of several stores that have an image's data, the heaviest is named, and read, first.
     weight: int = 0

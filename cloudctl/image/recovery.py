@@ -6,15 +6,18 @@ Call `recover` at start. It spares what another living process works on, so it i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from functools import partial
 
 from sqlalchemy import select
 from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import utc
+from cloudctl.db.columns import seconds, utc
 from cloudctl.image import uploads
 from cloudctl.image.images import IMPORTING, QUEUED, STORED, UPLOADING
+from cloudctl.image.kept import YOUNG, KeptStore
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
@@ -28,12 +31,17 @@ BATCH = 500
 def recover(db: Database, stores: Stores) -> None:
     """Uploads that died are queued again, and files that belong to no image are removed."""
     arrival = stores.default
-    for image_id, upload_id in db.transact(True, _uploading):
-        alive = any(map(is_held, (arrival.incoming(upload_id), arrival.path(image_id), arrival.staged(image_id))))
-        if not alive and db.transact(False, uploads.abandon, image_id, upload_id, utc(db.clock.seconds())):
+    now = db.clock.seconds()
+    for image_id, upload_id, since in db.transact(True, _uploading):
+        died = arrival.has_died(image_id, upload_id, now - seconds(since))
+        if died and db.transact(False, uploads.abandon, image_id, upload_id, utc(now)):
             log.info("image {id}: its upload died with its process; it is queued again", id=image_id)
     for store in stores:
         _recover(db, store)
+    if isinstance(arrival, KeptStore):
+        removed = arrival.sweep(partial(db.transact, True, _known), now - YOUNG)
+        if removed:
+            log.info("{count} contents that no image has were removed", count=removed)
 
 
 def _recover(db: Database, store: ImageStore) -> None:
@@ -44,10 +52,21 @@ def _recover(db: Database, store: ImageStore) -> None:
         _sweep(store, [name for name in batch if not _belongs(name, images.get(_image_of(name)), store.id)])
 
 
-def _uploading(conn: Connection) -> list[tuple[str, str]]:
-    """(image, upload)"""
-    rows = conn.execute(select(Image.id, Image.upload_id).where(Image.upload_id.is_not(None)))
-    return [(image_id, upload_id) for image_id, upload_id in rows if upload_id is not None]
+def _uploading(conn: Connection) -> list[tuple[str, str, datetime]]:
+    """(image, upload, since when)"""
+    rows = conn.execute(select(Image.id, Image.upload_id, Image.updated_at).where(Image.upload_id.is_not(None)))
+    return [(image_id, upload_id, since) for image_id, upload_id, since in rows if upload_id is not None]
+
+
+def _known(conn: Connection, ids: Collection[str]) -> list[tuple[str, bool]]:
+    """Those of the images that may have data, and, whether they were asked for or not, those that may have staged data.
+
+    With whether it is staged.
+    """
+    named = conn.execute(select(Image.id, Image.status).where(Image.id.in_(ids)))
+    waiting = conn.scalars(select(Image.id).where(Image.status.in_((UPLOADING, IMPORTING))))
+    found = [(id, False) for id, status in named if status not in (QUEUED, UPLOADING)]
+    return [*found, *((id, True) for id in waiting)]
 
 
 def _image_of(name: str) -> str:

@@ -8,12 +8,16 @@ from pathlib import Path
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
+from cloudctl.drivers import loader
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.image import lifecycle
 from cloudctl.image.bootstrap import bootstrap, define, define_in_older
+from cloudctl.image.data import ImageData
+from cloudctl.image.kept import KeptStore
+from cloudctl.image.near import Near
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
-from cloudctl.image.stores import configured
+from cloudctl.image.stores import configured, in_the_data_directory
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
 from cloudctl.rest.spool import in_threads
@@ -25,7 +29,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ImageOptions)
-    stores = configured(options.stores, cloud.config.data_dir)
+    stores = configured(options.stores, cloud.config.data_dir, lambda driver: cloud.contents(driver, "images"))
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
@@ -44,6 +48,11 @@ def compose(cloud: Surroundings) -> Part:
         recover(db, stores)
         db.transact(False, define_in_older, utc(cloud.clock.seconds()))
 
+    def prepare() -> None:
+        if isinstance(store, KeptStore):
+            loader.check(store.contents, f"driver.objects.{options.stores[store.id].driver}")
+        stores.prepare()
+
     def build(http: Http) -> ApiApp:
         from cloudctl.image import api
 
@@ -52,12 +61,14 @@ def compose(cloud: Surroundings) -> Part:
     return Part(
         build,
         lifecycle.workflows(db, stores, threads, cloud.reactor, options),
-        prepare=stores.prepare,
+        prepare=prepare,
         bootstrap=first_rows,
         recover=clean,
         supports=supports,
         shown=(store, stores),
         image_path=stores.path,
+        near=Near(ImageData(stores, threads, cloud.reactor), store) if isinstance(store, KeptStore) else None,
+        keeps=in_the_data_directory(options.stores),
         uploads=uploads,
     )
 

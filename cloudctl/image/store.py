@@ -39,8 +39,16 @@ class ImageStore:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def path(self, image_id: str) -> Path:
-        """Where the data of the image is, if it has any."""
+        """Where the data of the image is, if it has any here."""
         return self.directory / image_id
+
+    def fetch(self, image_id: str, *, settled: bool = True) -> Path:
+        """Where it is now, if the store has it. `settled`: it is active, so its data never changes again."""
+        return self.path(image_id)
+
+    def has(self, image_id: str) -> bool:
+        """Whether nothing is left to do to have the data of an image that an import brings."""
+        return self.path(image_id).exists()
 
     def staged(self, image_id: str) -> Path:
         return self.directory / f"{STAGED}{image_id}"
@@ -85,6 +93,16 @@ class ImageStore:
         finally:
             incoming.unlink(missing_ok=True)
 
+    def stage(self, source: Path, image_id: str) -> None:
+        """Have the data in `source`, of this directory, wait for an import; which may be in its place already."""
+        if source != self.staged(image_id):
+            self.settle(source, self.staged(image_id))
+
+    def fetch_staged(self, image_id: str) -> Path | None:
+        """Where the data that waits for an import is, if there is any."""
+        staged = self.staged(image_id)
+        return staged if staged.exists() else None
+
     def settle(self, source: Path, target: Path) -> None:
         """Rename a file; it is there under its new name after a power cut, too."""
         with source.open("rb") as file:
@@ -101,9 +119,21 @@ class ImageStore:
         for path in paths:
             path.unlink(missing_ok=True)
 
+    def drop(self, image_id: str) -> None:
+        """The data of the image."""
+        self.remove(self.path(image_id))
+
+    def drop_staged(self, image_id: str) -> None:
+        self.remove(self.staged(image_id))
+
     def remove_all(self, image_id: str) -> None:
         """Whatever there is of this image."""
-        self.remove(self.path(image_id), self.staged(image_id))
+        self.drop(image_id)
+        self.drop_staged(image_id)
+
+    def has_died(self, image_id: str, upload_id: str, since: float) -> bool:
+        """Whether nobody does this upload any more, which the image knows of for so many seconds."""
+        return not any(map(is_held, (self.incoming(upload_id), self.path(image_id), self.staged(image_id))))
 
     def names(self) -> list[str]:
         return sorted(entry.name for entry in os.scandir(self.directory))

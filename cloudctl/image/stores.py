@@ -1,19 +1,22 @@
 """The stores of a cloud: where the data of images is kept, once or several times.
 
-A store is a directory today. One that is elsewhere would be a class beside ImageStore with the same few functions:
-`receive` data, `path` to read it at (of a copy kept near, if need be), `remove_all`.
+A store is a directory; the default one may be elsewhere, and has copies of what is read in its directory: see `kept`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attrs import frozen
 
+from cloudctl.drivers.interfaces import IObjectData
 from cloudctl.errors import Invalid
+from cloudctl.image.kept import KeptStore
 from cloudctl.image.options import StoreOptions
 from cloudctl.image.store import DEFAULT, ImageStore
+
+IMAGES = "images"  # of the data directory
 
 
 @frozen
@@ -44,6 +47,11 @@ class Stores:
         there = (path for store in self if (path := store.path(image_id)).exists())
         return next(there, self.default.path(image_id))
 
+    def fetch(self, image_id: str) -> Path:
+        """As `path`, of an active image: it is there if any store has it."""
+        path = self.path(image_id)
+        return path if path.exists() and path.parent != self.default.directory else self.default.fetch(image_id)
+
     def prepare(self) -> None:
         """Make their directories. Call it once, before the listener starts."""
         for store in self:
@@ -58,14 +66,25 @@ class Stores:
         """The data of this image from some stores; one that is not configured any more has nothing here."""
         for store in self:
             if store.id in ids:
-                store.remove(store.path(image_id))
+                store.drop(image_id)
 
 
-def configured(options: Mapping[str, StoreOptions], data_dir: Path) -> Stores:
-    """The store "default" is in `images`, unless the options say another place."""
-    made = {
-        name: ImageStore(data_dir / each.directory, name, each.description, each.weight)
-        for name, each in options.items()
-    }
-    default = made.pop(DEFAULT, ImageStore(data_dir / "images"))
+def configured(
+    options: Mapping[str, StoreOptions], data_dir: Path, contents: Callable[[str], IObjectData] | None = None
+) -> Stores:
+    """The store "default" is in `images`, unless the options say another place. `contents`: of a driver."""
+    made: dict[str, ImageStore] = {}
+    for name, each in options.items():
+        shown = name, each.description, each.weight
+        if each.driver and contents is not None:
+            made[name] = KeptStore(data_dir / IMAGES, *shown, contents=contents(each.driver))
+        else:
+            made[name] = ImageStore(data_dir / each.directory, *shown)
+    default = made.pop(DEFAULT, ImageStore(data_dir / IMAGES))
     return Stores(default, tuple(made.values()))
+
+
+def in_the_data_directory(options: Mapping[str, StoreOptions]) -> list[str]:
+    """The options by which images are there, and so the same for all processes."""
+    places = {DEFAULT: StoreOptions(IMAGES), **options}
+    return [f"image.stores.{name}" for name, each in places.items() if not each.driver and each.directory[:1] != "/"]

@@ -180,20 +180,20 @@ class Intake:
             kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same, stores=(store.id,))
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.run(store.remove, store.path(image.id))
+                await self.data.run(store.drop, image.id)
             raise
         await self._unless_gone(kept, image.id)
 
     async def _stage(self, caller: Caller, image_id: str, upload_id: str, expected: int | None) -> None:
         size = self._size(upload_id, expected)
         image = await self.db.run(begin, caller, image_id, upload_id, size, UPLOADING)
-        source, target = self.data.store.incoming(upload_id), self.data.store.staged(image.id)
+        store = self.data.store
         try:
-            await self.data.changed(ImageStore.settle, source, target)
+            await self.data.run(store.stage, store.incoming(upload_id), image.id)
             kept = await self.db.run(end_staging, image.id, upload_id, size, caller.now)
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.changed(ImageStore.remove, target)
+                await self.data.run(store.drop_staged, image.id)
             raise
         await self._unless_gone(kept, image.id)
 

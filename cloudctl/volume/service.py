@@ -55,6 +55,7 @@ def compose(cloud: Surroundings) -> Part:
         lifecycle.workflows(archives),
         checks={"volume": audit.check(cloud.db, backend)},
         volume=backend,
+        keeps=[] if options.backup_store == "objects" or options.backup_directory else ["volume.backup_directory"],
         prepare=prepare,
         bootstrap=first_rows,
         supports=supports,

@@ -1,4 +1,6 @@
-"""Two control processes on PostgreSQL, and guests on three libvirt hosts, through the public API with the stock SDK.
+"""Two control processes with a PostgreSQL, and no directory, in common; guests on three libvirt hosts.
+
+Through the public API with the stock SDK.
 
 Each host is a libvirtd in namespaces of its own, with disks that no other host sees; they reach each other by TLS. It
 needs root and Debian packages, which `.ci/run` installs; elsewhere it is skipped with the reason.
@@ -32,17 +34,24 @@ pytestmark = pytest.mark.slow
 HOSTS = ("east", "north", "west")
 # A guest that writes to its memory does not arrive by itself at this pace; and nothing goes on because a lease ends.
 TOML = """
-[server]
-data_dir = "{data}"
 [database]
 url = "{url}"
 sealing_keys = ["{key}"]
 [tasks]
 lease = 3600.0
+[image.stores.default]
+driver = "file"
+[driver.objects.file]
+directory = "{backends}/contents"
+[driver.volume.fake]
+directory = "{backends}/volumes"
+[driver.network.fake]
+directory = "{backends}/networks"
 [drivers]
 hypervisor = {{ rack = "libvirt", here = "fake" }}
 [driver.hypervisor.here]
 hosts = 1
+directory = "{backends}/guests"
 [driver.hypervisor.rack]
 hosts = {{ {hosts} }}
 peers = {{ {hosts} }}
@@ -116,7 +125,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgresql_url: str) -> It
             hosts[name] = Libvirtd(directory / name, certificates, name)
         named = ", ".join(f'{name} = "{daemon.tls_uri}"' for name, daemon in hosts.items())
         own = tmp_path_factory.mktemp("cluster")
-        toml = TOML.format(data=own / "data", url=postgresql_url, key=Fernet.generate_key().decode(), hosts=named)
+        toml = TOML.format(
+            backends=own / "backends", url=postgresql_url, key=Fernet.generate_key().decode(), hosts=named
+        )
         for name in ("one", "two"):
             (own / name).mkdir()
             processes.append(LiveCloud(own / name, toml))

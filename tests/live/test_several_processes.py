@@ -1,7 +1,8 @@
-"""Two processes of one cloud with nothing but a database and a data directory between them."""
+"""Two processes of one cloud with nothing but a database and backends between them."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,20 +23,22 @@ pytestmark = pytest.mark.slow
 
 # Nothing here goes on because a lease ends.
 TOML = """
-[server]
-data_dir = "{data}"
 [database]
 url = "{url}"
 sealing_keys = ["{key}"]
 [tasks]
 lease = 3600.0
+[image.stores.default]
+driver = "file"
+[driver.objects.file]
+directory = "{backends}/contents"
 [driver.hypervisor.fake]
-durable = true
+directory = "{backends}/guests"
 delays = {{ ensure_defined = {delay}, ensure_running = 0.1 }}
 [driver.volume.fake]
-durable = true
+directory = "{backends}/volumes"
 [driver.network.fake]
-durable = true
+directory = "{backends}/networks"
 """
 
 Make = Callable[..., LiveCloud]
@@ -49,7 +52,7 @@ def process(tmp_path: Path, postgresql_url: str) -> Iterator[Make]:
 
     def make(name: str, delay: float) -> LiveCloud:
         (tmp_path / name).mkdir()
-        toml = TOML.format(data=tmp_path / "data", url=postgresql_url, key=key, delay=delay)
+        toml = TOML.format(backends=tmp_path / "backends", url=postgresql_url, key=key, delay=delay)
         made.append(LiveCloud(tmp_path / name, toml))
         return made[-1]
 
@@ -103,8 +106,10 @@ def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgres
     one._tokens.clear()
     assert sees(two, one.token())
     assert all((cloud.state_dir / "clouds.yaml").exists() for cloud in (one, two))
+    # A directory that says whose it is is shared.
+    assert not any((cloud.state_dir / "cloud-id").exists() for cloud in (one, two))
 
-    image = good(one.ask("GET", "/image/v2/images?name=tiny"))["images"][0]["id"]
+    image = what_one_has_been_given_the_other_has(one, two)
     wish = {"name": "s", "imageRef": image, "flavorRef": "1", "networks": "none"}
     server = good(one.ask("POST", SERVERS, {"server": wish}, **{"OpenStack-API-Version": "compute 2.37"}))["server"]
     owner, fence = until(lambda: read(postgresql_url, booting))
@@ -124,6 +129,35 @@ def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgres
     heir.kill()
     until(lambda: good(victim.ask("GET", f"{SERVERS}/{server['id']}"))["server"]["status"] == "ACTIVE")
     assert "Traceback" not in one.log.read_text() + two.log.read_text()
+
+
+def what_one_has_been_given_the_other_has(one: LiveCloud, two: LiveCloud) -> str:
+    """The id of an image that the one has been given."""
+    data = bytes(510) + b"\x55\xaa" + os.urandom(70_000)
+    wish = {"name": "given", "disk_format": "raw", "container_format": "bare"}
+    image = good(one.ask("POST", "/image/v2/images", wish))["id"]
+    octets = {"Content-Type": "application/octet-stream"}
+    path = f"/image/v2/images/{image}/file"
+    assert one.ask("PUT", path, data, **octets)[0] == 204
+    assert two.body(path) == data
+    # The other way round, by way of an import that either may do.
+    imported = good(two.ask("POST", "/image/v2/images", wish))["id"]
+    assert two.ask("PUT", f"/image/v2/images/{imported}/stage", data, **octets)[0] == 204
+    assert one.ask("POST", f"/image/v2/images/{imported}/import", {"method": {"name": "glance-direct"}})[0] == 202
+    until(lambda: good(one.ask("GET", f"/image/v2/images/{imported}"))["status"] == "active")
+    assert one.body(f"/image/v2/images/{imported}/file") == two.body(f"/image/v2/images/{imported}/file") == data
+
+    project = good(one.ask("GET", "/identity/v3/auth/projects"))["projects"][0]["id"]
+    account = f"/object-store/v1/AUTH_{project}"
+    assert one.ask("PUT", f"{account}/c")[0] == 201
+    assert one.ask("PUT", f"{account}/c/o", data, **octets)[0] == 201
+    assert two.body(f"{account}/c/o") == data
+
+    user = good(one.ask("GET", "/identity/v3/users?name=demo", user="admin"))["users"][0]["id"]
+    made = good(one.ask("POST", f"/identity/v3/users/{user}/credentials/OS-EC2", {"tenant_id": project}))["credential"]
+    seen = good(two.ask("GET", f"/identity/v3/users/{user}/credentials/OS-EC2/{made['access']}"))["credential"]
+    assert seen["secret"] == made["secret"]
+    return str(image)
 
 
 def _another(found: tuple[str, int] | None, owner: str) -> tuple[str, int] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.volume.archives import Archives
 from cloudctl.volume.tables import Backup, Volume
 from tests.volume.asking import LATEST, V3, act, at, volume
 from tests.volume.backing_up import UNKNOWN, content, fill, held, in_small_pieces, kept, restore, shown
@@ -161,6 +163,42 @@ def test_a_volume_in_use_needs_force_and_is_frozen_first(make: Any, demo: Any, c
     cloud.settle()
     assert (shown(demo, made["id"])["status"], volume(demo, id)["status"]) == ("available", "in-use")
     assert backend.behaviour.calls["ensure_snapshot"] == 1 and backend.frozen.values() == []
+
+
+def test_what_one_machine_has_exported_or_assembled_another_one_does_again(
+    make: Any, demo: Any, cloud: Any, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are its own: here they go when the step that made them is over."""
+    id = make()["id"]
+    fill(backend, id, content("a"))
+    attach(cloud, demo, id)
+    exported, assembled = type(backend).ensure_exported, Archives.assemble
+    done: list[str] = []
+
+    async def export(self: Any, id: str, path: str, snapshot_id: str | None = None) -> str:
+        found: str = await exported(self, id, path, snapshot_id)
+        done.append(path)
+        if len(done) == 1:
+            Path(path).unlink()
+        return found
+
+    async def assemble(self: Any, ctx: Any, backup: Any, target: Path) -> None:
+        await assembled(self, ctx, backup, target)
+        done.append(str(target))
+        if len(done) == 3:
+            target.unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(backend), "ensure_exported", export)
+        patch.setattr(Archives, "assemble", assemble)
+        made = demo.post(f"{V3}/backups", {"backup": {"volume_id": id, "force": True}}).json()["backup"]
+        cloud.settle()
+        assert shown(demo, made["id"])["status"] == "available" and backend.frozen.values() == []
+        restored = demo.post(f"{V3}/backups/{made['id']}/restore", {"restore": {}}).json()["restore"]["volume_id"]
+        cloud.settle()
+    assert len(done) == 4
+    assert volume(demo, restored)["status"] == "available"
+    assert held(backend, restored) == held(backend, id)
 
 
 @pytest.mark.parametrize("status", ["error", "creating", "maintenance", "extending", "backing-up"])

@@ -28,6 +28,7 @@ netns_network = DriverMaker(
 )
 file_objects = DriverMaker("objects", "file", "cloudctl.drivers.file.driver", "Data of objects in files of a directory")
 s3_objects = DriverMaker("objects", "s3", "cloudctl.drivers.s3.driver", "Data of objects in a bucket of another store")
+rados_objects = DriverMaker("objects", "rados", "cloudctl.drivers.rados.driver", "Data in a pool of a Ceph cluster")
 ovn_network = DriverMaker(
     "network", "ovn", "cloudctl.drivers.ovn.driver", "Networks over hosts, in the northbound database of an OVN"
 )

@@ -19,6 +19,7 @@ from cloudctl.drivers.fake.store import Store, check_writable, directory, head, 
 from cloudctl.drivers.interfaces import (
     ICrashDump,
     IDiagnostics,
+    IElsewhere,
     IGuestEvents,
     IHypervisor,
     ILiveMigrate,
@@ -78,6 +79,7 @@ class Config:
     disk_gib: int = field(default=4096, validator=ge(1))
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
     durable: bool = True  # keep guests in the state directory, if there is one: they outlive this process
+    directory: str = ""  # there, instead: for processes that have state directories of their own
 
 
 @frozen
@@ -112,7 +114,7 @@ class Guest:
 
 
 def create(config: Config, resources: DriverResources) -> FakeHypervisor:
-    root = directory(config.durable, resources)
+    root = directory(config.durable, resources, config.directory)
     names = [f"{resources.name}-{number}" for number in range(1, config.hosts + 1)]
     return FakeHypervisor(
         machines={
@@ -130,10 +132,11 @@ def create(config: Config, resources: DriverResources) -> FakeHypervisor:
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
         root=root,
         guests=open_store(Guest, root, "guests"),
+        elsewhere=config.durable and bool(config.directory),
     )
 
 
-@implementer(*INTERFACES)
+@implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
 class FakeHypervisor:
     machines: dict[str, HostInventory]
@@ -142,6 +145,7 @@ class FakeHypervisor:
     guests: Store[Guest]
     changed: Callable[[str], None] | None = None
     cables: dict[str, Cable] = field(factory=dict)  # of the consoles that are open, by the ids of their guests
+    elsewhere: bool = False
 
     async def check(self) -> None:
         check_writable(self.root)

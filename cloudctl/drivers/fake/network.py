@@ -14,6 +14,7 @@ from cloudctl.drivers.interfaces import (
     IConntrackHelpers,
     IDhcpOptions,
     IDhcpPorts,
+    IElsewhere,
     IGatewayLimits,
     IGuaranteedRates,
     IHostsHeard,
@@ -75,6 +76,7 @@ class Config:
 
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
     durable: bool = True  # keep networks in the state directory, if there is one: they outlive this process
+    directory: str = ""  # there, instead: for processes that have state directories of their own
 
 
 @frozen
@@ -90,7 +92,7 @@ class Port:
 
 
 def create(config: Config, resources: DriverResources) -> FakeNetworkBackend:
-    root = directory(config.durable, resources)
+    root = directory(config.durable, resources, config.directory)
     return FakeNetworkBackend(
         behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
         root=root,
@@ -98,10 +100,11 @@ def create(config: Config, resources: DriverResources) -> FakeNetworkBackend:
         ports=open_store(Port, root, "ports"),
         routers=open_store(RouterSpec, root, "routers"),
         groups=open_store(SecurityGroupSpec, root, "security-groups"),
+        elsewhere=config.durable and bool(config.directory),
     )
 
 
-@implementer(*INTERFACES)
+@implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
 class FakeNetworkBackend:
     """Any name is a host: which ones there are only a hypervisor knows."""
@@ -114,6 +117,7 @@ class FakeNetworkBackend:
     groups: Store[SecurityGroupSpec]
     silent: set[str] = field(factory=set)  # hosts that tests have made so
     changed: set[str] = field(factory=set)  # ids of what tests call changed by others
+    elsewhere: bool = False
 
     async def check(self) -> None:
         check_writable(self.root)

@@ -100,9 +100,11 @@ def write(file: Path, data: bytes) -> None:
     beside.replace(file)
 
 
-def directory(durable: bool, resources: DriverResources) -> Path | None:
+def directory(durable: bool, resources: DriverResources, wished: str = "") -> Path | None:
     """Where a fake keeps its stores; None: in memory, as in a cloud that has no state directory."""
-    return resources.state_dir if durable else None
+    if not durable:
+        return None
+    return Path(wished) if wished else resources.state_dir
 
 
 def open_store(cls: type[T], root: Path | None, name: str) -> Store[T]:

@@ -12,7 +12,14 @@ from cloudctl.drivers.disk_formats import qcow2
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill, write
-from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.interfaces import (
+    IElsewhere,
+    IVolumeAdoption,
+    IVolumeBackend,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeSnapshots,
+)
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -37,6 +44,7 @@ class Config:
     total_gib: int = field(default=10240, validator=ge(1))
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
     durable: bool = True  # keep volumes in the state directory, if there is one: they outlive this process
+    directory: str = ""  # there, instead: for processes that have state directories of their own
 
 
 @frozen
@@ -75,7 +83,7 @@ class Loose:
 
 
 def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
-    root = directory(config.durable, resources)
+    root = directory(config.durable, resources, config.directory)
     return FakeVolumeBackend(
         name=resources.name,
         total_gib=config.total_gib,
@@ -85,10 +93,11 @@ def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
         frozen=open_store(Snapshot, root, "snapshots"),
         loose=open_store(Loose, root, "unmanaged"),
         loose_snapshots=open_store(Loose, root, "unmanaged_snapshots"),
+        elsewhere=config.durable and bool(config.directory),
     )
 
 
-@implementer(*INTERFACES)
+@implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
 class FakeVolumeBackend:
     name: str
@@ -99,6 +108,7 @@ class FakeVolumeBackend:
     frozen: Store[Snapshot]
     loose: Store[Loose]
     loose_snapshots: Store[Loose]
+    elsewhere: bool = False
 
     formats = ("qcow2",)
 

@@ -19,7 +19,7 @@ from attrs import frozen
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable, Unusable
-from cloudctl.drivers.interfaces import IObjectData
+from cloudctl.drivers.interfaces import IElsewhere, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.specs import DriverResources
 
@@ -28,6 +28,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 # Why a hard link cannot be where a copy can: another file system, or one without such links.
 UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 DIGITS = 2  # of the ids, that name folders
+PART = "part-"  # before the name of a folder that is no objects'
 HALF = "half-"  # what a copy is called until it is whole
 ABANDONED = 86_400.0  # seconds after which nobody copies any more
 
@@ -36,20 +37,21 @@ ABANDONED = 86_400.0  # seconds after which nobody copies any more
 class Config:
     """`[driver.objects.file]`"""
 
-    directory: str = ""  # empty: "objects" beside all other data
+    directory: str = ""  # empty: "objects" beside all other data; what is kept for others than objects is in folders
 
 
 def create(config: Config, resources: DriverResources) -> ObjectFiles:
     directory = Path(config.directory) if config.directory else resources.state_dir
     if directory is None:
         raise ValueError("the driver needs a directory")
-    return ObjectFiles(directory)
+    return ObjectFiles(directory / f"{PART}{resources.part}" if resources.part else directory, bool(config.directory))
 
 
-@implementer(IObjectData)
+@implementer(IObjectData, IElsewhere)
 @frozen
 class ObjectFiles:
     directory: Path
+    elsewhere: bool = False
 
     async def check(self) -> None:
         try:

@@ -34,6 +34,7 @@ from cloudctl.drivers.errors import (
 )
 from cloudctl.drivers.interfaces import (
     IDiagnostics,
+    IElsewhere,
     IGuestEvents,
     IHypervisor,
     ILiveMigrate,
@@ -85,7 +86,7 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
     return Libvirt(config, resources, hosts, disks)
 
 
-@implementer(*INTERFACES)
+@implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
 class Libvirt:
     config: Config
@@ -94,6 +95,8 @@ class Libvirt:
     disks: Disks  # for config drives, which are made here
     _locks: Locks = field(factory=Locks)  # one call for a guest, or for an image on a host, at a time
     _watching: LoopingCall | None = None
+
+    elsewhere = True
 
     async def check(self) -> None:
         require("genisoimage")

@@ -13,6 +13,7 @@ from zope.interface import implementer
 from cloudctl.drivers.errors import UnknownPort, Unusable
 from cloudctl.drivers.interfaces import (
     IDhcpOptions,
+    IElsewhere,
     IMarking,
     INetworkBackend,
     INetworkDrift,
@@ -46,7 +47,7 @@ def create(config: Config, resources: DriverResources) -> Ovn:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IMarking, IPortForwarding)
-@implementer(INetworkDrift)
+@implementer(INetworkDrift, IElsewhere)
 @define(eq=False)
 class Ovn:
     """Any name is a host: a port waits for the chassis of that name to take it up."""
@@ -54,6 +55,8 @@ class Ovn:
     config: Config
     resources: DriverResources
     connection: Connection
+
+    elsewhere = True
 
     async def check(self) -> None:
         if self.resources.reactor is None:

@@ -14,7 +14,7 @@ MONITOR = re.compile(r"([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
 WORD = r"[\w.-]+"
 
 
-def _monitors(_config: object, _option: Attribute[Any], value: list[str]) -> None:
+def are_monitors(_config: object, _option: Attribute[Any], value: list[str]) -> None:
     if wrong := [each for each in value if not MONITOR.fullmatch(each)]:
         raise ValueError(f"not ADDRESS:PORT: {', '.join(map(repr, wrong))}")
     if not value:
@@ -26,7 +26,7 @@ class Config:
     """`[driver.volume.rbd]`"""
 
     # The monitors of the cluster, as this machine and the guests' hosts reach them: "10.0.0.1:3300".
-    monitors: list[str] = field(factory=lambda: ["127.0.0.1:3300"], validator=_monitors)
+    monitors: list[str] = field(factory=lambda: ["127.0.0.1:3300"], validator=are_monitors)
     # The pool of the volumes, and a namespace in it. Empty: the pool's own. Both are there before the cloud is.
     pool: str = field(default="volumes", validator=matches_re(WORD))
     namespace: str = field(default="", validator=matches_re(f"({WORD})?"))

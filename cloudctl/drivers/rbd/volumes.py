@@ -33,7 +33,7 @@ from cloudctl.drivers.errors import (
     UnknownVolume,
     Unusable,
 )
-from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.interfaces import IElsewhere, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.records import written
@@ -68,7 +68,7 @@ class Origin:
     passing: bool = False
 
 
-@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats)
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IElsewhere)
 @define(eq=False)
 class RbdVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
@@ -79,6 +79,7 @@ class RbdVolumes:
     _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
     _looked: float | None = None  # when the pool was last seen to have room
 
+    elsewhere = True  # files in its directory live as long as a call
     formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
 
     async def check(self) -> None:

@@ -1,5 +1,8 @@
 """The objects driver `s3`: contents are objects of one bucket, each under its id, in a store that speaks S3.
 
+    PREFIX<id>              of the object store
+    PREFIXpart-NAME/<id>    of another part of the cloud
+
 Whoever reads one here goes on although it is removed meanwhile: it is removed when he has closed it. Of what another
 process of the cloud reads, the rest comes from the store, which most go on sending.
 """
@@ -23,7 +26,7 @@ from zope.interface import implementer
 
 from cloudctl import signature_v4
 from cloudctl.drivers.errors import DriverError, UnknownContent, Unreachable, Unusable
-from cloudctl.drivers.interfaces import IFarData, IObjectData
+from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.s3.client import Account, Answer, Bucket, Refused
 from cloudctl.drivers.specs import DriverResources
@@ -56,16 +59,24 @@ def create(config: Config, resources: DriverResources) -> ObjectsByS3:
     return ObjectsByS3(config, resources)
 
 
-@implementer(IObjectData, IFarData)
+@implementer(IObjectData, IFarData, IElsewhere)
 @define(eq=False)
 class ObjectsByS3:
     config: Config
     resources: DriverResources
+    prefix: str = field(init=False)
     _made: Bucket | None = field(default=None, init=False)
     _lock: Lock = field(factory=Lock, init=False)
     # Of ids: how many read them, and which go when nobody does any more.
     _readers: Counter[str] = field(factory=Counter, init=False)
     _removed: set[str] = field(factory=set, init=False)
+
+    elsewhere = True
+
+    @prefix.default
+    def _prefix(self) -> str:
+        part = self.resources.part
+        return f"{self.config.prefix}part-{part}/" if part else self.config.prefix
 
     async def check(self) -> None:
         try:
@@ -91,7 +102,7 @@ class ObjectsByS3:
         return self._made
 
     def _key(self, id: str) -> str:
-        return f"{self.config.prefix}{id}"
+        return f"{self.prefix}{id}"
 
     # -- contents
 
@@ -156,11 +167,16 @@ class ObjectsByS3:
                 raise
 
     def inventory(self, after: str) -> tuple[ContentState, ...]:
-        prefix = self.config.prefix
         while True:
-            asked = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix, "start-after": f"{prefix}{after}"}
+            asked = {
+                "list-type": "2",
+                "max-keys": str(PAGE),
+                "prefix": self.prefix,
+                "delimiter": "/",  # none of another part
+                "start-after": f"{self.prefix}{after}",
+            }
             query = "&".join(f"{name}={signature_v4.encoded(value.encode())}" for name, value in asked.items())
-            listed = _listed(self._bucket.document("GET", "", query), len(prefix))
+            listed = _listed(self._bucket.document("GET", "", query), len(self.prefix))
             with self._lock:
                 found = tuple(each for each in listed if each.id not in self._removed)
             if found or not listed:

@@ -108,7 +108,7 @@ class Data:
         size = image.size
         if image.status not in domain.STORED or size is None:
             return Reply(None, 204)
-        path = await self.data.run(self.data.stores.path, image.id)
+        path = await self.data.run(self.data.stores.fetch, image.id)
         if not await self.data.run(path.exists):
             if size == 0:
                 # It consists of properties alone: a server's whose disks are volumes.

@@ -10,6 +10,7 @@ from cloudctl.image import images as domain
 from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
 from cloudctl.image.images import SAVING
+from cloudctl.image.store import ImageStore
 from cloudctl.image.tables import Image
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
@@ -22,13 +23,14 @@ def activation(db: Database, data: ImageData) -> Workflow:
         image = await ctx.read(domain.get, ctx.resource_id)
         if image.status != SAVING:
             raise Conflict(f"The image {image.id} is {image.status}, not {SAVING}.")
-        path = data.store.path(image.id)
         try:
+            path = await data.run(data.store.fetch, image.id, settled=False)
             measured = await data.measure(path, image.disk_format or "raw", image.container_format or "bare")
         except FileNotFoundError:
             raise Gone(f"The image {image.id} has no data to keep.") from None
         except OSError as error:
             raise Transient(f"the data cannot be read: {error}") from error
+        await data.changed(ImageStore.remove, data.store.staged(image.id))
         await ctx.commit(_active, image, measured, ctx.now)
 
     async def drop(ctx: Context) -> None:

@@ -21,7 +21,7 @@ def copying(data: ImageData, options: ImageOptions) -> Workflow:
 
     async def ensure_copied(ctx: Context) -> None:
         image = await ctx.write(imports.copying, ctx.args["task_id"], ctx.resource_id, ctx.now)
-        source = await data.run(data.stores.path, image.id)
+        source = await data.run(data.stores.fetch, image.id)
         if not await data.run(source.exists):
             raise Transient("the data of the image cannot be read")
         placed = await ensure_placed(ctx, data, source)

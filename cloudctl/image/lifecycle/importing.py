@@ -37,20 +37,22 @@ def importing(
                 await data.run(copy, data.stores, origin.row.id, staged)
             elif uri is not None:
                 await fetch(uri, staged)
+            if origin is not None or uri is not None:
+                await data.run(store.stage, staged, ctx.resource_id)
         except (Unreached, OSError) as error:
             raise Transient(str(error)) from error
 
     async def ensure_kept(ctx: Context) -> None:
         image = await ctx.read(imports.importing, ctx.resource_id)
         origin = await ctx.read(regions.source, ctx.args)
-        staged = store.staged(image.id)
         try:
             # An earlier run may have come as far as here.
-            there = await data.run(staged.exists)
-            source = staged if there else await data.run(data.stores.path, image.id)
+            source = await data.run(store.fetch_staged, image.id)
+            if source is None:
+                source = await data.run(placed_already, data.stores, image.id)
             measured = await data.measure(source, *images.formats(image if origin is None else origin.row))
             placed = await ensure_placed(ctx, data, source)
-            await data.run(store.remove, staged)
+            await data.run(store.drop_staged, image.id)
         except OSError as error:
             raise Transient(f"the image store does not work: {error}") from error
         await ctx.commit(
@@ -75,5 +77,11 @@ def importing(
 
 def copy(stores: Stores, image_id: str, target: Path) -> None:
     """Anew, the data of an image of this cloud."""
-    with stores.path(image_id).open("rb") as content, target.open("wb") as file:
+    with stores.fetch(image_id).open("rb") as content, target.open("wb") as file:
         shutil.copyfileobj(content, file, CHUNK)
+
+
+def placed_already(stores: Stores, image_id: str) -> Path:
+    """Where the data of an image that is not active yet is, if it is in a store already."""
+    there = stores.path(image_id)
+    return there if there.parent != stores.default.directory else stores.default.fetch(image_id, settled=False)

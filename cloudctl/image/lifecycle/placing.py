@@ -30,7 +30,7 @@ async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
     for store_id in sorted(wanted, key=lambda store_id: store_id == data.store.id):
         store = data.stores[store_id]
         try:
-            if not await data.run(store.path(ctx.resource_id).exists):
+            if not await data.run(store.has, ctx.resource_id):
                 await data.run(store.receive, source, ctx.resource_id)
             there.append(store_id)
         except OSError as error:

@@ -47,6 +47,11 @@ def creation(archives: Archives) -> Workflow:
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         source = archives.work(backup.id)
+        if not source.exists():
+            # Another process, on another machine, exported it and died. The volume as it is now will do as well.
+            await freeze(ctx)
+            await export(ctx)
+            await thaw(ctx)
         return await archives.store(ctx, backup, source)
 
     async def remove(ctx: Context) -> None:

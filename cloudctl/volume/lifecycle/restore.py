@@ -62,8 +62,11 @@ def restoration(archives: Archives) -> Workflow:
         await archives.discard(work(ctx.resource_id))
 
     async def fill(ctx: Context) -> Memo:
-        path = str(archives.work(work(ctx.resource_id)))
-        await ctx.drivers.volume.ensure_imported(ctx.resource_id, ImageSource(ctx.args["backup_id"], path, "raw"))
+        path = archives.work(work(ctx.resource_id))
+        if not path.exists():
+            # Another process, on another machine, assembled it and died.
+            await assemble(ctx)
+        await ctx.drivers.volume.ensure_imported(ctx.resource_id, ImageSource(ctx.args["backup_id"], str(path), "raw"))
         return None
 
     async def finish(ctx: Context) -> Memo:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from attrs import asdict
+from attrs import asdict, evolve
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownContent, Unreachable
@@ -119,6 +119,19 @@ def test_many_contents_are_listed_in_pages(store: Store, tmp_path: Path, monkeyp
         driver.ensure_absent(wanted[3])
         # A page of nothing but these is not the end.
         assert [each.id for each in driver.inventory(wanted[1])] == wanted[4:]
+
+
+def test_a_part_of_the_cloud_sees_none_of_another(store: Store, tmp_path: Path) -> None:
+    objects = store.driver(prefix="a cloud's ")
+    images = create(objects.config, evolve(objects.resources, part="images"))
+    kept(objects, tmp_path / "content", ID, b"an object")
+    kept(images, tmp_path / "content", OTHER, b"an image")
+    assert [[each.id for each in part.inventory("")] for part in (objects, images)] == [[ID], [OTHER]]
+    with pytest.raises(UnknownContent):
+        objects.open(OTHER)
+    images.ensure_absent(ID)
+    with objects.open(ID) as file:
+        assert file.read() == b"an object"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,196 @@
+"""The objects driver `rados`: contents are pieces in a pool of a Ceph cluster.
+
+    <id>.<number>       a piece
+    index-<digit>       of the ids that begin with this digit: a key of its omap is "ID SECONDS BYTES"
+    index               which of those there are
+
+A content is there once its key is, which is written after its pieces and goes after them. While they are written
+another key has a "+" before it, by which the pieces that a killed process left are found a day later.
+
+Ceph's own programs do it, each with a deadline at which it is killed; librados would wait in threads of its own. What
+is opened is fetched into a file without a name first, so that it can be read although it is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, cast
+
+from attrs import field, frozen
+from attrs.validators import ge, gt, matches_re
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable, Unusable
+from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
+from cloudctl.drivers.objects_interface import ContentState
+from cloudctl.drivers.programs import ProgramFailed, require, run_blocking
+from cloudctl.drivers.rbd.options import WORD, are_monitors
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.errors import ConfigError
+
+MIB = 1 << 20
+# How `rados` tells it: its exit code says less.
+MISSING, FULL = "(2) No such file or directory", ("(28) No space left on device", "(122) Disk quota exceeded")
+INDEX = "index"
+ARRIVING = "+"
+ABANDONED = 86_400.0  # seconds after which nobody writes any more
+
+
+@frozen
+class Config:
+    """`[driver.objects.rados]`"""
+
+    # The monitors of the cluster, as this machine reaches them: "10.0.0.1:3300".
+    monitors: list[str] = field(factory=lambda: ["127.0.0.1:3300"], validator=are_monitors)
+    # A pool for this alone, which is there before the cloud is, and a namespace in it, for a second cloud.
+    pool: str = field(default="objects", validator=matches_re(WORD))
+    namespace: str = field(default="", validator=matches_re(f"({WORD})?"))
+    # Who we are to Ceph, and a file with the key. It has the rights mon "allow r", osd "allow rwx pool=objects".
+    user: str = field(default="cloudctl", validator=matches_re(WORD))
+    keyring: Path = Path("/etc/ceph/ceph.client.cloudctl.keyring")
+    # Of the pieces that contents are cut into; Ceph's own limit is 128.
+    piece_mib: int = field(default=32, validator=ge(1))
+    # Seconds until an answer of the cluster is given up; it is asked again.
+    answer_timeout: float = field(default=30.0, validator=gt(0))
+
+
+def create(config: Config, resources: DriverResources) -> RadosContents:
+    """Raises ConfigError in a cloud in memory: what goes in and out passes through files."""
+    if resources.state_dir is None:
+        raise ConfigError([f"driver.objects.{resources.name}: needs a cloud with a state directory"])
+    namespace = f"{config.namespace}.{resources.part}" if resources.part else config.namespace
+    return RadosContents(config, namespace, resources.state_dir.absolute())
+
+
+@implementer(IObjectData, IFarData, IElsewhere)
+@frozen
+class RadosContents:
+    """`directory`: for files that live as long as somebody reads them."""
+
+    config: Config
+    namespace: str
+    directory: Path
+    _indexed: set[str] = field(factory=set)  # digits that are in the index
+
+    elsewhere = True
+
+    async def check(self) -> None:
+        require("rados")
+        try:
+            self.config.keyring.read_bytes()
+        except OSError as error:
+            raise Unusable(f"the key of user {self.config.user} cannot be read from {self.config.keyring}") from error
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def ensure_kept(self, id: str, path: str) -> None:
+        if self._found(id):
+            return
+        key = f"{id} {time.time():.3f} {os.stat(path).st_size}"
+        if id[0] not in self._indexed:
+            self._rados("setomapval", INDEX, id[0], "")
+            self._indexed.add(id[0])
+        self._rados("setomapval", _index(id), ARRIVING + key, "")
+        with open(path, "rb") as source:
+            for number, piece in enumerate(iter(lambda: source.read(self._piece), b"")):
+                self._rados("put", f"{id}.{number}", "-", stdin=piece)
+        self._rados("setomapval", _index(id), key, "")
+        self._rados("rmomapkey", _index(id), ARRIVING + key)
+
+    def open(self, id: str) -> IO[bytes]:
+        found = self._found(id)
+        if not found:
+            raise UnknownContent(id)
+        file = cast(IO[bytes], tempfile.TemporaryFile(dir=self.directory))  # noqa: SIM115  # the caller closes it
+        try:
+            for number in range(self._pieces(found[0])):
+                file.write(self._rados("get", f"{id}.{number}", "-"))
+            file.seek(0)
+        except BaseException as error:
+            file.close()
+            if isinstance(error, ProgramFailed) and MISSING in error.complaint:
+                raise UnknownContent(id) from error  # somebody removes it just now
+            if isinstance(error, OSError):
+                raise Unreachable(f"{self.directory}: {error.strerror}") from error
+            raise
+        return file
+
+    def ensure_absent(self, id: str) -> None:
+        """The keys last, by which a repeat finds the pieces."""
+        keys = [key for key in self._keys(_index(id)) if _id(key) == id]
+        for number in range(max(map(self._pieces, keys), default=0)):
+            try:
+                self._rados("rm", f"{id}.{number}")
+            except ProgramFailed as error:
+                if MISSING not in error.complaint:
+                    raise
+        for key in keys:
+            self._rados("rmomapkey", _index(id), key)
+
+    def inventory(self, after: str) -> tuple[ContentState, ...]:
+        """With what somebody has begun to keep so long ago that he cannot be at it any more."""
+        for digit in self._keys(INDEX):
+            if digit >= after[:1]:
+                # The same content may have been kept twice at once.
+                states = {_id(key): _state(key) for key in self._keys(_index(digit)) if not _is_under_way(key)}
+                if found := sorted(id for id in states if id > after):
+                    return tuple(states[id] for id in found)
+        return ()
+
+    def _found(self, id: str) -> list[str]:
+        """Its keys: none, or one, or one of each that kept it at the same time."""
+        return [key for key in self._keys(_index(id)) if key.startswith(f"{id} ")]
+
+    def _keys(self, object: str) -> list[str]:
+        try:
+            return self._rados("listomapkeys", object).decode().splitlines()
+        except ProgramFailed as error:
+            if MISSING not in error.complaint:
+                raise
+            return []
+
+    @property
+    def _piece(self) -> int:
+        return self.config.piece_mib * MIB
+
+    def _pieces(self, key: str) -> int:
+        return -(-int(key.split(" ")[2]) // self._piece)
+
+    def _rados(self, *words: str, stdin: bytes = b"") -> bytes:
+        """Raises ProgramFailed, ProgramTimedOut, NoCapacity."""
+        return _run(self.config, self.namespace, words, stdin)
+
+
+def _run(config: Config, namespace: str, words: tuple[str, ...], stdin: bytes) -> bytes:
+    limit = config.answer_timeout
+    # Without a key that the cluster knows it would ask for minutes.
+    who = ("--id", config.user, "--keyring", str(config.keyring), f"--client-mount-timeout={int(limit) + 1}")
+    where = ("--conf", "/dev/null", "-m", ",".join(config.monitors), f"--pool={config.pool}")
+    named = (f"--namespace={namespace}",) if namespace else ()
+    try:
+        return run_blocking("rados", *where, *who, *named, *words, stdin=stdin, timeout=limit)
+    except ProgramFailed as error:
+        if any(each in error.complaint for each in FULL):
+            raise NoCapacity(error.complaint) from error
+        raise
+
+
+def _index(id: str) -> str:
+    return f"{INDEX}-{id[0]}"
+
+
+def _id(key: str) -> str:
+    return key.removeprefix(ARRIVING).partition(" ")[0]
+
+
+def _state(key: str) -> ContentState:
+    return ContentState(_id(key), float(key.split(" ")[1]))
+
+
+def _is_under_way(key: str) -> bool:
+    return key.startswith(ARRIVING) and _state(key).since > time.time() - ABANDONED
