@@ -88,6 +88,8 @@ class Network(Standard, table="networks"):
     segmentation_id: Field[int | None] = column(Integer, nullable=True)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), nullable=True, index=True)
     dns_domain: Field[str] = text()
+    # Whether its ports may be isolated from each other.
+    pvlan: Field[bool] = flag(False)
 
 
 Index("ix_networks_project", Network.project_id, Network.id)
@@ -163,6 +165,8 @@ class Subnet(Standard, table="subnets"):
     segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), nullable=True, index=True)
     dns_publish_fixed_ip: Field[bool] = flag(False)
     service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
+    # Whether the wire below its router's gateway is told the way to it.
+    leak_routes: Field[bool] = flag(False)
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)
@@ -212,6 +216,9 @@ class Port(Standard, table="ports"):
     hints: Field[dict[str, Any] | None] = column(Json, nullable=True)
     device_profile: Field[str | None] = optional_text(255)
     trusted: Field[bool | None] = column(Boolean, nullable=True)
+    # Whom on a network with `pvlan` it reaches; None: on one without.
+    pvlan_type: Field[str | None] = optional_text(16)
+    pvlan_community: Field[str | None] = optional_text()
 
 
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
@@ -351,10 +358,13 @@ class Router(Standard, table="routers"):
     enable_ndp_proxy: Field[bool] = flag(False)
     enable_default_route_ecmp: Field[bool] = flag(False)
     enable_default_route_bfd: Field[bool] = flag(False)
+    # Of the VPN that it is told of in.
+    evpn_vni: Field[int | None] = column(Integer, nullable=True)
 
 
 Index("ix_routers_project", Router.project_id, Router.id)
 Index("ix_routers_host", Router.host)
+Index("uq_routers_evpn_vni", Router.evpn_vni, unique=True)
 
 
 class RouterPort(Record, table="router_ports"):
