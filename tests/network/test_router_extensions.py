@@ -221,6 +221,22 @@ class TestGateways:
         neutron.refused(404, "RouterGatewayNotFound", "PUT", f"{path}/remove_external_gateways", which)
         assert held(neutron, router).gateway is None
 
+    def test_those_that_are_named_leave_the_other_one(self, neutron: Neutron) -> None:
+        """A list of all of them, as they were shown, one with another address: then that one is meant."""
+        outside = neutron.external()
+        router = neutron.router()
+        path, wish = f"/routers/{router['id']}", {"network_id": outside["id"]}
+
+        def ask(action: str, *gateways: Any) -> Any:
+            body = {"router": {"external_gateways": gateways}}
+            return neutron.expect(200, "PUT", f"{path}/{action}_external_gateways", body, "admin")["router"]
+
+        first, second, third = ask("add", wish, wish, wish)["external_gateways"]
+        ask("remove", third)
+        seen = ask("update", {**wish, "external_fixed_ips": third["external_fixed_ips"]}, first)
+        assert seen["external_gateways"] == [first, {**second, "external_fixed_ips": third["external_fixed_ips"]}]
+        assert ask("remove", wish, first)["external_gateways"] == []
+
     def test_one_that_a_floating_ip_needs_stays(self, neutron: Neutron) -> None:
         one, two, inside = neutron.external(), neutron.external("198.51.100.0/24"), neutron.network()
         router = neutron.router(inside, external=one)
