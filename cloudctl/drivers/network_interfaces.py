@@ -125,6 +125,18 @@ class IRouterKinds(Interface):
     """Routers work on every host, or take each other's place: `RouterSpec.distributed` and `ha` are obeyed."""
 
 
+class IEvpn(Interface):
+    """Routers are told of in a VPN over the wires below: `RouterSpec.evpn_vni` is obeyed."""
+
+
+class IRouteLeaks(Interface):
+    """The routers of the wires below know ways into networks: `RouterSpec.leaked` is obeyed."""
+
+
+class IPrivateVlans(Interface):
+    """Ports of one network cannot all reach each other: `PortSpec.isolation` is obeyed."""
+
+
 class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 

@@ -15,6 +15,13 @@ class DhcpPort:
 
 
 @frozen
+class Isolation:
+    """A port that reaches ports without isolation, and those of its community. None: no other isolated port."""
+
+    community: str | None = None
+
+
+@frozen
 class MeterRule:
     """Traffic that comes in from outside or goes out; with addresses in these networks. None: any."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
-from cloudctl.drivers.network_specs import DhcpPort, Meter
+from cloudctl.drivers.network_specs import DhcpPort, Isolation, Meter
 
 ConnectionInfo = Mapping[str, Any]
 """How a hypervisor reaches a volume: a JSON object `{"driver_volume_type": str, "data": {…}}`. Only drivers read it."""
@@ -158,6 +158,7 @@ class PortSpec:
     dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
     local_ips: tuple[LocalIp, ...] = ()  # obeyed by an ILocalIps
     logged: tuple[str, ...] = ()  # ACCEPT, DROP; obeyed by an IPacketLogs
+    isolation: Isolation | None = None  # from other ports of its network; obeyed by an IPrivateVlans
 
 
 @frozen
@@ -451,6 +452,8 @@ class RouterSpec:
     # Of the ways out: all are taken in turns, and those that do not answer are left out. Obeyed by an IManyGateways.
     default_route_ecmp: bool = False
     default_route_bfd: bool = False
+    evpn_vni: int | None = None  # of the VPN that it is told of in; obeyed by an IEvpn
+    leaked: tuple[str, ...] = ()  # networks behind it that the wire below knows the way to; obeyed by an IRouteLeaks
     distributed: bool = False  # and ha: obeyed by an IRouterKinds
     ha: bool = False
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import bindparam, case, exists, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -37,15 +37,19 @@ _ipv4 = (
     .where(IpAllocation.port_id == bindparam("port"), Subnet.ip_version == 4)
 )
 _inside, _outside = RouterPort.table.alias("inside"), RouterPort.table.alias("outside")
+_there = IpAllocation.port_id == _inside.c.port_id, IpAllocation.subnet_id == bindparam("inside")
+_gateway_ip = select(Subnet.gateway_ip).where(Subnet.id == bindparam("inside")).scalar_subquery()
+_is_gateway_ip = IpAllocation.ip_address == _gateway_ip, IpAllocation.network_id == bindparam("through")
+# Routers with an interface inside and a gateway outside: first the one that has the subnet's gateway address. By the
+# network, since few routers are on it; the subnet may have many thousand addresses.
 _between = (
     select(Router.id)
-    .join_from(IpAllocation, _inside, _inside.c.port_id == IpAllocation.port_id)
-    .join(_outside, _outside.c.router_id == _inside.c.router_id)
+    .join_from(_inside, _outside, _outside.c.router_id == _inside.c.router_id)
     .join(Router, Router.id == _inside.c.router_id)
-    .join(Subnet, Subnet.id == IpAllocation.subnet_id)
-    .where(IpAllocation.subnet_id == bindparam("inside"), _inside.c.is_gateway.is_(False))
+    .where(_inside.c.network_id == bindparam("through"), _inside.c.is_gateway.is_(False))
     .where(_outside.c.network_id == bindparam("outside"), _outside.c.is_gateway.is_(True))
-    .order_by(case((IpAllocation.ip_address == Subnet.gateway_ip, 0), else_=1))
+    .where(exists().where(*_there))
+    .order_by(case((exists().where(*_there, *_is_gateway_ip), 0), else_=1))
     .order_by(Router.created_at, Router.id)
 )
 _locked_routers = (
@@ -125,7 +129,7 @@ def target(
     if port.device_owner == "network:dhcp":
         raise bad(f"Cannot process floating IP association with Port {port.id}, since it serves DHCP")
     address, subnet_id = _fixed_address(conn, port, fixed_ip_address)
-    router_id = _router(conn, subnet_id, floating_network_id)
+    router_id = _router(conn, port.network_id, subnet_id, floating_network_id)
     if router_id is None:
         raise NotFound(
             f"External network {floating_network_id} is not reachable from subnet {subnet_id}. Therefore, cannot "
@@ -155,16 +159,12 @@ def _fixed_address(conn: Connection, port: Port, wanted: str | None) -> tuple[st
     return rows[0]
 
 
-def _router(conn: Connection, subnet_id: str, floating_network_id: str) -> str | None:
+def _router(conn: Connection, network_id: str, subnet_id: str, floating_network_id: str) -> str | None:
     """The router that leads from the external network into the subnet; it cannot change until the commit."""
-    found = _routers(conn, subnet_id, floating_network_id)
+    between = {"through": network_id, "inside": subnet_id, "outside": floating_network_id}
+    found = conn.scalars(_between, between).all()
     conn.execute(_locked_routers, {"routers": list(found)})
-    return next((each for each in _routers(conn, subnet_id, floating_network_id) if each in found), None)
-
-
-def _routers(conn: Connection, subnet_id: str, floating_network_id: str) -> Sequence[str]:
-    """Those with an interface there and a gateway here: first the one that has the subnet's gateway address."""
-    return conn.scalars(_between, {"inside": subnet_id, "outside": floating_network_id}).all()
+    return next((each for each in conn.scalars(_between, between) if each in found), None)
 
 
 def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: str | None = None) -> None:

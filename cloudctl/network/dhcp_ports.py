@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, case, delete, exists, func, insert, select, up
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.network import ipam, kinds, macs, port_uses, standard, tags
+from cloudctl.network import ipam, kinds, macs, port_uses, private_vlans, standard, tags
 from cloudctl.network.addresses import is_automatic
 from cloudctl.network.extension_tables import DhcpPort
 from cloudctl.network.fixed_ips import DHCP
@@ -133,6 +133,7 @@ def _create(conn: Connection, network: Network, host: str, now: datetime) -> Por
         profile={},
         vif_type="unbound",
         vif_details={},
+        pvlan_type=private_vlans.PROMISCUOUS if network.pvlan else None,
     )
     standard.insert(conn, made)
     conn.execute(_insert, {"network_id": network.id, "port_id": made.id})

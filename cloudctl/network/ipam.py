@@ -29,11 +29,7 @@ _highest = (
     .order_by(FreeRange.pool.desc(), FreeRange.first.desc())
     .limit(2)
 )
-_of_ports = (
-    select(IpAllocation)
-    .where(IpAllocation.port_id.in_(bindparam("ports", expanding=True)))
-    .order_by(IpAllocation.port_id, IpAllocation.position)
-)
+_of_ports = select(IpAllocation).where(IpAllocation.port_id.in_(bindparam("ports", expanding=True)))
 _allocation, _range = insert(IpAllocation), insert(FreeRange)
 _drop = delete(IpAllocation).where(
     IpAllocation.subnet_id == bindparam("of_subnet"), IpAllocation.address == bindparam("at")
@@ -136,6 +132,9 @@ def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[IpA
     found: dict[str, list[IpAllocation]] = {}
     for row in conn.execute(_of_ports, {"ports": port_ids}):
         found.setdefault(row.port_id, []).append(row)
+    for rows in found.values():
+        if len(rows) > 1:
+            rows.sort(key=lambda row: row.position)
     return found
 
 

@@ -18,6 +18,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
     dhcp_ports,
     kinds,
+    private_vlans,
     qos_policies,
     qos_rules,
     quotas,
@@ -59,6 +60,7 @@ class NewNetwork:
     availability_zone_hints: Sequence[str] = ()
     qos_policy_id: str | None = None
     dns_domain: str = ""
+    pvlan: bool = False
 
 
 # -- who sees what
@@ -165,6 +167,7 @@ def create(
     check_zones(wanted.availability_zone_hints, options)
     segment = segments.check(wanted.segment, options)
     mtu = checked_mtu(wanted.mtu, segment, options)
+    private_vlans.check_network(wanted.pvlan, wanted.port_security_enabled)
     quota.take(conn, quotas.QUOTAS, project_id, {"network": 1})
     security_groups.ensure_default(conn, project_id, now)
     if wanted.is_default:
@@ -185,6 +188,7 @@ def create(
         physical_network=segment.physical_network,
         segmentation_id=segment.segmentation_id,
         dns_domain=wanted.dns_domain,
+        pvlan=wanted.pvlan,
         qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)
@@ -205,6 +209,10 @@ def change(
         for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
     changes = dict(changes)
+    enabled, secure = (changes.get(name, getattr(row, name)) for name in ("pvlan", "port_security_enabled"))
+    private_vlans.check_network(enabled, secure)
+    if enabled != row.pvlan:
+        private_vlans.network_changed(conn, row, enabled, by)
     if "shared" in changes:
         shares.set_everybodys(conn, shares.NETWORK, row, changes.pop("shared"), now)
     external = changes.get("external", row.external)

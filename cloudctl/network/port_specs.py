@@ -6,7 +6,7 @@ from sqlalchemy import bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import FixedIp, PortSpec
-from cloudctl.network import dhcp_options, local_ip_ports, logs, networks, ports, qos_rules, trunk_ports
+from cloudctl.network import dhcp_options, local_ip_ports, logs, networks, ports, private_vlans, qos_rules, trunk_ports
 from cloudctl.network.tables import Network, Port
 
 # Built once: building a statement costs more than running it.
@@ -56,5 +56,6 @@ def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec, Network, bool]
         dhcp_options=dhcp_options.driver_specs(row.dhcp_options),
         local_ips=local_ip_ports.driver_specs(conn, row.id) if has_local_ips else (),
         logged=logs.events(conn, row, groups) if is_any_logged else (),
+        isolation=private_vlans.isolation(row),
     )
     return row, spec, network, has_absences

@@ -33,6 +33,7 @@ from cloudctl.network import (
     port_forwardings,
     port_security,
     port_uses,
+    private_vlans,
     quotas,
     router_ports,
     security_groups,
@@ -92,7 +93,7 @@ class NewPort:
     profile: Mapping[str, Any] = field(factory=dict)
     qos_policy_id: str | None = None
     dhcp_options: Sequence[dict[str, Any]] = ()
-    kept: Mapping[str, Any] = field(factory=dict)  # other columns, which nothing here goes by
+    kept: Mapping[str, Any] = field(factory=dict)  # other columns, as they are said
 
 
 # -- who sees what
@@ -218,7 +219,7 @@ def create(
         vif_details={},
         qos_policy_id=wanted.qos_policy_id,
         dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
-        **wanted.kept,
+        **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
     )
     _insert(conn, made)
     fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
@@ -282,6 +283,7 @@ def change(
     mac = changes.get("mac_address", row.mac_address)
     if "dhcp_options" in changes:
         changes["dhcp_options"] = dhcp_options.merged(row.dhcp_options, changes["dhcp_options"])
+    changes |= private_vlans.of_changed(conn, row, changes)
     _check_bound(row, changes)
     if pairs is not None:
         changes["allowed_address_pairs"] = port_security.address_pairs(pairs, mac)

@@ -95,28 +95,44 @@ def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: dateti
 
 def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
     """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound."""
-    for each in wanted:
-        meant = _meant(conn, router, each)
-        _readdress(conn, router, meant.port_id, each, now, by)
+    for port, each in zip(_meant(conn, router, wanted), wanted, strict=True):
+        _readdress(conn, router, port.port_id, each, now, by)
     _changed(conn, router, now, by)
 
 
 def remove(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
     """Take those gateways from a locked router that are meant. Raises NotFound, Conflict."""
-    for each in wanted:
-        _remove(conn, router, _meant(conn, router, each), now, by)
+    for port in _meant(conn, router, wanted):
+        _remove(conn, router, port, now, by)
     _changed(conn, router, now, by)
 
 
-def _meant(conn: Connection, router: Router, wanted: Gateway) -> RouterPort:
-    """The gateway on the network that has one of the addresses, or is the only one there. Raises NotFound, Invalid."""
-    rows = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
-    rows = [row for row in rows if row.network_id == wanted.network_id]
-    addresses = addresses_of(conn, rows)
-    named = {each.ip_address for each in wanted.fixed_ips or () if each.ip_address is not None}
-    exact = [row for row in rows if named & {each["ip_address"] for each in addresses.get(row.port_id, ())}]
-    if exact:
-        return exact[0]
+def _meant(conn: Connection, router: Router, wanted: Sequence[Gateway]) -> list[RouterPort]:
+    """The gateway that each is about: one on its network that has an address of it, or the only other one there.
+
+    Raises NotFound, Invalid.
+    """
+    left = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
+    addresses = addresses_of(conn, left)
+    found: dict[int, RouterPort] = {}
+    for position, each in enumerate(wanted):
+        named = {wish.ip_address for wish in each.fixed_ips or () if wish.ip_address is not None}
+        for row in left:
+            has = {address["ip_address"] for address in addresses.get(row.port_id, ())}
+            if row.network_id == each.network_id and named & has:
+                found[position] = row
+                left = [other for other in left if other is not row]
+                break
+    for position, each in enumerate(wanted):
+        if position not in found:
+            row = _only(router, each, left)
+            found[position] = row
+            left = [other for other in left if other is not row]
+    return [found[position] for position in range(len(wanted))]
+
+
+def _only(router: Router, wanted: Gateway, left: Sequence[RouterPort]) -> RouterPort:
+    rows = [row for row in left if row.network_id == wanted.network_id]
     if not rows:
         message = f"Router {router.id} has no external gateway on network {wanted.network_id}."
         raise NotFound(message, type="RouterGatewayNotFound")

@@ -36,6 +36,7 @@ class RouterAddress(NamedTuple):
     ip_version: int
     cidr: str
     gateway_ip: str | None
+    is_leaked: bool
 
 
 # Built once: building a query costs more than running it.
@@ -49,6 +50,7 @@ _addresses = (
         Subnet.ip_version,
         Subnet.cidr,
         Subnet.gateway_ip,
+        Subnet.leak_routes,
     )
     .join_from(RouterPort, IpAllocation, IpAllocation.port_id == RouterPort.port_id)
     .join(Subnet, Subnet.id == IpAllocation.subnet_id)

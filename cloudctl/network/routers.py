@@ -21,6 +21,7 @@ from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     associations,
     conntrack_helpers,
+    evpn,
     kinds,
     metering,
     ndp_proxies,
@@ -54,6 +55,7 @@ class NewRouter:
     ha: bool = False
     enable_default_route_ecmp: bool = False
     enable_default_route_bfd: bool = False
+    evpn_vni: int | None = None  # 0: any free one
 
 
 # Built once: building a statement costs more than running it.
@@ -76,8 +78,9 @@ find, get, visible, visible_to, not_found = (
 def create(
     conn: Connection, project_id: str, wanted: NewRouter, now: datetime, options: NetworkOptions, by: Origin
 ) -> Router:
-    """A router without any port. Raises OverQuota, NotFound (a zone)."""
+    """A router without any port. Raises OverQuota, NotFound (a zone), Conflict (its number is taken)."""
     networks.check_zones(wanted.availability_zone_hints, options)
+    vni = None if wanted.evpn_vni is None else evpn.take(conn, wanted.evpn_vni, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
     values = standard.new(project_id, now, wanted.description)
     conn.execute(
@@ -93,6 +96,7 @@ def create(
             ha=wanted.ha,
             enable_default_route_ecmp=wanted.enable_default_route_ecmp,
             enable_default_route_bfd=wanted.enable_default_route_bfd,
+            evpn_vni=vni,
         )
     )
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, values["id"], by)
@@ -160,6 +164,8 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
         default_route_bfd=row.enable_default_route_bfd,
         distributed=row.distributed,
         ha=row.ha,
+        evpn_vni=row.evpn_vni,
+        leaked=tuple(sorted({each.cidr for each in addresses if each.is_leaked and not each.is_gateway})),
         interfaces=tuple(_interface(conn, port, addresses) for port, is_gateway in up if not is_gateway),
         routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.routes),
         floating_ips=tuple(

@@ -19,6 +19,7 @@ from cloudctl.network import (
     fixed_ips,
     ipam,
     kinds,
+    leaked_routes,
     networks,
     quotas,
     router_ports,
@@ -183,10 +184,12 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
     if "enable_dhcp" in changes:
         addresses.check_cidr(cidr, changes["enable_dhcp"])
         addresses.check_modes(row.ipv6_ra_mode, row.ipv6_address_mode, cidr, changes["enable_dhcp"])
+    if changes.get("leak_routes"):
+        leaked_routes.check(conn, row)
     standard.change(conn, Subnet.table, row.id, now, **changes)
     if "allocation_pools" in changes:
         ipam.lay_out(conn, row.id, pools)
-    if "gateway_ip" in changes:
+    if {"gateway_ip", "leak_routes"} & changes.keys():
         router_ports.network_changed(conn, row.network_id)
     _network_changed(conn, row.network_id, now, by)
     return get(conn, row.id)

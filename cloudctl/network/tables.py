@@ -88,6 +88,8 @@ class Network(Standard, table="networks"):
     segmentation_id: Field[int | None] = column(Integer)
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
     dns_domain: Field[str] = text()
+    # Whether its ports may be isolated from each other.
+    pvlan: Field[bool] = flag(False)
 
 
 Index("ix_networks_project", Network.project_id, Network.id)
@@ -163,6 +165,8 @@ class Subnet(Standard, table="subnets"):
     segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), index=True)
     dns_publish_fixed_ip: Field[bool] = flag(False)
     service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
+    # Whether the wire below its router's gateway is told the way to it.
+    leak_routes: Field[bool] = flag(False)
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)
@@ -212,12 +216,20 @@ class Port(Standard, table="ports"):
     hints: Field[dict[str, Any] | None] = column(Json)
     device_profile: Field[str | None] = optional_text(255)
     trusted: Field[bool | None] = column(Boolean)
+    # Whom on a network with `pvlan` it reaches; None: on one without.
+    pvlan_type: Field[str | None] = optional_text(16)
+    pvlan_community: Field[str | None] = optional_text()
 
 
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
 Index("ix_ports_project", Port.project_id, Port.id)
 Index("ix_ports_network_project", Port.network_project_id, Port.id)
-Index("ix_ports_device", Port.device_id, Port.created_at, Port.id)
+# What ports are looked for by. With the project and the order of a page: SQLite, which keeps no figures of its tables,
+# would go through all ports of the project otherwise.
+Index("ix_ports_device", Port.device_id, Port.project_id, Port.id)
+Index("ix_ports_name", Port.name, Port.project_id, Port.id)
+Index("ix_ports_mac_address", Port.mac_address, Port.project_id, Port.id)
+Index("ix_ports_network", Port.network_id, Port.project_id, Port.id)
 
 
 class Trunk(Standard, table="trunks"):
@@ -251,7 +263,8 @@ class IpAllocation(Record, table="ip_allocations"):
     position: Field[int] = column(Integer, default=0)  # within the port's fixed_ips
 
 
-Index("ix_ip_allocations_port", IpAllocation.port_id, IpAllocation.position)
+# With the subnet: a port is looked for on one of few addresses, and not among all of the subnet.
+Index("ix_ip_allocations_port", IpAllocation.port_id, IpAllocation.subnet_id, IpAllocation.position)
 # Tenants choose the same addresses: one is looked for on one network.
 Index("ix_ip_allocations_ip_address", IpAllocation.ip_address, IpAllocation.network_id)
 
@@ -347,10 +360,13 @@ class Router(Standard, table="routers"):
     enable_ndp_proxy: Field[bool] = flag(False)
     enable_default_route_ecmp: Field[bool] = flag(False)
     enable_default_route_bfd: Field[bool] = flag(False)
+    # Of the VPN that it is told of in.
+    evpn_vni: Field[int | None] = column(Integer, nullable=True)
 
 
 Index("ix_routers_project", Router.project_id, Router.id)
 Index("ix_routers_host", Router.host)
+Index("uq_routers_evpn_vni", Router.evpn_vni, unique=True)
 
 
 class RouterPort(Record, table="router_ports"):

@@ -18,6 +18,7 @@ def test_a_new_network_looks_as_documented(neutron: Neutron) -> None:
     assert made | {"id": 0} == {
         "id": 0,
         "name": "net1",
+        "pvlan": False,
         "status": "ACTIVE",
         "admin_state_up": True,
         "subnets": [],

@@ -27,6 +27,8 @@ def test_a_new_port_looks_as_documented(neutron: Neutron) -> None:
     assert made | {"id": 0, "mac_address": 0} == {
         "id": 0,
         "name": "",
+        "pvlan_type": None,
+        "pvlan_community": None,
         "network_id": network["id"],
         "mac_address": 0,
         "admin_state_up": True,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudctl.network.options import NetworkOptions
 from tests.network.conftest import Neutron
 
 DVR = "neutron.services.l3_router.service_providers.dvr.DvrDriver"
@@ -220,6 +221,22 @@ class TestGateways:
         neutron.refused(404, "RouterGatewayNotFound", "PUT", f"{path}/remove_external_gateways", which)
         assert held(neutron, router).gateway is None
 
+    def test_those_that_are_named_leave_the_other_one(self, neutron: Neutron) -> None:
+        """A list of all of them, as they were shown, one with another address: then that one is meant."""
+        outside = neutron.external()
+        router = neutron.router()
+        path, wish = f"/routers/{router['id']}", {"network_id": outside["id"]}
+
+        def ask(action: str, *gateways: Any) -> Any:
+            body = {"router": {"external_gateways": gateways}}
+            return neutron.expect(200, "PUT", f"{path}/{action}_external_gateways", body, "admin")["router"]
+
+        first, second, third = ask("add", wish, wish, wish)["external_gateways"]
+        ask("remove", third)
+        seen = ask("update", {**wish, "external_fixed_ips": third["external_fixed_ips"]}, first)
+        assert seen["external_gateways"] == [first, {**second, "external_fixed_ips": third["external_fixed_ips"]}]
+        assert ask("remove", wish, first)["external_gateways"] == []
+
     def test_one_that_a_floating_ip_needs_stays(self, neutron: Neutron) -> None:
         one, two, inside = neutron.external(), neutron.external("198.51.100.0/24"), neutron.network()
         router = neutron.router(inside, external=one)
@@ -306,3 +323,55 @@ class TestMetering:
         neutron.expect(204, "DELETE", f"/metering/metering-labels/{label['id']}", user="admin")
         assert neutron.get(f"{rules}?metering_label_id={label['id']}", "admin")["metering_label_rules"] == []
         assert [each.id for each in held(neutron, router).meters] == [everybodys["id"]]
+
+
+class TestWhatTheWiresAreTold:
+    def test_a_router_has_a_number_of_its_own(self, neutron: Neutron) -> None:
+        router = neutron.create("router", "admin", evpn_vni=500)
+        assert (router["evpn_vni"], held(neutron, router).evpn_vni) == (500, 500)
+        again = {"router": {"evpn_vni": 500}}
+        neutron.refused(409, "EVPNVNIInUse", "POST", "/routers", again, "admin")
+        # Any free one.
+        assert [neutron.create("router", "admin", evpn_vni=0)["evpn_vni"] for _ in range(2)] == [1, 2]
+        assert [each["id"] for each in neutron.get("/routers?evpn_vni=500", "admin")["routers"]] == [router["id"]]
+        neutron.expect(204, "DELETE", f"/routers/{router['id']}", user="admin")
+        assert neutron.create("router", "admin", evpn_vni="500")["evpn_vni"] == 500
+
+    def test_who_may_choose_it_and_what_it_is(self, neutron: Neutron) -> None:
+        neutron.refused(403, "PolicyNotAuthorized", "POST", "/routers", {"router": {"evpn_vni": 100}})
+        for wrong in (-1, 2**24, "invalid", None):
+            neutron.expect(400, "POST", "/routers", {"router": {"evpn_vni": wrong}}, "admin")
+        plain = neutron.router()
+        assert plain["evpn_vni"] is None
+        neutron.expect(400, "PUT", f"/routers/{plain['id']}", {"router": {"evpn_vni": 100}}, "admin")
+
+    @pytest.mark.parametrize("options", [NetworkOptions(vni_minimum=7, vni_maximum=8)])
+    def test_numbers_end(self, neutron: Neutron) -> None:
+        assert [neutron.create("router", "admin", evpn_vni=0)["evpn_vni"] for _ in range(2)] == [7, 8]
+        neutron.refused(409, "EVPNNoVniAvailable", "POST", "/routers", {"router": {"evpn_vni": 0}}, "admin")
+
+    def test_the_way_to_a_subnet_is_told(self, neutron: Neutron) -> None:
+        network = neutron.network("10.200.0.0/16")
+        router = neutron.router(network, external=neutron.external())
+        path = f"/subnets/{network['subnets'][0]}"
+        neutron.expect(403, "PUT", path, {"subnet": {"leak_routes": True}})
+        assert neutron.get(path)["subnet"]["leak_routes"] is False and held(neutron, router).leaked == ()
+        assert put(neutron, path, "admin", leak_routes=True)["leak_routes"] is True
+        assert held(neutron, router).leaked == ("10.200.0.0/16",)
+        # Out there they are all beside each other.
+        other = neutron.network("10.200.1.0/24")
+        neutron.router(other, external=neutron.external("198.51.100.0/24"))
+        overlapping = f"/subnets/{other['subnets'][0]}"
+        neutron.refused(400, "BadRequest", "PUT", overlapping, {"subnet": {"leak_routes": True}}, "admin")
+        put(neutron, path, "admin", leak_routes=False)
+        assert held(neutron, router).leaked == ()
+        put(neutron, overlapping, "admin", leak_routes=True)
+
+    def test_one_that_no_way_leads_to_is_not(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        path, wish = f"/subnets/{network['subnets'][0]}", {"subnet": {"leak_routes": True}}
+        neutron.refused(400, "BadRequest", "PUT", path, wish, "admin")
+        neutron.router(network)
+        neutron.refused(400, "BadRequest", "PUT", path, wish, "admin")
+        new = {"network_id": network["id"], "ip_version": 4, "cidr": "10.9.0.0/24", "leak_routes": True}
+        neutron.expect(400, "POST", "/subnets", {"subnet": new}, "admin")

@@ -44,7 +44,7 @@ class TestTheRecord:
         assert seen == {
             "name": "r", "description": "d", "status": "ACTIVE", "admin_state_up": True, "external_gateway_info": None,
             "routes": [], "availability_zone_hints": [], "availability_zones": ["nova"], "flavor_id": None,
-            "external_gateways": [], "conntrack_helpers": [], "enable_ndp_proxy": False,
+            "external_gateways": [], "conntrack_helpers": [], "enable_ndp_proxy": False, "evpn_vni": None,
             "enable_default_route_bfd": False, "enable_default_route_ecmp": False,
             "service_type_id": None, "project_id": "demo", "tenant_id": "demo", "revision_number": 0,
             "tags": ["a", "b"],

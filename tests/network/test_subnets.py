@@ -25,6 +25,7 @@ def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
     assert made | {"id": 0} == {
         "id": 0,
         "name": "sub1",
+        "leak_routes": False,
         "network_id": network["id"],
         "ip_version": 4,
         "cidr": "10.0.0.0/24",

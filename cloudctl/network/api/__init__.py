@@ -78,7 +78,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_routers = Resource(db, routers.declared(options, has_kinds, has_limits).of(driver))
     of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
-    of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options))
+    of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options).of(driver))
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
     of_rules = qos_rules.offered(driver)
 
@@ -93,7 +93,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         of_agents,
         *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
         *((agents.RouterScheduling(db, parts, of_agents, of_routers),) if chosen and has_routers else ()),
-        Resource(db, SUBNETS),
+        Resource(db, SUBNETS.of(driver)),
         Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),

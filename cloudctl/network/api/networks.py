@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IPrivateVlans
 from cloudctl.network import address_scopes, floating_ips, networks, qos_policies, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
@@ -73,6 +74,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("port_security_enabled", c.port_security_enabled, Flag, post=True, put=True, filter=lists.truths),
             Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
             Attribute("dns_domain", c.dns_domain, Domain, post="", put=True, filter=any_of),
+            Attribute("pvlan", c.pvlan, Flag, post=False, put=True, filter=lists.truths, needs=IPrivateVlans),
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=Beside(networks.subnets_of, zones)),
             Attribute("l2_adjacency", view=always(True)),

@@ -12,7 +12,7 @@ from attrs import asdict, frozen
 from sqlalchemy import Column, select
 
 from cloudctl.db import Connection
-from cloudctl.drivers.interfaces import IDhcpOptions, ITrunks
+from cloudctl.drivers.interfaces import IDhcpOptions, IPrivateVlans, ITrunks
 from cloudctl.errors import Invalid
 from cloudctl.network import (
     macs,
@@ -131,6 +131,16 @@ VnicType = Literal[
     "remote-managed",
 ]
 Affinity = Literal["required", "preferred", "legacy", "socket"]
+PvlanType = Literal["promiscuous", "isolated", "community"]
+
+
+def _community(name: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z_.][a-zA-Z_.0-9]*", name):
+        raise ValueProblem("it begins with a letter, '_' or '.', and has these and digits alone")
+    return name
+
+
+Community = Annotated[str, Length(1, 232), Check(_community)]
 PROFILE_BYTES = 4096
 PROFILE_DEPTH = 16
 NUMBER_MOST = 2**53
@@ -324,7 +334,7 @@ NULLS: dict[str, Any] = {
     "security_groups": (),
     "dhcp_options": (),
 }
-# What nothing goes by.
+# What is kept as it is said, once it was checked.
 KEPT = (
     "vnic_type",
     "dns_name",
@@ -334,6 +344,8 @@ KEPT = (
     "device_profile",
     "hints",
     "trusted",
+    "pvlan_type",
+    "pvlan_community",
 )
 
 
@@ -389,6 +401,18 @@ PORTS = Declared(
         Attribute("resource_request", view=resource_requests, rule=BINDING),
         Attribute("hints", c.hints, Profile | None, post=MISSING, put=True, rule=BINDING),
         Attribute("trusted", c.trusted, Flag | None, post=MISSING, put=True, rule=BINDING),
+        Attribute(
+            "pvlan_type", c.pvlan_type, PvlanType | None, post=MISSING, put=True, filter=any_of, needs=IPrivateVlans
+        ),
+        Attribute(
+            "pvlan_community",
+            c.pvlan_community,
+            Community | None,
+            post=MISSING,
+            put=True,
+            filter=any_of,
+            needs=IPrivateVlans,
+        ),
         Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
         Attribute("qos_network_policy_id", view=network_policy),
         *standard(Port),

@@ -9,11 +9,13 @@ from types import NoneType
 from typing import Annotated, Any
 
 from attrs import asdict, frozen
+from sqlalchemy import func
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IConntrackHelpers, IManyGateways, INdpProxies
+from cloudctl.drivers.interfaces import IConntrackHelpers, IEvpn, IManyGateways, INdpProxies
 from cloudctl.errors import Invalid
 from cloudctl.network import (
+    evpn,
     extra_routes,
     flavors,
     ndp_proxies,
@@ -34,9 +36,9 @@ from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import Router, RouterPort
-from cloudctl.rest.body import MISSING, Body, Check, Items, Loose, Missing, ValueProblem, given
+from cloudctl.rest.body import MISSING, Body, Check, Items, Loose, Missing, Range, ValueProblem, given
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import any_of
+from cloudctl.rest.listing import any_of, number
 from cloudctl.rest.resource import Attribute, always
 from cloudctl.rest.route import Routes
 from cloudctl.tasks import Origin
@@ -46,7 +48,10 @@ KIND = "network:routers:kind"
 KINDS = {"distributed", "ha"}
 WAYS_OUT = {"enable_default_route_ecmp", "enable_default_route_bfd"}
 # What a body says that NewRouter has.
-NEW = ("name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", *sorted(KINDS | WAYS_OUT))
+NEW = (
+    "name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", "evpn_vni",
+    *sorted(KINDS | WAYS_OUT),
+)  # fmt: skip
 Do = Callable[[Connection, Router, Sequence[Gateway], datetime, Origin], None]
 Change = Callable[[Sequence[extra_routes.Route], Sequence[extra_routes.Route]], list[extra_routes.Route]]
 
@@ -58,6 +63,7 @@ def _only_false(value: bool) -> bool:
 
 
 No = Annotated[bool, Loose(), Check(_only_false)]
+Vni = Annotated[int, Loose(), Range(0, evpn.MOST)]
 
 
 @frozen
@@ -122,6 +128,8 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
         project = owner_of_new(call.caller, owner)
         values = _with_kind(conn, call, values)
         _check_ways_out(call, values)
+        if "evpn_vni" in values:
+            call.require("network:routers:evpn")
         new = NewRouter(**{name: values[name] for name in NEW if values.get(name) is not None})
         router = routers.create(conn, project, new, call.now, options, call.caller)
         gateway = _gateway(conn, call, values["external_gateway_info"], has_limits)
@@ -191,6 +199,15 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
                 put=True,
                 filter=lists.truths,
                 needs=INdpProxies,
+            ),
+            Attribute(
+                "evpn_vni",
+                c.evpn_vni,
+                Vni,
+                post=MISSING,
+                filter=number,
+                sort=func.coalesce(c.evpn_vni, 0),
+                needs=IEvpn,
             ),
             Attribute("flavor_id", c.flavor_id, Id | None, post=None, filter=any_of),
             Attribute("service_type_id", None, NoneType, post=None, view=always(None)),

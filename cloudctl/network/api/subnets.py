@@ -10,6 +10,7 @@ from sqlalchemy import Column, bindparam, exists, select
 from sqlalchemy.sql import and_
 
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IRouteLeaks
 from cloudctl.errors import Invalid
 from cloudctl.network import networks, shares, subnet_pools, subnets
 from cloudctl.network.addresses import parse_cidr
@@ -125,6 +126,8 @@ def _bad(reason: str) -> Invalid:
 def change(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]) -> Subnet:
     if "service_types" in changes:
         call.require("network:subnets:service_types")
+    if "leak_routes" in changes:
+        call.require("network:subnets:leak_routes")
     return subnets.change(conn, subnet, _paired(changes), call.now, call.caller)
 
 
@@ -163,6 +166,7 @@ SUBNETS = Declared(
         Attribute("service_types", _subnet.service_types, Types, post=MISSING, put=True),
         Attribute("segment_id", _subnet.segment_id, Id | None, post=MISSING, filter=any_of),
         Attribute("dns_publish_fixed_ip", _subnet.dns_publish_fixed_ip, Flag, post=MISSING, put=True),
+        Attribute("leak_routes", _subnet.leak_routes, Flag, put=True, needs=IRouteLeaks),
         Attribute("use_default_subnetpool", None, Flag, post=MISSING, view=None),
         Attribute("prefixlen", None, PrefixLength, post=MISSING, view=None),
         Attribute("router:external", view=external),
