@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.image import uploads
+from cloudctl.image import cache, uploads
 from cloudctl.image.images import IMPORTING, QUEUED, STORED, UPLOADING
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
 from cloudctl.image.stores import Stores
@@ -34,6 +34,16 @@ def recover(db: Database, stores: Stores) -> None:
             log.info("image {id}: its upload died with its process; it is queued again", id=image_id)
     for store in stores:
         _recover(db, store)
+    if stores.cache is not None:
+        _recover_cache(db, stores.cache)
+
+
+def _recover_cache(db: Database, store: ImageStore) -> None:
+    names = store.names()
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        wanted = db.transact(True, cache.known, batch)
+        _sweep(store, [name for name in batch if name not in wanted])
 
 
 def _recover(db: Database, store: ImageStore) -> None:

@@ -25,7 +25,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ImageOptions)
-    stores = configured(options.stores, cloud.config.data_dir)
+    stores = configured(options, cloud.config.data_dir)
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)

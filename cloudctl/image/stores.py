@@ -1,27 +1,33 @@
 """The stores of a cloud: where the data of images is kept, once or several times.
 
-A store is a directory today. One that is elsewhere would be a class beside ImageStore with the same few functions:
-`receive` data, `path` to read it at (of a copy kept near, if need be), `remove_all`.
+A store is a directory. That of WEB has what addresses gave: an image is told where its data is (`POST …/locations`), it
+is fetched once, looked at, and kept, for guests boot from it and nobody there promises that it stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from attrs import frozen
 
 from cloudctl.errors import Invalid
-from cloudctl.image.options import StoreOptions
-from cloudctl.image.store import DEFAULT, ImageStore
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import DEFAULT, HTTP, ImageStore
+
+WEB = "web"
 
 
 @frozen
 class Stores:
-    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there."""
+    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there. `cache` is no
+    store: downloads are read from what is there. None: there is none.
+    """
 
     default: ImageStore
     others: tuple[ImageStore, ...] = ()
+    cache: ImageStore | None = None
 
     def __iter__(self) -> Iterator[ImageStore]:
         """The heaviest first; of equals, as they were configured."""
@@ -34,6 +40,18 @@ class Stores:
                 return store
         raise Invalid(f"There is no store {store_id[:64]!r}.")
 
+    @property
+    def writable(self) -> list[str]:
+        """Ids of those that data may go to, in their order."""
+        return [store.id for store in self if store.is_writable]
+
+    def to_write(self, store_id: str) -> ImageStore:
+        """Raises Invalid."""
+        store = self[store_id]
+        if not store.is_writable:
+            raise Invalid(f"The store {store_id} is read-only.")
+        return store
+
     def ordered(self, ids: Collection[str]) -> list[str]:
         """These ids in the order in which images name their stores; one that is not configured any more comes last."""
         known = [store.id for store in self]
@@ -44,14 +62,31 @@ class Stores:
         there = (path for store in self if (path := store.path(image_id)).exists())
         return next(there, self.default.path(image_id))
 
+    def open_near(self, image_id: str) -> IO[bytes]:
+        """The data of the image: of its copy in the cache, if there is one. Raises OSError."""
+        if self.cache is not None:
+            try:
+                return self.cache.path(image_id).open("rb")
+            except FileNotFoundError:
+                pass  # most images have none
+        return self.path(image_id).open("rb")
+
+    def forget_near(self, image_id: str) -> None:
+        """The copy in the cache."""
+        if self.cache is not None:
+            self.cache.remove_all(image_id)
+
+    def _all(self) -> tuple[ImageStore, ...]:
+        return (*self, *([self.cache] if self.cache else []))
+
     def prepare(self) -> None:
         """Make their directories. Call it once, before the listener starts."""
-        for store in self:
+        for store in self._all():
             store.prepare()
 
     def remove_all(self, image_id: str) -> None:
         """Whatever there is of this image, anywhere."""
-        for store in self:
+        for store in self._all():
             store.remove_all(image_id)
 
     def remove_from(self, ids: Iterable[str], image_id: str) -> None:
@@ -61,11 +96,14 @@ class Stores:
                 store.remove(store.path(image_id))
 
 
-def configured(options: Mapping[str, StoreOptions], data_dir: Path) -> Stores:
+def configured(options: ImageOptions, data_dir: Path) -> Stores:
     """The store "default" is in `images`, unless the options say another place."""
     made = {
         name: ImageStore(data_dir / each.directory, name, each.description, each.weight)
-        for name, each in options.items()
+        for name, each in options.stores.items()
     }
     default = made.pop(DEFAULT, ImageStore(data_dir / "images"))
-    return Stores(default, tuple(made.values()))
+    if options.web_store:
+        made[WEB] = ImageStore(data_dir / "images-of-addresses", WEB, "What is at an address.", kind=HTTP)
+    cache = ImageStore(data_dir / options.cache_directory, "cache") if options.cache_size else None
+    return Stores(default, tuple(made.values()), cache)
