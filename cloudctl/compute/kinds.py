@@ -95,7 +95,8 @@ RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance", "restore
 
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume", "volume_attach")
 DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume", "volume_detach")
-EXTEND_VOLUME = _kind("extend_volume", SOON, "extend_volume", "compute_extend_volume")
+# Block storage asks for it once the volume has grown.
+EXTEND_VOLUME = of_volumes.EXTEND_GUEST
 # Block storage takes it to another backend.
 SWAP_VOLUME = of_volumes.SWAP_VOLUME
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface", "interface_attach")

@@ -27,13 +27,22 @@ HASH = "sha512"
 
 
 @frozen
+class Hash:
+    """Of data, by the algorithm with this name; the value is hexadecimal."""
+
+    algorithm: str
+    value: str
+
+
+@frozen
 class Measured:
     """What is known of an image's data once it was read. Sizes in bytes."""
 
     size: int
     virtual_size: int
     checksum: str  # MD5, hex
-    os_hash_value: str  # HASH, hex
+    os_hash_value: str  # hex
+    os_hash_algo: str = HASH
 
 
 # Of an image that consists of properties alone.
@@ -60,9 +69,9 @@ class ImageData:
         run: Any = copy_context().run
         return deferToThreadPool(self.reactor, pool, run, fn, *args, **kwargs)
 
-    def measure(self, path: Path, disk_format: str, container_format: str) -> Deferred[Measured]:
+    def measure(self, path: Path, disk_format: str, container_format: str, algorithm: str = HASH) -> Deferred[Measured]:
         """Hash the file and see that its format is the image's. Fails with UnsupportedMediaType."""
-        return self.run(measure, path, disk_format, container_format, self.require_format_match)
+        return self.run(measure, path, disk_format, container_format, self.require_format_match, algorithm)
 
     def changed(self, fn: Callable[Concatenate[ImageStore, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn(store, …)`, for example `ImageStore.settle`, in a thread."""
@@ -73,20 +82,22 @@ class ImageData:
         return self.run(self.stores.remove_all, image_id)
 
 
-def measure(path: Path, disk_format: str, container_format: str, require_match: bool = True) -> Measured:
+def measure(
+    path: Path, disk_format: str, container_format: str, require_match: bool = True, algorithm: str = HASH
+) -> Measured:
     """Read the whole file once. Raises UnsupportedMediaType if the data is not what the image says, or unsafe.
 
     For files that a driver wrote and start-up; requests use `ImageData.measure`.
     """
-    md5, sha512 = hashlib.md5(usedforsecurity=False), hashlib.new(HASH)
+    md5, chosen = hashlib.md5(usedforsecurity=False), hashlib.new(algorithm)
     size = 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             size += len(chunk)
             md5.update(chunk)
-            sha512.update(chunk)
+            chosen.update(chunk)
         found = inspected(file, size, disk_format, container_format, require_match)
-    return Measured(size, found.virtual_size, md5.hexdigest(), sha512.hexdigest())
+    return Measured(size, found.virtual_size, md5.hexdigest(), chosen.hexdigest(), algorithm)
 
 
 def inspected(

@@ -19,10 +19,10 @@ from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
-from cloudctl.image.data import HASH, Measured
+from cloudctl.image.data import Measured
 from cloudctl.image.quotas import QUOTAS
 from cloudctl.image.store import DEFAULT
-from cloudctl.image.tables import DeletedImage, ImageMember, ImageProperty
+from cloudctl.image.tables import CachedImage, DeletedImage, ImageMember, ImageProperty
 from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -267,7 +267,7 @@ def _data(measured: Measured, stores: Sequence[str]) -> dict[str, Any]:
         "size": measured.size,
         "virtual_size": measured.virtual_size,
         "checksum": measured.checksum,
-        "os_hash_algo": HASH,
+        "os_hash_algo": measured.os_hash_algo,
         "os_hash_value": measured.os_hash_value,
     }
 
@@ -334,6 +334,7 @@ def remove(conn: Connection, row: ImageRecord, by: Origin) -> None:
     if row.protected:
         raise Forbidden(f"Image {row.id} is protected and cannot be deleted.")
     conn.execute(delete(ImageMember).where(ImageMember.image_id == row.id))
+    conn.execute(delete(CachedImage).where(CachedImage.image_id == row.id))
     properties.remove_all(conn, row.id)
     conn.execute(delete(ImageRecord).where(ImageRecord.id == row.id))
     conn.execute(insert(DeletedImage).values(id=row.id))

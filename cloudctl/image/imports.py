@@ -20,13 +20,13 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Gone, Invalid, NotFound
 from cloudctl.image import images as domain
 from cloudctl.image import kinds, properties, regions, signatures
-from cloudctl.image.data import Measured
+from cloudctl.image.data import Hash, Measured
 from cloudctl.image.images import ACTIVE, IMPORTING, QUEUED, STORED, UPLOADING, NewImage
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.regions import Elsewhere
 from cloudctl.image.store import DEFAULT
-from cloudctl.image.stores import Stores
+from cloudctl.image.stores import WEB, Stores
 from cloudctl.image.tables import Image, ImageTask
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -39,11 +39,12 @@ GLANCE_DOWNLOAD = "glance-download"
 
 def methods(stores: Stores) -> tuple[str, ...]:
     """There is something to copy only where there are several stores."""
-    return (GLANCE_DIRECT, WEB_DOWNLOAD, GLANCE_DOWNLOAD, *((COPY_IMAGE,) if stores.others else ()))
+    return (GLANCE_DIRECT, WEB_DOWNLOAD, GLANCE_DOWNLOAD, *((COPY_IMAGE,) if len(stores.writable) > 1 else ()))
 
 
 PENDING_TASK, PROCESSING, SUCCESS, FAILURE = "pending", "processing", "success", "failure"
-BY_METHOD, BY_TASK = "api_image_import", "import"  # types: POST /images/{id}/import, and POST /tasks
+# Types of tasks: of POST /images/{id}/import, of POST /images/{id}/locations, and of POST /tasks.
+BY_METHOD, BY_LOCATION, BY_TASK = "api_image_import", "location_import", "import"
 
 URI_LENGTH = 2048
 
@@ -59,7 +60,8 @@ class Address:
 
 def address(uri: str, ports: tuple[int, ...]) -> Address:
     """Raises Invalid unless it is http or https, without credentials, to one of `ports`."""
-    wrong = Invalid(f"The uri {uri[:128]!r} is not allowed: http or https to the ports {', '.join(map(str, ports))}.")
+    allowed = f"http or https to the ports {', '.join(map(str, ports))}"
+    wrong = Invalid(f"The uri {uri[:128]!r} does not pass filtering, which lets through {allowed}.")
     if len(uri) > URI_LENGTH or not uri.isascii() or any(c.isspace() or not c.isprintable() for c in uri):
         raise wrong
     try:
@@ -80,7 +82,7 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
     except ValueError:
         literal = None
     if host == "localhost" or host.endswith(".localhost") or (literal is not None and not permitted(literal)):
-        raise Invalid(f"The uri {uri[:128]!r} is not allowed: its host is not a public one.")
+        raise Invalid(f"The uri {uri[:128]!r} does not pass filtering: its host is not a public one.")
 
 
 # -- beginning
@@ -96,6 +98,7 @@ class NewImport:
     stores: Sequence[str] = (DEFAULT,)
     all_must: bool = True
     image: Elsewhere | None = None
+    hash: Hash | None = None  # of the data that is expected
 
 
 def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, options: ImageOptions) -> None:
@@ -119,6 +122,25 @@ def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, opti
     if not domain.try_move(conn, image.id, name, caller.now, **_under_way(wish.stores)):
         raise Conflict(f"The image {image.id} is not {before} any more.")
     _submit(conn, kinds.IMPORT_IMAGE, caller, BY_METHOD, image, _told(image, wish), wish, options)
+
+
+def add_location(
+    conn: Connection, caller: Caller, image_id: str, url: str, expected: Hash | None, options: ImageOptions
+) -> None:
+    """The data of the image is at this address. Raises NotFound, Forbidden, Invalid, Conflict, OverQuota."""
+    image = domain.own(conn, caller, image_id, "image:locations:add")
+    if image.status != QUEUED:
+        raise Conflict(f"The image {image.id} is {image.status}; a location can be added while it is queued.")
+    domain.formats(image)
+    signatures.refuse(properties.of(conn, [image.id])[image.id])
+    quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": 0, "image_count_uploading": 1})
+    if not domain.try_move(conn, image.id, "import", caller.now, address=url, **_under_way((WEB,))):
+        raise Conflict(f"The image {image.id} is not {QUEUED} any more.")
+    told: dict[str, Any] = {"image_id": image.id, "loc_url": url}
+    if expected is not None:
+        told["validation_data"] = {"os_hash_algo": expected.algorithm, "os_hash_value": expected.value}
+    wish = NewImport(BY_LOCATION, url, told, (WEB,), hash=expected)
+    _submit(conn, kinds.IMPORT_IMAGE, caller, BY_LOCATION, image, told, wish, options)
 
 
 def start_copy(conn: Connection, caller: Caller, image: Image, wish: NewImport, options: ImageOptions) -> None:
@@ -175,6 +197,8 @@ def _submit(
         )
     )
     args: dict[str, Any] = {"task_id": task_id, "uri": wish.uri, "stores": list(wish.stores), "all_must": wish.all_must}
+    if wish.hash is not None:
+        args["hash"] = [wish.hash.algorithm, wish.hash.value]
     if wish.image is not None:
         args["image"] = {"id": wish.image.image_id, "refusal": regions.refusal(conn, caller, wish.image)}
     tasks.submit(conn, kind, image.id, caller, args=args, deadline=options.import_deadline)
@@ -223,7 +247,7 @@ def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime,
         domain.remove(conn, image, by)
     elif image is not None:
         stores = (image.importing_to or "").split(",")
-        domain.try_move(conn, image_id, "import failed", now, staged_size=None, **_over(stores))
+        domain.try_move(conn, image_id, "import failed", now, staged_size=None, address=None, **_over(stores))
     _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))
 
 

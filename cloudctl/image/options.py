@@ -37,6 +37,8 @@ def _store_ids(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> 
     for store_id, each in value.items():
         if STORE_ID.fullmatch(store_id) is None:
             raise ValueError(f"{store_id!r} is no name of a store: letters, digits and _.- are")
+        if store_id == "web":
+            raise ValueError("the store 'web' is there by web_store")
         if bool(each.directory) == bool(each.driver):
             raise ValueError(f"{store_id}: names either a directory or a driver")
         if each.driver and store_id != DEFAULT:
@@ -72,6 +74,13 @@ class ImageOptions:
     # Where data is kept beside the store "default", which is in the state directory unless it is one of these. Uploads
     # and staged data arrive in it.
     stores: dict[str, StoreOptions] = field(factory=dict, validator=_store_ids)
+    # Whether there is a store "web", of images whose data is at an address that imports may fetch from.
+    # Its data is in the data directory.
+    web_store: bool = False
+    # Where copies of images are kept that administrators have asked for (`PUT /v2/cache/{image}`): a disk that is
+    # faster than the stores', relative to the data directory. How many bytes of them; 0: there is no cache.
+    cache_directory: str = "image-cache"
+    cache_size: int = field(default=10 * 2**30, validator=_not_negative)
     # Whether images show where their data is, with its checksums: anybody who sees an image learns paths of the host.
     show_multiple_locations: bool = False
     # Refuse data that is not in the image's disk format.

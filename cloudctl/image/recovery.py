@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import seconds, utc
-from cloudctl.image import uploads
+from cloudctl.image import cache, uploads
 from cloudctl.image.images import IMPORTING, QUEUED, STORED, UPLOADING
 from cloudctl.image.kept import YOUNG, KeptStore
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
@@ -42,6 +42,16 @@ def recover(db: Database, stores: Stores) -> None:
         removed = arrival.sweep(partial(db.transact, True, _known), now - YOUNG)
         if removed:
             log.info("{count} contents that no image has were removed", count=removed)
+    if stores.cache is not None:
+        _recover_cache(db, stores.cache)
+
+
+def _recover_cache(db: Database, store: ImageStore) -> None:
+    names = store.names()
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        wanted = db.transact(True, cache.known, batch)
+        _sweep(store, [name for name in batch if name not in wanted])
 
 
 def _recover(db: Database, store: ImageStore) -> None:

@@ -29,7 +29,7 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ImageOptions)
-    stores = configured(options.stores, cloud.config.data_dir, lambda driver: cloud.contents(driver, "images"))
+    stores = configured(options, cloud.config.data_dir, lambda driver: cloud.contents(driver, "images"))
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
@@ -68,7 +68,7 @@ def compose(cloud: Surroundings) -> Part:
         shown=(store, stores),
         image_path=stores.path,
         near=Near(ImageData(stores, threads, cloud.reactor), store) if isinstance(store, KeptStore) else None,
-        keeps=in_the_data_directory(options.stores),
+        keeps=in_the_data_directory(options),
         uploads=uploads,
     )
 

@@ -25,6 +25,8 @@ from cloudctl.db.columns import new_id
 INCOMING, STAGED = "incoming-", "staged-"
 CHUNK = 2**20  # bytes that are in memory at once
 DEFAULT = "default"
+# Kinds of stores: of one whose data is what an address gave, nothing but such addresses can be said.
+FILE, HTTP = "file", "http"
 
 
 @frozen
@@ -33,6 +35,12 @@ class ImageStore:
     id: str = DEFAULT
     description: str = ""
     weight: int = 0
+    kind: str = FILE
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether uploads, imports and copies may go here."""
+        return self.kind == FILE
 
     def prepare(self) -> None:
         """Make the directory. Call it once, before the listener starts."""

@@ -1,30 +1,38 @@
 """The stores of a cloud: where the data of images is kept, once or several times.
 
 A store is a directory; the default one may be elsewhere, and has copies of what is read in its directory: see `kept`.
+That of WEB has what addresses gave: an image is told where its data is (`POST …/locations`), it is fetched once, looked
+at, and kept, for guests boot from it and nobody there promises that it stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from attrs import frozen
 
 from cloudctl.drivers.interfaces import IObjectData
 from cloudctl.errors import Invalid
 from cloudctl.image.kept import KeptStore
-from cloudctl.image.options import StoreOptions
-from cloudctl.image.store import DEFAULT, ImageStore
+from cloudctl.image.options import ImageOptions, StoreOptions
+from cloudctl.image.store import DEFAULT, HTTP, ImageStore
 
-IMAGES = "images"  # of the data directory
+WEB = "web"
+# Of the data directory.
+IMAGES, ADDRESSES = "images", "images-of-addresses"
 
 
 @frozen
 class Stores:
-    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there."""
+    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there. `cache` is no
+    store: downloads are read from what is there. None: there is none.
+    """
 
     default: ImageStore
     others: tuple[ImageStore, ...] = ()
+    cache: ImageStore | None = None
 
     def __iter__(self) -> Iterator[ImageStore]:
         """The heaviest first; of equals, as they were configured."""
@@ -36,6 +44,18 @@ class Stores:
             if store.id == store_id:
                 return store
         raise Invalid(f"There is no store {store_id[:64]!r}.")
+
+    @property
+    def writable(self) -> list[str]:
+        """Ids of those that data may go to, in their order."""
+        return [store.id for store in self if store.is_writable]
+
+    def to_write(self, store_id: str) -> ImageStore:
+        """Raises Invalid."""
+        store = self[store_id]
+        if not store.is_writable:
+            raise Invalid(f"The store {store_id} is read-only.")
+        return store
 
     def ordered(self, ids: Collection[str]) -> list[str]:
         """These ids in the order in which images name their stores; one that is not configured any more comes last."""
@@ -52,14 +72,31 @@ class Stores:
         path = self.path(image_id)
         return path if path.exists() and path.parent != self.default.directory else self.default.fetch(image_id)
 
+    def open_near(self, image_id: str) -> IO[bytes]:
+        """The data of the image: of its copy in the cache, if there is one. Raises OSError."""
+        if self.cache is not None:
+            try:
+                return self.cache.path(image_id).open("rb")
+            except FileNotFoundError:
+                pass  # most images have none
+        return self.path(image_id).open("rb")
+
+    def forget_near(self, image_id: str) -> None:
+        """The copy in the cache."""
+        if self.cache is not None:
+            self.cache.remove_all(image_id)
+
+    def _all(self) -> tuple[ImageStore, ...]:
+        return (*self, *([self.cache] if self.cache else []))
+
     def prepare(self) -> None:
         """Make their directories. Call it once, before the listener starts."""
-        for store in self:
+        for store in self._all():
             store.prepare()
 
     def remove_all(self, image_id: str) -> None:
         """Whatever there is of this image, anywhere."""
-        for store in self:
+        for store in self._all():
             store.remove_all(image_id)
 
     def remove_from(self, ids: Iterable[str], image_id: str) -> None:
@@ -69,22 +106,24 @@ class Stores:
                 store.drop(image_id)
 
 
-def configured(
-    options: Mapping[str, StoreOptions], data_dir: Path, contents: Callable[[str], IObjectData] | None = None
-) -> Stores:
+def configured(options: ImageOptions, data_dir: Path, contents: Callable[[str], IObjectData] | None = None) -> Stores:
     """The store "default" is in `images`, unless the options say another place. `contents`: of a driver."""
     made: dict[str, ImageStore] = {}
-    for name, each in options.items():
+    for name, each in options.stores.items():
         shown = name, each.description, each.weight
         if each.driver and contents is not None:
             made[name] = KeptStore(data_dir / IMAGES, *shown, contents=contents(each.driver))
         else:
             made[name] = ImageStore(data_dir / each.directory, *shown)
     default = made.pop(DEFAULT, ImageStore(data_dir / IMAGES))
-    return Stores(default, tuple(made.values()))
+    if options.web_store:
+        made[WEB] = ImageStore(data_dir / ADDRESSES, WEB, "What is at an address.", kind=HTTP)
+    cache = ImageStore(data_dir / options.cache_directory, "cache") if options.cache_size else None
+    return Stores(default, tuple(made.values()), cache)
 
 
-def in_the_data_directory(options: Mapping[str, StoreOptions]) -> list[str]:
+def in_the_data_directory(options: ImageOptions) -> list[str]:
     """The options by which images are there, and so the same for all processes."""
-    places = {DEFAULT: StoreOptions(IMAGES), **options}
-    return [f"image.stores.{name}" for name, each in places.items() if not each.driver and each.directory[:1] != "/"]
+    places = {DEFAULT: StoreOptions(IMAGES), **options.stores}
+    named = [f"image.stores.{name}" for name, each in places.items() if not each.driver and each.directory[:1] != "/"]
+    return [*named, *(["image.web_store"] if options.web_store else [])]

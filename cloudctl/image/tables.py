@@ -32,6 +32,8 @@ class Image(Record, table="images"):
     upload_id: Field[str | None] = optional_text(64)
     staged_size: Field[int | None] = column(BigInteger)  # bytes that wait for an import
     stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
+    # Where its data in the store "web" was fetched from.
+    address: Field[str | None] = column(Text)
     # Ids with commas between them: the stores that an import or a copy still has before it, and those where the last
     # one failed. None: there was none.
     importing_to: Field[str | None] = column(Text)
@@ -76,6 +78,17 @@ class ImageMember(Record, table="image_members"):
 
 
 Index("ix_image_members_member", ImageMember.member_id, ImageMember.status)
+
+
+class CachedImage(Record, table="cached_images"):
+    """An image that has a copy in the cache, or is to have one."""
+
+    image_id: Field[str] = identifier(primary_key=True)
+    size: Field[int] = column(BigInteger)
+    hits: Field[int] = column(Integer, default=0)
+    queued_at: Field[datetime] = time()
+    cached_at: Field[datetime | None] = time()  # None: it waits for its copy
+    read_at: Field[datetime | None] = time()
 
 
 class ImageTask(Record, table="image_tasks"):

@@ -361,7 +361,7 @@ class Router(Standard, table="routers"):
     enable_default_route_ecmp: Field[bool] = flag(False)
     enable_default_route_bfd: Field[bool] = flag(False)
     # Of the VPN that it is told of in.
-    evpn_vni: Field[int | None] = column(Integer, nullable=True)
+    evpn_vni: Field[int | None] = column(Integer)
 
 
 Index("ix_routers_project", Router.project_id, Router.id)

@@ -24,6 +24,8 @@ DETACH_VOLUME = Kind("volume.attachment.delete", VOLUME, SOON)
 
 # Of the server that has the volume: it is changed in no other way meanwhile, and its users are told.
 SWAP_VOLUME = Kind("volume.guest.swap", "server", DAY, Action("swap_volume", "compute_swap_volume"))
+# Its guest sees how large the volume is now; compute does it, and outside services may ask for it, too.
+EXTEND_GUEST = Kind("compute.server.extend_volume", "server", 900.0, Action("extend_volume", "compute_extend_volume"))
 
 CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)
 DELETE_SNAPSHOT = Kind("volume.snapshot.delete", SNAPSHOT, SOON)

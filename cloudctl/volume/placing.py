@@ -58,7 +58,12 @@ def is_named(host: str, specs: Specs) -> bool:
 
 def fits(pool: Pool, specs: Specs, size: int) -> bool:
     """Whether it can take a volume of `size` GiB of a type with these extra specs."""
-    if not is_named(pool.host, specs) or size > pool.capacity.free_gib:
+    return size <= pool.capacity.free_gib and suits(pool, specs)
+
+
+def suits(pool: Pool, specs: Specs) -> bool:
+    """Whether it is what these extra specs ask for, whatever room it has."""
+    if not is_named(pool.host, specs):
         return False
     if specs.get(MULTIATTACH) == "<is> True" and not pool.capacity.multiattach:
         return False

@@ -16,6 +16,8 @@ from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
 from tests.there import there
 
+IN_USE = {"OpenStack-API-Version": "volume 3.42"}
+
 
 def test_this_process_schedules_and_conducts(admin: Asking, cloud: MemoryCloud) -> None:
     found = {each["binary"]: each for each in admin.get("/os-services", LATEST).json()["services"]}
@@ -148,6 +150,32 @@ def test_what_is_told_from_outside_is_looked_up(admin: Asking, demo: Asking, hyp
     hypervisor.guests.put(server_id, evolve(there(hypervisor.guests.get(server_id)), power=Power.STOPPED))
     assert tell("power-update", tag="POWER_OFF") == ["stop"]
     assert demo.status(server_id) == "SHUTOFF"
+
+
+def test_a_server_is_told_that_its_volume_has_grown(admin: Asking, demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id, volume_id = demo.boot(), demo.volume()
+    demo.post(f"/servers/{server_id}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}})
+    demo.cloud.settle()
+    actions = f"/servers/{server_id}/os-instance-actions"
+
+    def extend(size: int) -> tuple[str, str, str]:
+        """Whose request the action is, its event and how that ended."""
+        path = f"/volume/v3/volumes/{volume_id}/action"
+        asked = demo.client.post(path, {"os-extend": {"new_size": size}}, headers=IN_USE)
+        assert asked.status == 202
+        demo.cloud.settle()
+        assert demo.volume_status(volume_id) == "in-use"
+        action = demo.get(actions).json()["instanceActions"][0]
+        (event,) = admin.get(f"{actions}/{action['request_id']}").json()["instanceAction"]["events"]
+        assert action["action"] == "extend_volume"
+        assert action["request_id"] == asked.headers["x-openstack-request-id"]
+        return event["event"], event["result"], demo.status(server_id)
+
+    assert extend(2) == ("compute_extend_volume", "Success", "ACTIVE")
+    assert f"volume {volume_id}: new size: 2 GiB" in there(hypervisor.guests.get(server_id)).log
+    # The volume has grown all the same; the guest goes on.
+    hypervisor.behaviour.fail("ensure_volume_size", error=DriverError("no"))
+    assert extend(3) == ("compute_extend_volume", "Error", "ACTIVE")
 
 
 def test_no_host_writes_usage_audits(admin: Asking, demo: Asking) -> None:

@@ -97,6 +97,31 @@ def copies_what_is_lost(stage: Stage) -> str:
     return image_id
 
 
+def caches(stage: Stage) -> str:
+    image_id = asks.image(stage)
+    asks.put(stage, image_id, "file", b"data")
+    stage.settle()
+    good(stage.admin.put(f"/image/v2/cache/{image_id}"))
+    return image_id
+
+
+def caches_what_is_lost(stage: Stage) -> str:
+    image_id = caches(stage)
+    stage.service.made(ImageStore).path(image_id).unlink()
+    return image_id
+
+
+def is_cached(wanted: bool) -> Callable[[Stage, str], None]:
+    def check(stage: Stage, image_id: str) -> None:
+        shown = good(stage.admin.get("/image/v2/cache"))
+        assert [each["image_id"] for each in shown["cached_images"]] == ([image_id] if wanted else [])
+        assert shown["queued_images"] == []
+        cache = stage.service.made(Stores).cache
+        assert cache is not None and cache.names() == ([image_id] if wanted else [])
+
+    return check
+
+
 def removes_a_copy(stage: Stage) -> str:
     image_id = copies(stage)
     stage.settle()
@@ -321,6 +346,9 @@ SCENARIOS = (
     Scenario("image.image.copy", "works", copies, is_in("default", "second")),
     Scenario("image.image.copy", "fails", copies_what_is_lost, copy_failed),
     Scenario("image.image.copy", "loses its image", copies, is_in(), later=(0.0, deletes_the_copied)),
+    Scenario("image.image.cache", "works", caches, is_cached(True)),
+    Scenario("image.image.cache", "fails", caches_what_is_lost, is_cached(False)),
+    Scenario("image.image.cache", "loses its image", caches, is_cached(False), later=(0.0, deletes_the_copied)),
     Scenario("image.copy.delete", "works", removes_a_copy, is_in("second")),
     Scenario("network.network.ensure", "works", makes_network, network_is(True)),
     Scenario("network.network.delete", "works", deletes_network, network_is(False)),

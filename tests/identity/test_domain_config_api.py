@@ -107,20 +107,20 @@ def test_a_password_is_kept_sealed_and_never_shown(keystone: Any, admin: str) ->
     assert keystone.ask("GET", f"{PATH}/ldap/password", token=admin).status == 404
     changed = keystone.ask("PATCH", f"{PATH}/ldap/password", {"config": {"password": "another secret"}}, admin)
     assert (changed.status, b"secret" in changed.body) == (200, False)
-    assert b"password" not in keystone.ask("GET", "/domains/config/default/ldap", token=admin).body
+    assert b"password" not in keystone.ask("GET", "/domains/config/ldap/default", token=admin).body
     stored = keystone.db.transact(False, lambda conn: conn.execute(select(DomainOption.value)).scalars().all())
     assert len(stored) == 2 and not any(b"secret" in value or b"ldap" in value for value in stored)
     assert keystone.ask("DELETE", f"{PATH}/ldap/password", token=admin).status == 204
 
 
 def test_defaults_are_shown(keystone: Any, admin: str) -> None:
-    path = "/domains/config/default"
-    assert keystone.ask("GET", path, token=admin).json()["config"].keys() == {"identity", "ldap"}
-    found = keystone.ask("GET", f"{path}/identity", token=admin).json()["config"]
+    path = "/domains/config"
+    assert keystone.ask("GET", f"{path}/default", token=admin).json()["config"].keys() == {"identity", "ldap"}
+    found = keystone.ask("GET", f"{path}/identity/default", token=admin).json()["config"]
     assert found == {"identity": {"driver": "sql", "list_limit": None}}
-    assert keystone.ask("GET", f"{path}/identity/driver", token=admin).json()["config"] == {"driver": "sql"}
-    assert keystone.ask("GET", f"{path}/ldap/password", token=admin).status == 404
-    assert keystone.ask("GET", f"{path}/catalog", token=admin).status == 403
+    assert keystone.ask("GET", f"{path}/identity/driver/default", token=admin).json()["config"] == {"driver": "sql"}
+    assert keystone.ask("GET", f"{path}/ldap/password/default", token=admin).status == 404
+    assert keystone.ask("GET", f"{path}/catalog/default", token=admin).status == 403
 
 
 def test_only_administrators_configure_domains(keystone: Any, admin: str) -> None:

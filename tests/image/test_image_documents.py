@@ -77,7 +77,10 @@ def test_import_methods(demo: Client) -> None:
 
 def test_stores(demo: Client, admin: Client) -> None:
     assert demo.get("/image/v2/info/stores").json() == {
-        "stores": [{"id": "default", "description": "", "default": "true"}]
+        "stores": [
+            {"id": "default", "description": "", "default": "true"},
+            {"id": "web", "description": "What is at an address.", "read-only": "true"},
+        ]
     }
     assert demo.get("/image/v2/info/stores/detail").status == 403
     assert admin.get("/image/v2/info/stores/detail").json()["stores"][0]["type"] == "file"
@@ -95,6 +98,6 @@ def test_usage_of_a_project(demo: Client) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/cache", "/cached", "/metadefs/nothing", "/images/x/places", "/nothing"])
+@pytest.mark.parametrize("path", ["/cached", "/metadefs/nothing", "/images/x/places", "/nothing"])
 def test_what_is_not_offered_is_an_unknown_path(demo: Client, path: str) -> None:
     assert demo.get(f"/image/v2{path}").status == 404

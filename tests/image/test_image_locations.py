@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,19 @@ import pytest
 
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import IMAGES, create, patch, show, stored
+from tests.image.test_image_imports import URL, Origin, origin, task_of
+
+__all__ = ["origin"]
 
 DATA_HASH = hashlib.sha512(b"data").hexdigest()
+
+
+@pytest.fixture
+def web(origin: Origin) -> Iterator[MemoryCloud]:
+    """A cloud for which the web is `origin`."""
+    made = MemoryCloud({"image": {"web_store": True}})
+    yield made
+    made.close()
 
 
 def test_services_are_told_where_the_data_is(demo: Client, admin: Client, persona: Any) -> None:
@@ -63,14 +75,71 @@ def test_what_is_no_hash_is_400(demo: Client, validation: Any) -> None:
     assert demo.post(path, {"url": "http://example.com/x", "validation_data": validation}).status == 400
 
 
-def test_data_that_is_elsewhere_is_not_used_there(demo: Client, alt: Client) -> None:
-    image_id = create(demo)["id"]
-    wish = {
-        "url": "http://example.com/x",
-        "validation_data": {"os_hash_algo": "sha512", "os_hash_value": DATA_HASH},
-    }
-    answer = demo.post(f"{IMAGES}/{image_id}/locations", wish)
+# -- data that is at an address
+
+
+def sums(data: bytes, algorithm: str = "sha512") -> dict[str, str]:
+    return {"os_hash_algo": algorithm, "os_hash_value": hashlib.new(algorithm, data).hexdigest()}
+
+
+def located(client: Client, cloud: MemoryCloud, **wish: Any) -> dict[str, Any]:
+    """An image that was told where its data is, in the end."""
+    image_id = create(client)["id"]
+    answer = client.post(f"{IMAGES}/{image_id}/locations", {"url": URL, **wish})
+    assert (answer.status, answer.body) == (202, b"")
+    assert show(client, image_id)["status"] == "importing"
+    cloud.settle()
+    return show(client, image_id)
+
+
+@pytest.mark.parametrize("algorithm", ["", "sha256", "sha512"])
+def test_an_image_is_told_where_its_data_is(web: MemoryCloud, origin: Origin, algorithm: str) -> None:
+    demo, admin = web.client("demo"), web.client("admin")
+    wish = {"validation_data": sums(b"from the web", algorithm)} if algorithm else {}
+    shown = located(demo, web, **wish)
+    assert (shown["status"], shown["stores"], shown["size"]) == ("active", "web", 12)
+    assert {name: shown[name] for name in ("os_hash_algo", "os_hash_value")} == sums(
+        b"from the web", algorithm or "sha512"
+    )
+    (told,) = admin.get(f"{IMAGES}/{shown['id']}/locations").json()
+    assert told == {"url": URL, "metadata": {"store": "web"}}
+    task = task_of(demo, shown["id"])
+    assert (task["type"], task["status"], task["input"]["loc_url"]) == ("location_import", "success", URL)
+    # What was looked at is what is read, however often, and whatever is there now.
+    origin.data = b"something else"
+    assert demo.get(f"{IMAGES}/{shown['id']}/file").body == b"from the web"
+    assert web.cloud.drivers.image_path(shown["id"]).read_bytes() == b"from the web"
+    assert origin.asked == [URL]
+    assert demo.delete(f"{IMAGES}/{shown['id']}").status == 204
+    web.settle()
+    assert not web.cloud.drivers.image_path(shown["id"]).exists()
+
+
+def test_data_that_is_not_what_was_said_is_not_taken(web: MemoryCloud, origin: Origin) -> None:
+    demo = web.client("demo")
+    shown = located(demo, web, validation_data=sums(b"what should be there"))
+    assert (shown["status"], shown["checksum"], shown["os_hash_value"]) == ("queued", None, None)
+    task = task_of(demo, shown["id"])
+    assert task["status"] == "failure" and "sha512" in task["message"]
+    # It may be tried again.
+    again = demo.post(f"{IMAGES}/{shown['id']}/locations", {"url": URL, "validation_data": sums(b"from the web")})
+    assert again.status == 202
+    web.settle()
+    assert show(demo, shown["id"])["status"] == "active"
+
+
+def test_not_every_address_and_not_every_image(demo: Client, alt: Client, reader: Client) -> None:
+    path = f"{IMAGES}/{create(demo)['id']}/locations"
+    for url in ("gopher://example.com/x", "file:///etc/passwd", "http://127.0.0.1/x", "http://example.com:22/x"):
+        answer = demo.post(path, {"url": url})
+        assert answer.status == 400 and "does not pass filtering" in answer.json()["message"]
+    assert alt.post(path, {"url": URL}).status == 404
+    assert reader.post(path, {"url": URL}).status == 403
+    assert demo.post(f"{IMAGES}/{create(demo, disk_format=None)['id']}/locations", {"url": URL}).status == 400
+    assert demo.post(f"{IMAGES}/{stored(demo)['id']}/locations", {"url": URL}).status == 409
+
+
+def test_there_is_no_store_of_addresses_unless_it_is_asked_for(demo: Client) -> None:
+    answer = demo.post(f"{IMAGES}/{create(demo)['id']}/locations", {"url": URL})
     assert answer.status == 400 and "web-download" in answer.json()["message"]
-    assert show(demo, image_id)["status"] == "queued"
-    assert demo.post(f"{IMAGES}/{stored(demo)['id']}/locations", wish).status == 409
-    assert alt.post(f"{IMAGES}/{image_id}/locations", wish).status == 404
+    assert [each["id"] for each in demo.get("/image/v2/info/stores").json()["stores"]] == ["default"]

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudctl.errors import ConfigError
-from cloudctl.image.options import StoreOptions
+from cloudctl.image.options import ImageOptions, StoreOptions
 from cloudctl.image.store import ImageStore
 from cloudctl.image.stores import Stores, configured
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 from tests.image.test_image_recovery import restart
 
+# Nothing beside what is configured.
+BARE = ImageOptions(cache_size=0)
 TABLES = {
     "image": {
         "stores": {
@@ -64,12 +67,14 @@ def test_stores_are_listed_the_heaviest_first(demo: Client, admin: Client) -> No
     assert shown == [
         {"id": "heavy", "description": "the first", "weight": 5},
         {"id": "default", "description": "", "default": "true"},
+        {"id": "web", "description": "What is at an address.", "read-only": "true"},
         {"id": "light", "description": "", "weight": -1},
     ]
     detail = admin.get("/image/v2/info/stores/detail").json()["stores"]
     assert [(each["id"], each["type"], each["weight"]) for each in detail] == [
         ("heavy", "file", 5),
         ("default", "file", 0),
+        ("web", "http", 0),
         ("light", "file", -1),
     ]
 
@@ -82,8 +87,8 @@ def test_clients_are_told_where_data_may_go(demo: Client) -> None:
 
 
 def test_the_store_default_may_be_elsewhere(tmp_path: Path) -> None:
-    assert configured({}, tmp_path) == Stores(ImageStore(tmp_path / "images"))
-    named = configured({"default": StoreOptions("/srv/images")}, tmp_path)
+    assert configured(BARE, tmp_path) == Stores(ImageStore(tmp_path / "images"))
+    named = configured(evolve(BARE, stores={"default": StoreOptions("/srv/images")}), tmp_path)
     assert named == Stores(ImageStore(Path("/srv/images")))
 
 
@@ -111,7 +116,8 @@ def test_without_a_header_it_goes_to_the_default_store(cloud: MemoryCloud, demo:
 
 def test_an_unknown_store_is_400(demo: Client) -> None:
     image_id = create(demo)["id"]
-    assert upload(demo, image_id, b"data", **{"X-Image-Meta-Store": "none"}).status == 400
+    for store in ("none", "web"):  # the latter takes addresses, not data
+        assert upload(demo, image_id, b"data", **{"X-Image-Meta-Store": store}).status == 400
     assert show(demo, image_id)["status"] == "queued"
 
 

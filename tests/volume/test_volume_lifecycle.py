@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
 from attrs import define
 from sqlalchemy import insert, select
-from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
@@ -17,7 +15,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake import hypervisor, network, volume
-from cloudctl.drivers.specs import DriverResources, GuestSpec, VolumeConnection
+from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Kind, Unasked, cancel_open, submit
 from cloudctl.tasks.engine import Engine
@@ -26,8 +24,6 @@ from cloudctl.testing.crash import World, crash_everywhere
 from cloudctl.volume import attachments, kinds, types, volumes
 from cloudctl.volume.lifecycle import WORKFLOWS
 from cloudctl.volume.tables import Attachment, Message, Volume
-from tests.volume.asking import act
-from tests.volume.asking import volume as found
 
 ID, OTHER, SERVER = "volume-1", "volume-2", "server-1"
 START = 1_800_000_000.0
@@ -247,25 +243,6 @@ def test_a_failed_detach_frees_the_volume_and_says_so(tmp_path: Path) -> None:
 
     store = ends_the_same(build)
     assert store.last[0][1:] == [[(OTHER, "error_detaching", "h1")], [("VOLUME_VOLUME_018_001",)]]
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_guest_sees_the_new_size_if_it_can(make: Any, cloud: Any, demo: Any, there: bool) -> None:
-    id, guests = make()["id"], cloud.cloud.drivers.hypervisor
-    connection = VolumeConnection(id, {"driver_volume_type": "fake", "data": {}}, boot_index=0)
-    if there:
-        spec = GuestSpec(SERVER, "s", host="fake-1", vcpus=1, memory_mib=64, disk_gib=0, volumes=(connection,))
-        ensureDeferred(guests.ensure_defined(spec))
-
-    def attach(conn: Connection) -> None:
-        attachment_id = attachments.reserve(conn, id, SERVER, project_id=None, now=NOW)
-        attachments.complete(conn, attachment_id, None, "fake-1", NOW)
-
-    cloud.transact(attach)
-    assert act(demo, id, "os-extend", {"new_size": 5}).status == 202
-    cloud.settle()
-    assert (found(demo, id)["status"], found(demo, id)["size"]) == ("in-use", 5)
-    assert guests.behaviour.calls["ensure_volume_size"] == 1
 
 
 def test_a_backend_that_comes_back_finishes_the_work(make: Any, backend: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cloudctl.drivers.specs import Capacity
 from cloudctl.volume import placing
 from cloudctl.volume.placing import Pool
+from tests.volume.asking import LATEST, V3, volume
 
 
 def pool(name: str, free: int, multiattach: bool = True) -> Pool:
@@ -44,3 +47,12 @@ def test_the_one_with_most_room_of_those_that_fit_is_taken() -> None:
     assert chosen(storage_protocol="iSCSI", vendor_name="Open Source") == "node@b#b"
     assert chosen(vendor_name="Somebody") is None
     assert chosen(colour="red", provisioning__min_vol_size="9") == "node@b#b"
+
+
+def test_the_only_backend_has_to_be_what_the_type_asks_for(cloud: Any, admin: Any, demo: Any, make: Any) -> None:
+    for name, vendor, status in (("ours", "Open Source", "available"), ("theirs", "Somebody", "error")):
+        wish = {"name": name, "extra_specs": {"vendor_name": vendor, "note": "for nobody here"}}
+        assert admin.post(f"{V3}/types", {"volume_type": wish}).status == 200
+        assert volume(demo, make(volume_type=name)["id"])["status"] == status
+    (told,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
+    assert told["event_id"] == "VOLUME_VOLUME_001_003"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cloudctl.compute import audit, block_devices, guests, kinds, servers
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import Unfit, UnknownGuest
+from cloudctl.drivers.errors import Unfit, UnknownGuest, UnknownVolume
 from cloudctl.drivers.interfaces import IResizeAttached
 from cloudctl.errors import NotFound
 from cloudctl.network import plugging
@@ -40,7 +40,10 @@ async def extend(ctx: Context) -> Memo:
         return None
     if not IResizeAttached.providedBy(hypervisor):
         raise Unfit("a guest of this hypervisor sees the new size of a volume once it has been detached")
-    await hypervisor.ensure_volume_size(ctx.resource_id, volume_id, volume.size)
+    try:
+        await hypervisor.ensure_volume_size(ctx.resource_id, volume_id, volume.size)
+    except (UnknownGuest, UnknownVolume):
+        pass  # it is on no host now, or gives the volume back
     return None
 
 

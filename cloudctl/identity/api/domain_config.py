@@ -37,13 +37,13 @@ class DomainConfig:
         """Show what every option is where a domain does not set it"""
         return {"config": domain.DEFAULTS}
 
-    @routes.get("/domains/config/default/<group>", policy="identity:get_domain_config_default")
+    @routes.get("/domains/config/<group>/default", policy="identity:get_domain_config_default")
     async def default_group(self, call: Call, group: str) -> dict[str, Any]:
         """Show the defaults of a group"""
         domain.check_names(group)
         return {"config": domain.part(domain.DEFAULTS, group, "", "")}
 
-    @routes.get("/domains/config/default/<group>/<option>", policy="identity:get_domain_config_default")
+    @routes.get("/domains/config/<group>/<option>/default", policy="identity:get_domain_config_default")
     async def default_option(self, call: Call, group: str, option: str) -> dict[str, Any]:
         """Show the default of an option"""
         domain.check_names(group, option)

@@ -6,6 +6,7 @@ from typing import Any
 
 from cloudctl.db import Database
 from cloudctl.db.threads import Threads
+from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
@@ -44,7 +45,8 @@ def build(
         Tasks(db, options),
         Info(db, stores),
         StoresInfo(db, stores),
-        Locations(db, stores),
+        Locations(db, stores, options, permits(options.import_networks)),
+        Cache(db, data),
         Schemas(),
         Namespaces(db),
         *(Definitions(db, kind) for kind in HELD.values()),

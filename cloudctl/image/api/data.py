@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from attrs import frozen
 
 from cloudctl.db import Database
 from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
+from cloudctl.image import cache
 from cloudctl.image import images as domain
 from cloudctl.image.api.stores import named_store, offers
 from cloudctl.image.data import ImageData
@@ -115,13 +117,16 @@ class Data:
                 return Reply(None, 204)
             # Deleted since the record was read, or lost: in both cases it cannot be had.
             raise Unavailable(f"The data of the image {image.id} cannot be read now.")
+        if self.data.stores.cache is not None and await self.db.read(cache.is_cached, image.id):
+            await self.db.run(cache.was_read, image.id, call.now)
+        opened = partial(self.data.stores.open_near, image.id)
         headers = [("Content-Type", DATA_TYPE), ("Accept-Ranges", "bytes")]
         for name, form in (("range", ONE_RANGE), ("content-range", OLD_RANGE)):
             text = call.header(name)
             if text is not None:
                 offset, length = byte_range(text, form, size)
                 headers.append(("Content-Range", f"bytes {offset}-{offset + length - 1}/{size}"))
-                return Reply(Download.of(path, offset, length), 206, tuple(headers))
+                return Reply(Download(opened, offset, length), 206, tuple(headers))
         if image.checksum is not None:
             headers.append(("Content-MD5", image.checksum))
-        return Reply(Download.of(path, 0, size), 200, tuple(headers))
+        return Reply(Download(opened, 0, size), 200, tuple(headers))

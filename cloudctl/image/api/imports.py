@@ -127,8 +127,8 @@ def chosen(call: Call, body: ImportImage, stores: Stores) -> list[str]:
     if body.all_stores:
         if named:
             raise Invalid("Either all_stores is true, or stores are named.")
-        return [store.id for store in stores]
-    return stores.ordered({store.id for store in map(stores.__getitem__, named)} or {named_store(call, stores).id})
+        return stores.writable
+    return stores.ordered({store.id for store in map(stores.to_write, named)} or {named_store(call, stores).id})
 
 
 def listed(conn: Connection, call: Call) -> Page:

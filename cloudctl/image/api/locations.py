@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from attrs import frozen
 
-from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, Invalid
+from cloudctl.db import Database
+from cloudctl.errors import Invalid
 from cloudctl.image import images as domain
-from cloudctl.image.images import QUEUED
+from cloudctl.image import imports
+from cloudctl.image.data import Hash
 from cloudctl.image.imports import URI_LENGTH
-from cloudctl.image.stores import Stores
+from cloudctl.image.options import ImageOptions
+from cloudctl.image.store import ImageStore
+from cloudctl.image.stores import WEB, Stores
 from cloudctl.image.tables import Image
 from cloudctl.rest.body import MISSING, Body, Length, Missing
 from cloudctl.rest.call import Call
+from cloudctl.rest.outgoing import Permitted
 from cloudctl.rest.route import Routes
 
 HASHES = ("sha1", "sha256", "sha384", "sha512")
@@ -38,10 +42,16 @@ def view(image: Image, stores: Stores) -> list[dict[str, Any]]:
     """The heaviest store first."""
     held = {store.id: store for store in stores}
     return [
-        {"url": f"file://{quote(str(held[store_id].path(image.id)))}", "metadata": {"store": store_id}}
+        {"url": _address(image, held[store_id]), "metadata": {"store": store_id}}
         for store_id in image.stores
         if store_id in held
     ]
+
+
+def _address(image: Image, store: ImageStore) -> str:
+    if store.id == WEB and image.address is not None:
+        return image.address
+    return f"file://{quote(str(store.path(image.id)))}"
 
 
 def with_checksums(image: Image, stores: Stores) -> list[dict[str, Any]]:
@@ -50,13 +60,14 @@ def with_checksums(image: Image, stores: Stores) -> list[dict[str, Any]]:
     return [{**each, "validation_data": known} for each in view(image, stores)]
 
 
-def check(data: ValidationData) -> None:
+def expectation(data: ValidationData) -> Hash:
     """Raises Invalid for what is no hash."""
     if data.os_hash_algo not in HASHES:
         raise Invalid(f"os_hash_algo is one of {', '.join(HASHES)}.")
     length = hashlib.new(data.os_hash_algo).digest_size * 2
     if len(data.os_hash_value) != length or any(digit not in "0123456789abcdef" for digit in data.os_hash_value):
         raise Invalid(f"os_hash_value of {data.os_hash_algo} has {length} hexadecimal digits, in lower case.")
+    return Hash(data.os_hash_algo, data.os_hash_value)
 
 
 @frozen
@@ -65,6 +76,8 @@ class Locations:
 
     db: Database
     stores: Stores
+    options: ImageOptions
+    permitted: Permitted
 
     @routes.get("/images/<image_id>/locations", policy="image:locations:list")
     async def list(self, call: Call, image_id: str) -> Any:
@@ -73,14 +86,9 @@ class Locations:
 
     @routes.post("/images/<image_id>/locations", policy="image:locations:add", body=Body(AddLocation), status=202)
     async def add(self, call: Call, image_id: str, body: AddLocation) -> None:
-        """Have an image use data where it is already: refused, for every store keeps its data itself."""
-        if body.validation_data:
-            check(body.validation_data)
-        await self.db.run(self._add, call, image_id, body.url)
-
-    def _add(self, conn: Connection, call: Call, image_id: str, url: str) -> None:
-        image = domain.own(conn, call.caller, image_id, "image:locations:add")
-        if image.status != QUEUED:
-            raise Conflict(f"The image {image.id} is {image.status}; a location can be added while it is queued.")
-        scheme = urlsplit(url).scheme[:32]
-        raise Invalid(f"No store of this cloud uses data at {scheme!r} addresses; import it by web-download instead.")
+        """Say at which address the data of an image is; it is fetched, looked at and kept, in the background."""
+        expected = expectation(body.validation_data) if body.validation_data else None
+        if not self.options.web_store:
+            raise Invalid("This cloud has no store of what is at addresses; import it by web-download instead.")
+        imports.check(body.url, self.options, self.permitted)
+        await self.db.run(imports.add_location, call.caller, image_id, body.url, expected, self.options)

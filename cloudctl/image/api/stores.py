@@ -18,15 +18,15 @@ STORE_HEADER = "x-image-meta-store"
 
 
 def named_store(call: Call, stores: Stores) -> ImageStore:
-    """The store that a header names, or the default one. Raises Invalid."""
-    return stores[call.header(STORE_HEADER) or DEFAULT]
+    """The store that a header names, or the default one, for data that comes. Raises Invalid."""
+    return stores.to_write(call.header(STORE_HEADER) or DEFAULT)
 
 
 def offers(stores: Stores) -> tuple[tuple[str, str], ...]:
     """Headers that tell how data may be brought, and where."""
     methods = ("OpenStack-image-import-methods", ",".join(imports.methods(stores)))
-    ids = ("OpenStack-image-store-ids", ",".join(store.id for store in stores))
-    return (methods, ids) if stores.others else (methods,)
+    ids = ("OpenStack-image-store-ids", ",".join(stores.writable))
+    return (methods, ids) if len(stores.writable) > 1 else (methods,)
 
 
 def view(store: ImageStore, stores: Stores) -> dict[str, Any]:
@@ -35,6 +35,8 @@ def view(store: ImageStore, stores: Stores) -> dict[str, Any]:
         shown["default"] = "true"
     if store.weight:
         shown["weight"] = store.weight
+    if not store.is_writable:
+        shown["read-only"] = "true"
     return shown
 
 
@@ -60,7 +62,7 @@ class StoresInfo:
         """List the stores with their types."""
         return {
             "stores": [
-                {**view(store, self.stores), "type": "file", "weight": store.weight, "properties": {}}
+                {**view(store, self.stores), "type": store.kind, "weight": store.weight, "properties": {}}
                 for store in self.stores
             ]
         }

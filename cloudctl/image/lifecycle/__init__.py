@@ -10,6 +10,7 @@ from cloudctl.db import Database
 from cloudctl.db.threads import Threads
 from cloudctl.image.data import ImageData
 from cloudctl.image.lifecycle.activate import activation
+from cloudctl.image.lifecycle.caching import caching
 from cloudctl.image.lifecycle.copying import copying
 from cloudctl.image.lifecycle.delete import deletion, deletion_of_copy
 from cloudctl.image.lifecycle.importing import importing
@@ -34,4 +35,5 @@ def workflows(
         activation(db, data),
         importing(db, data, options, fetch),
         copying(data, options),
+        caching(data, options),
     )

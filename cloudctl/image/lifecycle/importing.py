@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cloudctl.db import Connection, Database
+from cloudctl.errors import Invalid
 from cloudctl.image import images, imports, kinds, regions
-from cloudctl.image.data import ImageData
+from cloudctl.image.data import HASH, ImageData
 from cloudctl.image.lifecycle.placing import ensure_placed
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import CHUNK
@@ -50,7 +51,10 @@ def importing(
             source = await data.run(store.fetch_staged, image.id)
             if source is None:
                 source = await data.run(placed_already, data.stores, image.id)
-            measured = await data.measure(source, *images.formats(image if origin is None else origin.row))
+            algorithm, expected = ctx.args.get("hash", (HASH, None))
+            measured = await data.measure(source, *images.formats(image if origin is None else origin.row), algorithm)
+            if expected not in (None, measured.os_hash_value):
+                raise Invalid(f"The {algorithm} of the data is {measured.os_hash_value}, not {expected}.")
             placed = await ensure_placed(ctx, data, source)
             await data.run(store.drop_staged, image.id)
         except OSError as error:

@@ -1,4 +1,5 @@
-"""Extend: the device grows, then guests that have it see the new size. Reference: volume-states.md, section 2.
+"""Extend: the device grows; then guests that have it are told, each by a task of its server. Reference:
+volume-states.md, section 2.
 
 `args`: `size` in GiB.
 """
@@ -8,17 +9,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from sqlalchemy import update
-from twisted.logger import Logger
 
+from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownVolume
-from cloudctl.drivers.interfaces import IResizeAttached
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
 from cloudctl.volume.tables import Volume
-
-log = Logger()
 
 
 async def extend(ctx: Context) -> Memo:
@@ -26,32 +23,19 @@ async def extend(ctx: Context) -> Memo:
     return None
 
 
-async def tell_guests(ctx: Context) -> Memo:
-    hypervisor = ctx.drivers.hypervisor
-    if not IResizeAttached.providedBy(hypervisor):
-        return None
-    found = await ctx.read(attachments.of_volume, [ctx.resource_id])
-    for attachment in found.get(ctx.resource_id, []):
-        guest = attachment.server_id
-        if attachment.status != attachments.ATTACHED or not attachment.managed or guest is None:
-            continue
-        try:
-            await hypervisor.ensure_volume_size(guest, ctx.resource_id, ctx.args["size"])
-        except (UnknownGuest, UnknownVolume, HostDown) as error:
-            # The volume has grown all the same; the guest sees it once it starts again.
-            log.info("guest {guest} was not notified of its volume's new size: {why}", guest=guest, why=error)
-    return None
-
-
 async def finish(ctx: Context) -> Memo:
-    await ctx.commit(extended, ctx.resource_id, ctx.args["size"], ctx.now)
+    await ctx.commit(extended, ctx.task, ctx.now)
     return None
 
 
-def extended(conn: Connection, volume_id: str, size: int, now: datetime) -> None:
-    """The new size, and the status that its attachments give it."""
-    conn.execute(update(Volume).where(Volume.id == volume_id).values(size=size, reserved_size=None))
+def extended(conn: Connection, task: Task, now: datetime) -> None:
+    """The new size, and the status that its attachments give it. What has not come yet of it is its guests' affair."""
+    volume_id = task.resource_id
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(size=task.args["size"], reserved_size=None))
     attachments.follow(conn, volume_id, now, leaving=states.EXTENDING)
+    for attachment in attachments.of_volume(conn, [volume_id]).get(volume_id, []):
+        if attachment.status == attachments.ATTACHED and attachment.managed and attachment.server_id is not None:
+            tasks.submit(conn, kinds.EXTEND_GUEST, attachment.server_id, task, args={"volume_id": volume_id})
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
@@ -69,11 +53,7 @@ def give_back(conn: Connection, task: Task, now: datetime) -> None:
 
 EXTEND = Workflow(
     kinds.EXTEND_VOLUME,
-    (
-        Step("extend", extend),
-        Step("tell guests", tell_guests),
-        Step("finish", finish),
-    ),
+    (Step("extend", extend), Step("finish", finish)),
     on_failure=failed,
     on_cancel=give_back,
 )

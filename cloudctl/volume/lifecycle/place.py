@@ -31,8 +31,19 @@ async def ensure_placed(ctx: Context) -> None:
         if chosen is None:
             raise NoBackend
         await ctx.write(volumes.place, volume.id, chosen.host)
-    elif not taken or not placing.is_named(volume.host, type_.extra_specs):
+    elif not taken or not await _suits(ctx, volume.host, type_.extra_specs):
         raise NoBackend
+
+
+async def _suits(ctx: Context, host: str, specs: placing.Specs) -> bool:
+    """Whether the pool that was the only choice is what the type asks for. Most types ask for nothing."""
+    if not specs:
+        return True
+    backends = ctx.drivers.volume
+    backend = backends.at.get(host) if isinstance(backends, Backends) else backends
+    if backend is None:
+        return False  # it is not configured any more
+    return placing.suits(Pool(host, await backend.capacity()), specs)
 
 
 def _wanted(conn: Connection, volume_id: str) -> tuple[Volume, VolumeType, bool]:
