@@ -70,9 +70,15 @@ class Disks:
 def arrange(
     devices: Sequence[NewDevice], image_id: str, flavor_ephemeral: int, flavor_swap: int, options: ComputeOptions
 ) -> Disks:
-    """Check the whole wish. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden."""
+    """Check the whole wish. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden.
+
+    A volume that is booted from stands in the place of the image, which clients name beside it.
+    """
     for device in devices:
         _check_one(device, image_id)
+    roots = [device for device in devices if device.boot_index == 0]
+    if len(roots) == 1 and roots[0].is_volume:
+        image_id = ""
     # The image's own disk may be among them; it is there in any case.
     devices = [device for device in devices if not (device.source_type == IMAGE and not device.is_volume)]
     volumes = sorted(

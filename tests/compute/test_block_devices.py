@@ -30,6 +30,11 @@ def test_volumes_are_in_the_order_of_booting() -> None:
     assert [device.boot_index for device in found.volumes] == [0, 1, None]
 
 
+def test_a_boot_volume_stands_in_the_place_of_the_image() -> None:
+    found = arrange([volume(0)], "I", 0, 0, OPTIONS)
+    assert (found.image_id, len(found.volumes)) == ("", 1)
+
+
 def test_local_disks_replace_the_flavors_extras() -> None:
     blank = NewDevice("blank", "local", volume_size=2)
     swap = NewDevice("blank", "local", volume_size=100, guest_format="swap")
@@ -44,7 +49,7 @@ def test_local_disks_replace_the_flavors_extras() -> None:
         ([volume(1)], ""),
         ([volume(0), volume(0)], ""),
         ([volume(0), volume(2)], ""),
-        ([volume(0)], "I"),
+        ([volume(0), IMAGE_DISK], "I"),
         ([IMAGE_DISK], "J"),
         ([NewDevice("image", "local", "I", boot_index=1)], "I"),
         ([NewDevice("blank", "local", volume_size=6)], "I"),

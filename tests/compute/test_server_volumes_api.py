@@ -275,10 +275,25 @@ def test_a_volume_that_cannot_boot_is_refused_as_root(demo: Asking) -> None:
 
 def test_two_boot_disks_are_refused(demo: Asking) -> None:
     volume_id = demo.volume(imageRef=demo.image)
-    devices = bdm(source_type="volume", uuid=volume_id, destination_type="volume")
-    status, _, message = refusal(demo.create(block_device_mapping_v2=devices))
-    assert (status, "Boot sequence" in message) == (400, True)
+    root = bdm(source_type="volume", uuid=volume_id, destination_type="volume")
+    local = bdm(source_type="image", uuid=demo.image, destination_type="local")
+    other = bdm(source_type="image", uuid=demo.image, destination_type="volume", volume_size=1)
+    for devices in ([*root, *local], [*root, *other]):
+        status, _, message = refusal(demo.create(block_device_mapping_v2=devices))
+        assert (status, "Boot sequence" in message) == (400, True)
     assert demo.volume_status(volume_id) == "available"
+
+
+def test_a_boot_volume_stands_in_the_place_of_the_image_beside_it(demo: Asking) -> None:
+    volume_id = demo.volume(imageRef=demo.image)
+    root = bdm(source_type="volume", uuid=volume_id, destination_type="volume")
+    found = demo.server(demo.boot(block_device_mapping_v2=root))
+    assert (found["status"], found["image"]) == ("ACTIVE", "")
+    assert [each["id"] for each in found["os-extended-volumes:volumes_attached"]] == [volume_id]
+    # A volume that is not booted from is one more.
+    more = [{"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1}]
+    found = demo.server(demo.boot(block_device_mapping_v2=more))
+    assert (found["status"], found["image"]["id"]) == ("ACTIVE", demo.image)
 
 
 def test_volume_quota_is_told_as_the_compute_service_tells_it(demo: Asking) -> None:
