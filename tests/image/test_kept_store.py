@@ -17,7 +17,7 @@ from cloudctl.drivers.loader import check
 from cloudctl.errors import ConfigError
 from cloudctl.image import kept
 from cloudctl.image.kept import KeptStore
-from cloudctl.image.options import StoreOptions
+from cloudctl.image.options import ImageOptions, StoreOptions
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.stores import in_the_data_directory
 from cloudctl.testing.cloud import Client, MemoryCloud
@@ -162,10 +162,12 @@ def test_what_the_driver_cannot_is_told_as_a_disk_tells_it(
 
 
 def test_only_what_is_in_the_data_directory_is_needed_by_all() -> None:
-    assert in_the_data_directory({}) == ["image.stores.default"]
-    assert in_the_data_directory({"default": StoreOptions(driver="rados")}) == []
+    assert in_the_data_directory(ImageOptions()) == ["image.stores.default"]
+    kept = {"default": StoreOptions(driver="rados")}
+    assert in_the_data_directory(ImageOptions(stores=kept)) == []
+    assert in_the_data_directory(ImageOptions(stores=kept, web_store=True)) == ["image.web_store"]
     elsewhere = {"default": StoreOptions("/srv/images"), "cheap": StoreOptions("cheap")}
-    assert in_the_data_directory(elsewhere) == ["image.stores.cheap"]
+    assert in_the_data_directory(ImageOptions(stores=elsewhere)) == ["image.stores.cheap"]
 
 
 @pytest.mark.parametrize(

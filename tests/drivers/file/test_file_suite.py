@@ -16,7 +16,7 @@ from cloudctl.drivers.loader import check
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
 from cloudctl.testing.faults import with_faults
-from cloudctl.testing.objects_suite import ID, objects_suite
+from cloudctl.testing.objects_suite import ID, OTHER, objects_suite
 
 
 def make(directory: Path) -> Any:
@@ -86,6 +86,17 @@ def test_copies_that_a_killed_process_left_are_removed_once_nobody_can_be_copyin
     check(driver, "driver.objects.file")
     assert not old.exists() and new.exists()
     assert driver.inventory("") == ()
+
+
+def test_a_part_of_the_cloud_sees_none_of_another(driver: ObjectFiles, tmp_path: Path) -> None:
+    images = create(Config(str(tmp_path / "own")), DriverResources(clock=Clock(), name="file", part="images"))
+    check(images, "driver.objects.file")
+    driver.ensure_kept(ID, str(tmp_path / "content"))
+    images.ensure_kept(OTHER, str(tmp_path / "content"))
+    assert [[each.id for each in part.inventory("")] for part in (driver, images)] == [[ID], [OTHER]]
+    images.ensure_absent(ID)
+    with driver.open(ID) as file:
+        assert file.read() == b"data"
 
 
 def test_a_directory_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
