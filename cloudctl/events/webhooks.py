@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from attrs import frozen
 from twisted.internet.defer import CancelledError, TimeoutError
-from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectingCancelledError, ConnectionClosed, DNSLookupError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Protocol
 from twisted.web.client import URI, Agent, RequestTransmissionFailed, ResponseFailed
@@ -112,7 +112,9 @@ class Poster:
             answer = await asked
         except FetchError:
             raise
-        except (ConnectError, ConnectionClosed, DNSLookupError, TimeoutError, CancelledError) as error:
+        except (ConnectingCancelledError, TimeoutError, CancelledError) as error:
+            raise FetchError(f"there was no answer within {self.timeout:g} seconds") from error
+        except (ConnectError, ConnectionClosed, DNSLookupError) as error:
             raise FetchError(f"it cannot be reached: {error or type(error).__name__}") from error
         except (ResponseFailed, RequestTransmissionFailed) as error:
             raise FetchError("the connection was lost before an answer") from error

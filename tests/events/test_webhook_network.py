@@ -98,10 +98,10 @@ class Net(MemoryReactorClock):
         self.answers = list(answers)
         self.nameResolver: Any = self
 
-    def resolveHostName(self, receiver: Any, name: str, port: int = 0, *_: Any, **__: Any) -> None:
+    def resolveHostName(self, receiver: Any, name: str, portNumber: int = 0, *_: Any, **__: Any) -> None:
         receiver.resolutionBegan(self)
         for host in self.answers.pop(0) if name == NAME else [name]:
-            receiver.addressResolved(IPv4Address("TCP", host, port))
+            receiver.addressResolved(IPv4Address("TCP", host, portNumber))
         receiver.resolutionComplete()
 
 

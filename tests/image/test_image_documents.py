@@ -77,10 +77,7 @@ def test_import_methods(demo: Client) -> None:
 
 def test_stores(demo: Client, admin: Client) -> None:
     assert demo.get("/image/v2/info/stores").json() == {
-        "stores": [
-            {"id": "default", "description": "", "default": "true"},
-            {"id": "web", "description": "What is at an address.", "read-only": "true"},
-        ]
+        "stores": [{"id": "default", "description": "", "default": "true"}]
     }
     assert demo.get("/image/v2/info/stores/detail").status == 403
     assert admin.get("/image/v2/info/stores/detail").json()["stores"][0]["type"] == "file"

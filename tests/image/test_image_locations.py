@@ -18,6 +18,13 @@ __all__ = ["origin"]
 DATA_HASH = hashlib.sha512(b"data").hexdigest()
 
 
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud({"image": {"web_store": True}})
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def web(origin: Origin) -> Iterator[MemoryCloud]:
     """A cloud for which the web is `origin`."""
@@ -139,7 +146,10 @@ def test_not_every_address_and_not_every_image(demo: Client, alt: Client, reader
     assert demo.post(f"{IMAGES}/{stored(demo)['id']}/locations", {"url": URL}).status == 409
 
 
-def test_there_is_no_store_of_addresses_unless_it_is_asked_for(demo: Client) -> None:
+def test_there_is_no_store_of_addresses_unless_it_is_asked_for() -> None:
+    cloud = MemoryCloud()
+    demo = cloud.client("demo")
     answer = demo.post(f"{IMAGES}/{create(demo)['id']}/locations", {"url": URL})
     assert answer.status == 400 and "web-download" in answer.json()["message"]
     assert [each["id"] for each in demo.get("/image/v2/info/stores").json()["stores"]] == ["default"]
+    cloud.close()

@@ -22,10 +22,11 @@ from tests.image.test_image_recovery import restart
 BARE = ImageOptions(cache_size=0)
 TABLES = {
     "image": {
+        "web_store": True,
         "stores": {
             "light": {"directory": "light", "weight": -1},
             "heavy": {"directory": "heavy", "description": "the first", "weight": 5},
-        }
+        },
     }
 }
 

@@ -313,12 +313,14 @@ class World:
         self.fencer.behaviour.clear()
         for _ in range(60):
             self.operator_looks("")
+            # One may have been fenced when it had returned already.
+            self.dead |= self.fencer.fenced
             for host in sorted(self.dead):
                 self.host_returns(host)
             for _ in range(15):
                 self.advance(STEP)
             waiting, busy = self.cloud.transact(_waiting)
-            if not self.dead and not waiting and not busy:
+            if not self.dead and not self.fencer.fenced and not waiting and not busy:
                 break
         waiting, _busy = self.cloud.transact(_waiting)
         left = [(each.hostname, each.status, each.message) for each in waiting]
