@@ -165,11 +165,8 @@ class Group:
 
     def _follow(self, held: Held, calls: list[Call], following: list[Followed]) -> None:
         for channel in {channel for call in calls for channel in call.channels} & self.followers.keys():
-            follower, conn, result = (
-                self.followers[channel],
-                Connection(held, self.clock, wishes=self.connections.wishes),
-                None,
-            )
+            conn = Connection(held, self.clock, wishes=self.connections.wishes)
+            follower, result = self.followers[channel], None
             try:
                 with conn.begin_nested():
                     result = follower.fn(conn)

@@ -49,9 +49,14 @@ KINDS = {"distributed", "ha"}
 WAYS_OUT = {"enable_default_route_ecmp", "enable_default_route_bfd"}
 # What a body says that NewRouter has.
 NEW = (
-    "name", "description", "admin_state_up", "availability_zone_hints", "flavor_id", "evpn_vni",
+    "name",
+    "description",
+    "admin_state_up",
+    "availability_zone_hints",
+    "flavor_id",
+    "evpn_vni",
     *sorted(KINDS | WAYS_OUT),
-)  # fmt: skip
+)
 Do = Callable[[Connection, Router, Sequence[Gateway], datetime, Origin], None]
 Change = Callable[[Sequence[extra_routes.Route], Sequence[extra_routes.Route]], list[extra_routes.Route]]
 

@@ -53,7 +53,7 @@ def give_back(conn: Connection, task: Task, now: datetime) -> None:
 
 EXTEND = Workflow(
     kinds.EXTEND_VOLUME,
-    (Step("extend", extend), Step("finish", finish)),
+    (Step("extend", extend), Step("finish", finish, aliases=("tell guests",))),
     on_failure=failed,
     on_cancel=give_back,
 )
