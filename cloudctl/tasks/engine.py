@@ -207,6 +207,8 @@ class Engine(Service):
     def _look(self) -> None:
         if not self._turn.acquire(blocking=False):
             self._again = True
+            # Whoever has the turn looks once more, unless the transaction that has it comes to nothing.
+            self._look_in(self._poll)
             return
         ensureDeferred(self._claim()).addBoth(self._claimed)
 
