@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ class Cluster:
             connection = libvirt.open(daemon.uri)
             for guest in connection.listAllDomains():
                 if guest.name() == id:
-                    found[name] = bool(guest.isActive())
+                    with suppress(libvirt.libvirtError):  # it has gone since it was listed
+                        found[name] = bool(guest.isActive())
             connection.close()
         return found
 

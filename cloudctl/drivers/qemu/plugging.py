@@ -121,8 +121,8 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
         return
     gone = monitor.expect("DEVICE_DELETED", lambda data: data.get("device") == name, timeout)
     try:
-        # Asked a second time, QEMU says that it is at it.
-        await _unless(monitor, "device_del", {"id": name}, "unplug")
+        # Asked a second time, QEMU says that it is at it; or the guest has let go meanwhile.
+        await _unless(monitor, "device_del", {"id": name}, "unplug", "not found")
         if name not in await plugged(monitor):
             drop(gone)
             return
@@ -135,10 +135,10 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
         raise Busy(f"the guest has not released {name}") from None
 
 
-async def _unless(monitor: Monitor, command: str, arguments: object, harmless: str) -> None:
-    """Do it; a refusal with this word says that it was done before."""
+async def _unless(monitor: Monitor, command: str, arguments: object, *harmless: str) -> None:
+    """Do it; a refusal with one of these words says that it was done before."""
     try:
         await monitor.execute(command, arguments)  # type: ignore[arg-type]  # a mapping, see the callers
     except Refused as error:
-        if harmless not in error.description:
+        if not any(each in error.description for each in harmless):
             raise
