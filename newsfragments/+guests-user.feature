@@ -1,3 +1,2 @@
-Hypervisor driver `qemu`: guests' processes are no longer root's. They become user 65523 (`[driver.hypervisor.qemu] user`,
-`[driver.volume.nbd] user`), are handed open what is plugged later, and have a control group each, with limits (`cgroup`).
+Hypervisor driver `qemu`: guests' processes are no longer root's. They become users without rights, are handed open what is plugged later, and have a control group each, with limits (`cgroup`).
 Those that run since a release before go on as they are, until they are started anew.

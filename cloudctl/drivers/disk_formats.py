@@ -49,19 +49,20 @@ class Qcow2Header:
     backing_file: bool
     data_file: bool
     snapshots: int = 0  # inside it
+    backing_at: tuple[int, int] = (0, 0)  # where its name is, and how long
 
 
 def qcow2_header(head: bytes) -> Qcow2Header:
     """Raises ValueError if this is not the start of a qcow2 of version 2 or 3."""
     if len(head) < 72 or not head.startswith(QCOW2_MAGIC):
         raise ValueError("it does not have a qcow2 header")
-    version, backing_offset = struct.unpack_from(">IQ", head, 4)
+    version, backing, length = struct.unpack_from(">IQI", head, 4)
     if version not in (2, 3) or (version == 3 and len(head) < 104):
         raise ValueError(f"unsupported qcow2 version {version}; 2 and 3 are supported")
     (size_bytes,) = struct.unpack_from(">Q", head, 24)
     features = struct.unpack_from(">Q", head, 72)[0] if version == 3 else 0
     (snapshots,) = struct.unpack_from(">I", head, 60)
-    return Qcow2Header(size_bytes, bool(backing_offset), bool(features & EXTERNAL_DATA), snapshots)
+    return Qcow2Header(size_bytes, bool(backing), bool(features & EXTERNAL_DATA), snapshots, (backing, length))
 
 
 CLUSTER_BITS = 16

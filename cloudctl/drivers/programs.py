@@ -2,8 +2,7 @@
 
 Drivers of real hosts run as root. What they may start is `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
 fixed environment and a time limit, and its arguments are what the driver says: no word is ever split or expanded.
-A program that parses users' files runs within `CONFINED`; where it is told of them as `Lent`, it is of a user that can
-open these files, and no others.
+A program that parses users' files, or runs them, is confined (`confinement`), and opens what it is `handed`.
 With `dry_run` what would change something is written to the log and not started; what only reads is run all the same.
 """
 
@@ -12,10 +11,8 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from math import ceil
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from shutil import which
 from typing import Any
 
@@ -28,8 +25,10 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from cloudctl.drivers.accounts import READER, account, lend
+from cloudctl.drivers import confinement
+from cloudctl.drivers.confinement import confined, is_of_another_user
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
+from cloudctl.drivers.handed import FIRST, Argument, described, handed
 
 PROGRAMS: Mapping[str, str] = {
     "ip": "iproute2",
@@ -57,23 +56,6 @@ SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
 TIMEOUT_SECONDS = 60.0
 LOOK_SECONDS = 0.01
-MIB = 1 << 20
-# A VDI of one sector can ask for 2 GiB. glibc reserves 64 MiB of addresses for each thread, unless told not to.
-CONFINED: Mapping[str, int] = {"qemu-img": 1536 * MIB}
-"""Program that parses users' files → bytes of addresses that it may have (RLIMIT_AS). It may use as many seconds of a
-processor as it has time, and leaves no core file."""
-CONFINED_ENVIRONMENT = {**ENVIRONMENT, "MALLOC_ARENA_MAX": "4"}
-# Files are those of the process that runs it, wherever they are; whose the folders above them are is the operator's.
-FILES = "+dac_read_search"
-CAPABILITIES: Mapping[str, str] = {
-    "qemu-img": FILES,
-    "qemu-storage-daemon": FILES,
-    # It opens the interface that it is plugged into by its name.
-    "qemu-system-x86_64": f"{FILES},+net_admin",
-}
-"""Program that runs guests or reads what users made → what it keeps of the capabilities of root, for good."""
-# For one that becomes another user when it has opened what it needs: with that it loses all that it has kept.
-BECOMING = "+setuid,+setgid"
 MESSAGE_LIMIT = 500  # bytes of a program's complaint that go into an error
 
 PIPES: Mapping[int, int | str] = {0: "w", 1: "r", 2: "r"}
@@ -103,20 +85,6 @@ def require(*names: str) -> None:
 
 
 @frozen
-class Lent:
-    """A file, as an argument: the program is handed it open. One that is `writable` is made if it is not there."""
-
-    path: Path
-    writable: bool = False
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-
-Argument = str | Lent
-
-
-@frozen
 class Programs:
     """Runs the programs of `PROGRAMS` on a reactor."""
 
@@ -136,8 +104,9 @@ class Programs:
 
         Raises ProgramFailed, ProgramTimedOut, and Unusable if the program is not installed.
         """
-        with _handed(arguments) as (words, files):
-            return await self._run(name, _command(name, words, namespace, files=files), stdin, timeout, files=files)
+        with handed(arguments, as_others=is_of_another_user(name)) as (words, files):
+            command = _command(name, words, namespace, confined(name, timeout))
+            return await self._run(name, command, stdin, timeout, files)
 
     async def change(
         self,
@@ -150,45 +119,50 @@ class Programs:
     ) -> bytes:
         """Run a program that changes something; its stdout, which a dry run leaves empty. Raises as `read`.
 
-        `file_bytes`: how large a file a program of `CONFINED` may write (RLIMIT_FSIZE).
+        `file_bytes`: how large a file a program that is confined may write (RLIMIT_FSIZE).
         """
         if self.dry_run:
-            command = _command(name, [str(each) for each in arguments], namespace)
+            command = _command(name, described(arguments), namespace)
             _log.info("would run {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
             return b""
-        with _handed(arguments) as (words, files):
-            command = _command(name, words, namespace, files=files)
+        with handed(arguments, as_others=is_of_another_user(name)) as (words, files):
+            command = _command(name, words, namespace, confined(name, timeout, file_bytes))
             _log.debug("runs {command}{stdin}", command=shlex.join(command), stdin=_indented(stdin))
-            return await self._run(name, command, stdin, timeout, file_bytes, files)
+            return await self._run(name, command, stdin, timeout, files)
 
     async def start(
         self,
         name: str,
-        *arguments: str,
+        *arguments: Argument,
         ready: Callable[[int], Awaitable[bool]],
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
         becomes_another: bool = False,
+        held: Sequence[int] = (),
     ) -> None:
         """Start a program that goes on when this process ends, in a session of its own.
 
-        `becomes_another`: a program of `CAPABILITIES` that becomes another user by itself.
+        `becomes_another`: it becomes another user by itself. `held`: descriptors that it has open as long as it runs.
 
         `ready` is asked with its process id until it says so. After that nobody reads what the program writes. Raises
         ProgramFailed if it ends before, ProgramTimedOut if it is not ready in time, and as `read`.
         """
-        command = ["setsid", *_command(name, arguments, namespace, BECOMING if becomes_another else "")]
         if self.dry_run:
-            _log.info("would start {command}{stdin}", command=shlex.join(command), stdin="")
+            told = _command(name, described(arguments), namespace)
+            _log.info("would start {command}{stdin}", command=shlex.join(told), stdin="")
             return
-        _log.debug("starts {command}", command=shlex.join(command))
         require(name)
         running = _Running(name, b"")
-        nothing = os.open(os.devnull, os.O_RDWR)
-        try:
-            process = self._spawn(running, command, ENVIRONMENT, {0: nothing, 1: nothing, 2: "r"})
-        finally:
-            os.close(nothing)
+        before = confined(name, timeout, becomes=becomes_another)
+        with handed(arguments, as_others=is_of_another_user(name)) as (words, files):
+            command = ["setsid", *_command(name, words, namespace, before)]
+            _log.debug("starts {command}", command=shlex.join(command))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            try:
+                behind = dict(enumerate((*files, *held), FIRST))
+                process = self._spawn(running, command, name, {0: nothing, 1: nothing, 2: "r", **behind})
+            finally:
+                os.close(nothing)
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             while not running.ended.called and not await ready(process.pid):
@@ -204,23 +178,11 @@ class Programs:
             process.loseConnection()
 
     async def _run(
-        self,
-        name: str,
-        command: Sequence[str],
-        stdin: bytes,
-        timeout: float,
-        file_bytes: int | None = None,
-        files: Sequence[int] = (),
+        self, name: str, command: Sequence[str], stdin: bytes, timeout: float, files: Sequence[int]
     ) -> bytes:
         require(name)
-        environment = ENVIRONMENT
-        if name in CONFINED:
-            command = [*_limits(CONFINED[name], timeout, file_bytes), *command]
-            environment = CONFINED_ENVIRONMENT
         running = _Running(name, stdin)
-        process = self._spawn(
-            running, command, environment, {**PIPES, **dict(enumerate(files, len(PIPES)))} if files else None
-        )
+        process = self._spawn(running, command, name, {**PIPES, **dict(enumerate(files, FIRST))} if files else None)
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
@@ -232,9 +194,10 @@ class Programs:
         self,
         running: _Running,
         command: Sequence[str],
-        environment: Mapping[str, str],
+        name: str,
         descriptors: Mapping[int, int | str] | None,
     ) -> Any:
+        environment = {**ENVIRONMENT, **confinement.environment(name)}
         executable = which(command[0], path=SEARCH_PATH)
         if executable is None:
             require(command[0])
@@ -307,63 +270,11 @@ class _Running(ProcessProtocol):
             self.ended.errback(Failure(ProgramFailed(self.name, code, complaint)))
 
 
-@contextmanager
-def _handed(arguments: Sequence[Argument]) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """The words that a program gets, and descriptors of the files that it is handed, behind its pipes.
-
-    A process that is not root's can only name them.
-
-    Raises DriverError.
-    """
-    words: list[str] = []
-    files: list[int] = []
-    with ExitStack() as stack:
-        for each in arguments:
-            if isinstance(each, str) or os.geteuid() != 0:
-                words.append(str(each))
-                continue
-            try:
-                descriptor = os.open(each.path, os.O_RDWR | os.O_CREAT if each.writable else os.O_RDONLY, 0o600)
-                stack.callback(os.close, descriptor)
-                lend(descriptor, account(READER), writable=each.writable)
-            except OSError as error:
-                raise DriverError(f"{each.path} cannot be opened: {error.strerror}") from error
-            words.append(f"/proc/self/fd/{len(PIPES) + len(files)}")
-            files.append(descriptor)
-        yield words, files
-
-
-def _command(
-    name: str,
-    arguments: Sequence[str],
-    namespace: str | None,
-    also: str = "",
-    files: Sequence[int] = (),
-) -> list[str]:
+def _command(name: str, arguments: Sequence[str], namespace: str | None, before: Sequence[str] = ()) -> list[str]:
     if name not in PROGRAMS:
         raise ValueError(f"drivers are not allowed to run {name!r}")
-    command = [*(_no_rights() if files else _rights(name, also)), name, *arguments]
+    command = [*before, name, *arguments]
     return command if namespace is None else ["ip", "netns", "exec", namespace, *command]
-
-
-def _rights(name: str, also: str) -> list[str]:
-    """It keeps no right that it does not need, and gets none by what it runs."""
-    if name not in CAPABILITIES or os.geteuid() != 0:
-        return []
-    kept = ",".join(filter(None, ("--bounding-set=-all", CAPABILITIES[name], also)))
-    return ["setpriv", "--no-new-privs", "--clear-groups", "--inh-caps=-all", kept]
-
-
-def _no_rights() -> list[str]:
-    """Of a user that has nothing but the files that it is handed."""
-    reader = account(READER)
-    becoming = (f"--reuid={reader.uid}", f"--regid={reader.gid}", "--clear-groups")
-    return ["setpriv", "--no-new-privs", *becoming, "--inh-caps=-all", "--bounding-set=-all"]
-
-
-def _limits(addresses: int, seconds: float, file_bytes: int | None) -> list[str]:
-    words = ["prlimit", f"--as={addresses}", f"--cpu={ceil(seconds)}", "--core=0"]
-    return words if file_bytes is None else [*words, f"--fsize={file_bytes}"]
 
 
 def _indented(stdin: bytes) -> str:

@@ -32,7 +32,7 @@ def vmdk(
     [
         (qcow2(), Qcow2Header(1 << 30, False, False)),
         (qcow2(version=2, features=4), Qcow2Header(1 << 30, False, False)),
-        (qcow2(backing=512, size=5), Qcow2Header(5, True, False)),
+        (qcow2(backing=512, size=5), Qcow2Header(5, True, False, backing_at=(512, 0))),
         (qcow2(features=4), Qcow2Header(1 << 30, False, True)),
         (qcow2(features=3), Qcow2Header(1 << 30, False, False)),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -14,10 +15,12 @@ import pytest
 from attrs import evolve
 from twisted.internet.task import Clock
 
-from cloudctl.drivers import programs
-from cloudctl.drivers.accounts import READER
+from cloudctl.drivers import accounts, confinement, programs
+from cloudctl.drivers.accounts import READERS, READERS_GROUP
+from cloudctl.drivers.confinement import Confinement
 from cloudctl.drivers.errors import DriverError, Unreachable
-from cloudctl.drivers.programs import Lent, ProgramFailed, Programs, ProgramTimedOut
+from cloudctl.drivers.handed import Lent, Node, Open
+from cloudctl.drivers.programs import ProgramFailed, Programs, ProgramTimedOut
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qemu.disks import Disks
 from cloudctl.drivers.specs import ImageSource
@@ -101,11 +104,16 @@ async def test_what_is_only_said_is_not_started(shell: Any, tmp_path: Path) -> N
     assert not (tmp_path / "made").exists()
 
 
+def confining(monkeypatch: pytest.MonkeyPatch, confinement_of: Confinement) -> None:
+    """The shell is confined so."""
+    monkeypatch.setattr(confinement, "CONFINED", {"sh": confinement_of})
+    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "prlimit": "util-linux", "setpriv": "util-linux"})
+
+
 @pytest.fixture
 def confined(shell: Programs, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """Its shell has 64 MiB of addresses."""
-    monkeypatch.setattr(programs, "CONFINED", {"sh": 64 << 20})
-    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "prlimit": "util-linux"})
+    confining(monkeypatch, Confinement("same", addresses=64 << 20, timed=True))
     return shell
 
 
@@ -123,9 +131,8 @@ async def test_what_writes_a_larger_file_than_it_may_is_ended(confined: Any, tmp
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="has no rights of root to lose")
-async def test_what_reads_users_files_has_few_of_roots_rights(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "setpriv": "util-linux"})
-    monkeypatch.setattr(programs, "CAPABILITIES", {"sh": programs.FILES})
+async def test_what_stays_roots_has_few_of_roots_rights(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    confining(monkeypatch, Confinement("same", confinement.FILES))
     told = await shell.read("sh", "-c", "cat /proc/self/status")
     found = {name: value.strip() for name, _, value in (line.partition(":") for line in told.decode().splitlines())}
     assert {found[name] for name in ("CapPrm", "CapEff", "CapBnd")} == {f"{1 << 2:016x}"}  # CAP_DAC_READ_SEARCH
@@ -136,7 +143,7 @@ async def test_what_reads_users_files_has_few_of_roots_rights(shell: Any, monkey
 async def test_what_is_handed_files_is_of_a_user_that_can_open_no_others(
     shell: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(programs, "PROGRAMS", {"sh": "dash", "setpriv": "util-linux"})
+    confining(monkeypatch, Confinement())
     source, target, other = tmp_path / "source", tmp_path / "target", tmp_path / "other"
     for path in (source, other):
         path.write_bytes(b"data")
@@ -146,14 +153,18 @@ async def test_what_is_handed_files_is_of_a_user_that_can_open_no_others(
     told = await shell.change("sh", "-c", script, Lent(source), Lent(target, writable=True))
     assert target.read_bytes() == b"data" == source.read_bytes()
     found = {name: value.split() for name, _, value in (line.partition(":") for line in told.decode().splitlines())}
-    assert found["Uid"] == found["Gid"] == [READER] * 4 and found["Groups"] == []
+    assert found["Gid"] == [str(READERS_GROUP)] * 4 and found["Groups"] == []
+    assert int(found["Uid"][0]) in READERS and len(set(found["Uid"])) == 1
     assert {found[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert found["NoNewPrivs"] == ["1"]
     assert [path.stat().st_mode & 0o777 for path in (source, target, other)] == [0o640, 0o660, 0o600]
 
 
-async def test_a_file_that_cannot_be_handed_is_told(shell: Any, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_handed_is_told(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     if os.geteuid() == 0:
+        confining(monkeypatch, Confinement())
         with pytest.raises(DriverError, match="cannot be opened: No such file"):
             await shell.read("sh", "-c", "true", Lent(tmp_path / "none"))
     told = await evolve(shell, dry_run=True).change("sh", "-c", "true", Lent(tmp_path / "made", writable=True))
@@ -176,23 +187,54 @@ async def test_qemu_img_reads_users_files_as_that_user(
     monkeypatch.setattr(programs, "PROGRAMS", {"qemu-img": "", "prlimit": "", "setpriv": ""})
     path = f"{open_to_all}:{programs.SEARCH_PATH}"
     monkeypatch.setattr(programs, "SEARCH_PATH", path)
-    monkeypatch.setattr(programs, "CONFINED_ENVIRONMENT", {"PATH": path})
+    monkeypatch.setattr(programs, "ENVIRONMENT", {"PATH": path})
     told = 'info) echo "{\\"virtual-size\\": $(id -u)}";; convert) id -u > "$last";;'
     (open_to_all / "qemu-img").write_text(f'#!/bin/sh\nfor last; do :; done; case "$1" in {told} esac\n')
     (open_to_all / "qemu-img").chmod(0o755)
     image, made = tmp_path / "image", tmp_path / "made"
     image.write_bytes(b"data")
     images = Images(shell, 60.0)
-    assert await images.virtual_size(ImageSource("image", str(image))) == ("raw", int(READER))
+
+    def as_a_reader(path: Path) -> bool:
+        return int(path.read_text()) in READERS
+
+    assert (await images.virtual_size(ImageSource("image", str(image))))[1] in READERS
     await images.convert(image, "raw", made)
-    assert made.read_text() == f"{READER}\n"
+    assert as_a_reader(made)
     await images.refill(image, "raw", made, 1)
-    assert made.read_text() == f"{READER}\n"
+    assert as_a_reader(made)
+    # So it reads the cloud's own disks, which guests have written.
+    await images.extract(image, "moment", made, "raw")
+    assert as_a_reader(made)
     # What takes an image for guests does the same.
     disks = Disks(shell, cast(Any, None), tmp_path / "cache", 60.0)
-    assert (await disks.converted(ImageSource("image", str(image)))).read_text() == f"{READER}\n"
+    assert as_a_reader(await disks.converted(ImageSource("image", str(image))))
 
 
-def test_qemu_img_is_confined() -> None:
-    assert {"qemu-img", "qemu-storage-daemon", "qemu-system-x86_64"} == set(programs.CAPABILITIES)
-    assert programs.CONFINED["qemu-img"] < 2 << 30
+def test_what_users_can_make_do_things_is_confined() -> None:
+    found = confinement.CONFINED
+    assert {"qemu-img", "qemu-storage-daemon", "qemu-system-x86_64"} == set(found)
+    for name in ("qemu-img", "qemu-storage-daemon"):
+        assert found[name].user == "own" and found[name].is_limited and not found[name].capabilities
+    assert (found["qemu-img"].addresses or 0) < 2 << 30
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="has no rights of root to lose")
+async def test_two_runs_are_of_two_users(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that neither can do anything to the other; where there are no such users, it is one that owns nothing."""
+    confining(monkeypatch, Confinement())
+    told = {await shell.read("sh", "-c", "id -u") for _ in range(3)}
+    assert len(told) == 3
+    monkeypatch.setattr(accounts, "exist", lambda _: False)
+    assert await shell.read("sh", "-c", "id -u; id -g") == f"{READERS_GROUP}\n{READERS_GROUP}\n".encode()
+
+
+async def test_a_file_is_handed_in_the_midst_of_a_word(shell: Any, tmp_path: Path) -> None:
+    path = tmp_path / 'a "name"'
+    path.touch()
+    node = Node({"filename": Lent(path)})
+    script = 'echo "$0"; readlink /proc/self/fd/${1#fd=}'
+    with path.open() as file:
+        told = await shell.read("sh", "-c", script, node, ("fd=", Open(file.fileno())))
+    said, opened = told.decode().splitlines()
+    assert (json.loads(said.removeprefix("json:")), opened) == ({"filename": str(path)}, str(path))

@@ -1,14 +1,17 @@
 """One `qemu-storage-daemon`: started when it is first needed, found again, told what to do by QMP.
 
-It outlives this process, and is known by the lock that it holds on its pid file. Its monitor is connected as long as
-somebody watches it, so its death is seen at once. Source: the manual page qemu-storage-daemon(1).
+It is of a user that has nothing: what it serves and where it listens is handed to it open. It outlives this process,
+and is known by the lock that it holds on its pid file. Its monitor is connected as long as somebody watches it, so its
+death is seen at once. Source: the manual page qemu-storage-daemon(1).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,15 @@ from attrs import define, frozen
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from cloudctl.drivers.accounts import Account, let_connect, let_through
+from cloudctl.drivers import access_lists
+from cloudctl.drivers.accounts import Account, let_through
 from cloudctl.drivers.errors import NoCapacity, Unreachable, Unusable
+from cloudctl.drivers.handed import Argument, Lent, Node, Open
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.images import NO_ROOM
-from cloudctl.drivers.qemu.qmp import Gone, Monitor, Refused, connect
+from cloudctl.drivers.qemu.qmp import Gone, Monitor, Refused, Silent, connect
 
+PROGRAM = "qemu-storage-daemon"
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 LOOK_SECONDS = 0.01
 
@@ -47,13 +53,13 @@ class Sockets:
     def nbd(self) -> Path:
         return self.stem.with_suffix(".nbd")
 
-    def open(self, user: Account) -> None:
-        """Make the directory, which the clients' user may go through. Raises Unusable."""
+    def open(self) -> None:
+        """Make the directory, which clients go through. Raises Unusable."""
         longest = max(len(os.fsencode(path)) for path in (self.qmp, self.nbd))
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         try:
-            let_through(self.stem.parent, user)
+            let_through(self.stem.parent)
         except OSError as error:
             raise Unusable(f"cannot make sockets in {self.stem.parent}: {error}") from error
 
@@ -62,9 +68,13 @@ class Sockets:
             path.unlink(missing_ok=True)
 
 
-def sockets(runtime_dir: Path, volumes: Path) -> Sockets:
-    """Those of the daemon that serves this directory."""
-    return Sockets(runtime_dir.absolute() / f"volumes-{sha256(os.fsencode(volumes)).hexdigest()[:12]}")
+def sockets(runtime_dir: Path, volumes: Path, volume_id: str | None = None) -> Sockets:
+    """Those of the daemon of a volume in this directory; without one: of the daemon that served all of them."""
+    directory = os.fsencode(volumes)
+    if volume_id is None:
+        return Sockets(runtime_dir.absolute() / f"volumes-{sha256(directory).hexdigest()[:12]}")
+    own = sha256(directory + b"\0" + volume_id.encode()).hexdigest()[:20]
+    return Sockets(runtime_dir.absolute() / f"volume-{own}")
 
 
 @define(eq=False)
@@ -74,8 +84,9 @@ class Daemon:
     programs: Programs
     sockets: Sockets
     server: Mapping[str, Any]  # where it serves, a SocketAddress
-    user: Account  # that may connect to its socket
+    user: Account | None  # whose group may connect to its socket, beside those that are let in one by one
     answer_timeout: float
+    disks: Callable[[], Mapping[str, Path]] = dict  # node → the qcow2 that it opens when it starts
     on_death: Callable[[], None] = lambda: None  # called when it ends, or closes its monitor, though nobody asked
     _monitor: Monitor | None = None
     _expected: bool = False  # its end
@@ -84,6 +95,8 @@ class Daemon:
         """Whether there is such a process, even one that does not answer."""
         try:
             with self.sockets.pid.open("rb+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Of one that a release before this one has started.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -99,16 +112,19 @@ class Daemon:
         """It runs and answers. Raises Unreachable."""
         if self.is_watched:
             return
-        if not self.is_alive():
-            await self._start()
         self._expected = False
-        self._monitor = await connect(
-            self.programs.reactor, self.programs.clock, str(self.sockets.qmp), self.answer_timeout
-        )
-        # Also of one that a release before this one has started.
-        if self.server["type"] == "unix":
-            let_connect(self.sockets.nbd, self.user)
-        self._monitor.lost.addCallback(self._lost)
+        if self.is_alive():
+            self._watch(await self._connect())
+        else:
+            await self._start()
+
+    async def _connect(self) -> Monitor:
+        reactor, clock = self.programs.reactor, self.programs.clock
+        return await connect(reactor, clock, str(self.sockets.qmp), self.answer_timeout)
+
+    def _watch(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        monitor.lost.addCallback(self._lost)
 
     async def stop(self) -> None:
         """It has ended. It must serve nobody. Raises Unreachable."""
@@ -155,22 +171,32 @@ class Daemon:
             raise
 
     async def _start(self) -> None:
-        _log.info("starts the storage daemon")
-        try:
-            await self.programs.change(
-                "qemu-storage-daemon",
-                "--daemonize",
-                "--pidfile",
-                str(self.sockets.pid),
-                "--chardev",
-                f"socket,id=monitor,path={_escaped(self.sockets.qmp)},server=on,wait=off",
-                "--monitor",
-                "chardev=monitor",
-                "--nbd-server",
-                _nbd_server(self.server),
-            )
-        except ProgramFailed as error:
-            raise Unreachable(f"the storage daemon failed to start: {error.complaint}") from error
+        _log.info("starts a storage daemon")
+
+        async def answers(pid: int) -> bool:
+            try:
+                self._watch(await self._connect())
+            except (Gone, Silent):
+                return False
+            self.sockets.pid.write_text(str(pid))
+            return True
+
+        with ExitStack() as stack:
+            lock = stack.enter_context(_locked(self.sockets.pid))
+            monitor = stack.enter_context(_listening(self.sockets.qmp, None))
+            words: list[Argument] = ["--chardev", ("socket,id=monitor,server=on,wait=off,fd=", Open(monitor))]
+            words += ["--monitor", "chardev=monitor", "--nbd-server"]
+            if self.server["type"] == "unix":
+                served = stack.enter_context(_listening(self.sockets.nbd, self.user))
+                words += [("max-connections=0,addr.type=fd,addr.str=", Open(served))]
+            else:
+                words += [_nbd_server(self.server)]
+            for node, path in self.disks().items():
+                words += ["--blockdev", Node(disk(node, Lent(path, writable=True)), prefix="")]
+            try:
+                await self.programs.start(PROGRAM, *words, ready=answers, held=[lock])
+            except ProgramFailed as error:
+                raise Unreachable(f"the storage daemon failed to start: {error.complaint}") from error
 
     def _lost(self, _result: None) -> None:
         self._monitor = None
@@ -178,11 +204,46 @@ class Daemon:
             self.on_death()
 
 
+def disk(node: str, file: str | Lent) -> Mapping[str, Any]:
+    """A block node of the daemon: a qcow2 of ours, which needs no other file."""
+    reached = {"driver": "file", "filename": file}
+    return {"driver": "qcow2", "node-name": node, "discard": "unmap", "backing": None, "file": reached}
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[int]:
+    """A descriptor: as long as any process has it open, the file is locked. Raises Unreachable: it is."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    except BlockingIOError as error:
+        raise Unreachable("the storage daemon is being started by another process") from error
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _listening(path: Path, user: Account | None) -> Iterator[int]:
+    """A descriptor of a socket that takes the place of the one before, with all that could connect to that.
+
+    `user`: whose group can, if there is none before.
+    """
+    beside = path.with_suffix(".new")
+    beside.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.fsencode(beside))
+        beside.chmod(0o600)
+        if user is not None and os.geteuid() == 0:
+            os.chown(beside, -1, user.gid)
+            beside.chmod(0o660)
+        if path.exists():
+            access_lists.copy(path, beside)
+        made.listen()
+        beside.replace(path)
+        yield made.fileno()
+
+
 def _nbd_server(server: Mapping[str, Any]) -> str:
-    address = ",".join(f"addr.{key}={_escaped(value)}" for key, value in server.items())
+    address = ",".join(f"addr.{key}={str(value).replace(',', ',,')}" for key, value in server.items())
     return f"{address},max-connections=0"
-
-
-def _escaped(value: object) -> str:
-    """In an option of QEMU a comma is written twice."""
-    return str(value).replace(",", ",,")

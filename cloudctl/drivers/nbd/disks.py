@@ -1,109 +1,115 @@
-"""Volumes that are connected are open in the storage daemon, all others in nobody.
+"""Volumes that are connected are open in a storage daemon each, all others in nobody.
 
 Each host has an export of its own, `<volume id>/<host>`, so that a host which may not use a volume any more is cut off,
-even while others use it. The records are the wish: what the daemon exports is made equal to them after every change,
-after a restart of this process, and when the daemon has died. Meanwhile a guest's QEMU waits and tries again.
+even while others use it. Whoever reaches a daemon reaches one volume: NBD knows no passwords. The records are the wish.
+While a daemon is away a guest's QEMU waits and tries again.
+
+A release before this one had one daemon for all volumes (`shared`). What it serves it serves until nobody uses that.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from hashlib import sha256
-from typing import Any
+from collections.abc import Callable
+from itertools import count
 
-from attrs import define, field
-from twisted.internet.defer import DeferredLock, ensureDeferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import deferLater
+from attrs import define, evolve, field
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl.drivers.errors import Busy, DriverError
-from cloudctl.drivers.nbd.daemon import LOOK_SECONDS, Daemon
+from cloudctl.drivers.nbd.daemon import Daemon
+from cloudctl.drivers.nbd.served import Served, export_name, exports, node_name
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import GIB, Records, Volume
-from cloudctl.drivers.qemu.qmp import Refused
 from cloudctl.drivers.specs import ConnectionInfo
 
 _log = Logger()
 
 
-def node_name(volume_id: str) -> str:
-    """QEMU's names of nodes have 31 characters at most."""
-    return f"v{sha256(volume_id.encode()).hexdigest()[:30]}"
-
-
-def exports(volume: Volume) -> dict[str, str]:
-    """Id of each export that the volume should have → its name, which hosts ask for."""
-    return {_export_id(volume.id, host): export_name(volume.id, host) for host in volume.hosts}
-
-
-def export_name(volume_id: str, host: str) -> str:
-    return f"{volume_id}/{host}"
-
-
-def _export_id(volume_id: str, host: str) -> str:
-    return f"e{sha256(f'{volume_id}/{host}'.encode()).hexdigest()[:30]}"
-
-
 @define(eq=False)
 class ServedDisks:
-    """The `Disks` of a storage daemon. `lost` is for its `on_death`."""
+    """The `Disks` of storage daemons."""
 
     records: Records
     images: Images
-    daemon: Daemon
+    daemon: Callable[[Volume | None], Daemon]  # of a volume that has a place; of all that have none
     clock: IReactorTime
     retry_seconds: float
+    by_ports: bool  # a place is a port
     dry_run: bool
-    _lock: DeferredLock = field(factory=DeferredLock)  # of what is exported
-    _all_due: bool = True  # what is exported may have nothing to do with the records
-    _retry: IDelayedCall | None = None
-    _closed: bool = False
+    _served: dict[str, Served] = field(factory=dict)  # by the volume's id; "": those that have no place
+    _places: dict[str, int] = field(factory=dict)  # that this process gave, whose records may be on their way
 
     protocol = "nbd"
     multiattach = True
 
     async def check(self) -> None:
-        require("qemu-img", "prlimit", "setpriv", "qemu-storage-daemon")
+        require("qemu-img", "prlimit", "setpriv", "setsid", "qemu-storage-daemon")
         if not self.dry_run:
-            self.daemon.sockets.open(self.daemon.user)
+            self.daemon(None).sockets.open()
             # Guests may be waiting for a daemon that died while this process did not run.
-            self._soon(0)
+            for volume in self.records.volumes():
+                self.of(volume).soon(0)
 
     async def close(self) -> None:
-        self._closed = True
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
-        async with self._exclusive():
-            self.daemon.close()
+        for each in self._served.values():
+            await each.close()
 
     def connection(self, volume: Volume, host: str) -> ConnectionInfo:
-        data = {"server": dict(self.daemon.server), "export": export_name(volume.id, host)}
+        data = {"server": dict(self.daemon(placed(volume)).server), "export": export_name(volume.id, host)}
         return {"driver_volume_type": "nbd", "data": data}
 
+    def of(self, volume: Volume) -> Served:
+        """Where it is served, or was."""
+        key = "" if volume.place is None else volume.id
+        if key not in self._served:
+            daemon = self.daemon(placed(volume))
+            served = Served(daemon, lambda: self._those(key), self.records.disk, self.clock, self.retry_seconds)
+            daemon.disks, daemon.on_death = served.disks, served.lost
+            self._served[key] = served
+        return self._served[key]
+
+    def _those(self, key: str) -> list[Volume]:
+        if not key:
+            return [each for each in self.records.volumes() if each.place is None]
+        found = self.records.volume(key)
+        return [found] if found is not None and found.place is not None else []
+
     # -- changes of one volume
+
+    def place(self, volume: Volume) -> Volume:
+        if not self.by_ports:
+            return evolve(volume, place=0)
+        taken = {each.place for each in self.records.volumes() if each.hosts} | set(self._places.values())
+        self._places[volume.id] = next(each for each in count() if each not in taken)
+        return evolve(volume, place=self._places[volume.id])
 
     async def serve(self, volume: Volume) -> None:
         if self._only_told(f"serve volume {volume.id} to {', '.join(volume.hosts) or 'nobody'}"):
             return
-        async with self._exclusive():
-            await self._equal([volume])
+        served = self.of(volume)
+        async with served.exclusive():
+            await served.equal([volume])
+        if not volume.hosts:
+            # Not before its daemon has let go of it.
+            self._places.pop(volume.id, None)
+            if volume.place is not None and not served.daemon.is_alive():
+                await self._served.pop(volume.id).close()
 
     async def resize(self, volume: Volume, size_gib: int) -> None:
         if not volume.hosts:
             await self.images.resize(self.records.disk(volume.id), size_gib)
         elif not self._only_told(f"resize the served volume {volume.id} to {size_gib} GiB"):
-            async with self._exclusive():
-                await self._equal([volume])
+            served = self.of(volume)
+            async with served.exclusive():
+                await served.equal([volume])
                 # A node that is exported cannot be resized; the clients connect again by themselves.
-                await self._withdraw(exports(volume))
+                await served.withdraw(exports(volume))
                 try:
                     size = {"node-name": node_name(volume.id), "size": size_gib * GIB}
-                    await self.daemon.tell("block_resize", size)
+                    await served.daemon.tell("block_resize", size)
                 finally:
-                    await self._equal([volume])
+                    await served.equal([volume])
 
     async def take(self, volume: Volume, name: str) -> None:
         if not volume.hosts:
@@ -120,128 +126,17 @@ class ServedDisks:
     async def _snapshot(self, command: str, volume: Volume, name: str) -> None:
         if self._only_told(f"send the storage daemon {command} {name} of volume {volume.id}"):
             return
-        async with self._exclusive():
-            await self._equal([volume])
+        served = self.of(volume)
+        async with served.exclusive():
+            await served.equal([volume])
         arguments = {"device": node_name(volume.id), "name": name}
-        await self.daemon.tell(command, arguments, timeout=self.images.copy_timeout)
-
-    # -- the daemon
-
-    def lost(self) -> None:
-        """It has died: start it again at once, with all exports."""
-        _log.error("the storage daemon exited unexpectedly")
-        self._all_due = True
-        self._soon(0)
-
-    def _soon(self, seconds: float) -> None:
-        if not self._closed and (self._retry is None or not self._retry.active()):
-            self._retry = self.clock.callLater(seconds, self._catch_up)
-
-    def _catch_up(self) -> None:
-        ensureDeferred(self._serve_all()).addErrback(
-            lambda failure: _log.failure("volumes are not served", failure=failure)
-        )
-
-    async def _serve_all(self) -> None:
-        try:
-            async with self._exclusive():
-                if self._all_due and not self._closed:
-                    await self._equal([])
-        except DriverError as error:
-            _log.error("volumes are not served yet: {error}", error=error)
-
-    async def _equal(self, volumes: Sequence[Volume]) -> None:
-        """What the daemon exports of these volumes is what they say; of all, if that is due. The lock is held.
-
-        It runs only while a volume is connected. Raises Unreachable, Busy.
-        """
-        everything = self._all_due
-        own = {volume.id for volume in volumes}
-        if everything:
-            # The caller's own are among them: a record is written before it is served.
-            volumes = self.records.volumes()
-        wanted = {export: volume for volume in volumes for export in exports(volume)}
-        if not wanted and not self.daemon.is_alive():
-            self._all_due = False
-            return
-        await self.daemon.running()
-        present = await self._exports()
-        concerned = {node_name(volume.id) for volume in volumes}
-        strays = {id for id, node in present.items() if id not in wanted and (everything or node in concerned)}
-        await self._withdraw(strays)
-        nodes = await self._nodes()
-        for volume in volumes:
-            if volume.hosts:
-                try:
-                    await self._export(volume, present.keys(), nodes)
-                except Refused as error:
-                    if volume.id in own:
-                        raise
-                    # One damaged file must not keep the others from being served.
-                    _log.error("volume {id} is not served: {error}", id=volume.id, error=error)
-        used = {node_name(volume.id) for volume in volumes if volume.hosts}
-        for node in nodes - used if everything else (nodes & concerned) - used:
-            await self._close_node(node)
-        self._all_due = False
-        if not await self._exports():
-            await self.daemon.stop()
-
-    async def _export(self, volume: Volume, present: Iterable[str], nodes: frozenset[str]) -> None:
-        node = node_name(volume.id)
-        if node not in nodes:
-            file = {"driver": "file", "filename": str(self.records.disk(volume.id))}
-            disk = {"driver": "qcow2", "node-name": node, "discard": "unmap", "file": file}
-            await self.daemon.tell("blockdev-add", disk)
-        for id, name in exports(volume).items():
-            if id not in present:
-                export = {"type": "nbd", "id": id, "node-name": node, "name": name, "writable": True}
-                await self.daemon.tell("block-export-add", export)
-
-    async def _withdraw(self, ids: Iterable[str]) -> None:
-        """These exports are gone, whoever uses them."""
-        left = set(ids)
-        for id in left:
-            try:
-                await self.daemon.tell("block-export-del", {"id": id, "mode": "hard"})
-            except Refused as error:
-                # Asked before: it goes, or has just gone.
-                if not any(words in error.description for words in ("is already shutting down", "is not found")):
-                    raise
-        limit = self.clock.seconds() + self.daemon.answer_timeout
-        while left.intersection(await self._exports()):
-            if self.clock.seconds() >= limit:
-                raise Busy("the storage daemon has not released a volume yet")
-            await deferLater(self.clock, LOOK_SECONDS)
-
-    async def _close_node(self, node: str) -> None:
-        try:
-            await self.daemon.tell("blockdev-del", {"node-name": node})
-        except Refused as error:
-            raise Busy(f"the storage daemon has not released a volume yet: {error.description}") from error
-
-    async def _exports(self) -> Mapping[str, str]:
-        """Id → node."""
-        return {each["id"]: each["node-name"] for each in await self.daemon.ask("query-block-exports")}
-
-    async def _nodes(self) -> frozenset[str]:
-        """Those that are volumes."""
-        found: list[Mapping[str, Any]] = await self.daemon.ask("query-named-block-nodes", {"flat": True})
-        return frozenset(each["node-name"] for each in found if each["drv"] == "qcow2")
-
-    @asynccontextmanager
-    async def _exclusive(self) -> AsyncIterator[None]:
-        """One at a time changes what is exported. After a failure that is looked at again, whoever repeats the call."""
-        await self._lock.acquire()
-        try:
-            yield
-        except DriverError:
-            self._all_due = True
-            self._soon(self.retry_seconds)
-            raise
-        finally:
-            self._lock.release()
+        await served.daemon.tell(command, arguments, timeout=self.images.copy_timeout)
 
     def _only_told(self, what: str) -> bool:
         if self.dry_run:
             _log.info("would {what}", what=what)
         return self.dry_run
+
+
+def placed(volume: Volume) -> Volume | None:
+    return None if volume.place is None else volume

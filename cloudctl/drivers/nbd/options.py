@@ -9,7 +9,7 @@ from typing import Any
 from attrs import field, frozen
 from attrs.validators import ge, gt
 
-from cloudctl.drivers.accounts import DEFAULT, Account, account, is_account
+from cloudctl.drivers.accounts import Account, account, optional_account
 
 
 def endpoint(text: str) -> tuple[str, str]:
@@ -35,13 +35,15 @@ class Config:
 
     # Where the volumes are kept, of one cloud only. Empty: in the driver's own state directory.
     directory: str = ""
-    # Where hosts reach the daemon: "address:port" of this machine. Whoever reaches it can use every connected volume,
-    # so it must be a network of the hosts only. Empty: a UNIX socket, for hosts that are all on this machine.
+    # Where hosts reach the daemons: "address:port" of this machine. The first volume that is connected has this port,
+    # each more the lowest that is free above. Whoever reaches them can use the connected volumes, so it must be a
+    # network of the hosts only. Empty: UNIX sockets, for hosts that are all on this machine.
     listen: str = field(default="", validator=_is_endpoint)
     # Where sockets and the process id live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
-    # Whose group may connect to the UNIX socket: the user that guests' processes become, the hypervisor's option.
-    user: str = field(default=DEFAULT, validator=is_account)
+    # Whose group may connect to the UNIX socket of every volume: the user of all guests, where the hypervisor does not
+    # give each guest one of its own, and let it in, as `qemu` does. Empty: nobody but root.
+    user: str = field(default="", validator=optional_account)
     # How many times the size of the file system may be promised. Volumes take up room only as they are written.
     overcommit: float = field(default=20.0, validator=ge(1.0))
     # Seconds until a copy of a volume or an image is given up.
@@ -54,13 +56,13 @@ class Config:
     dry_run: bool = False
 
     @property
-    def account(self) -> Account:
-        return account(self.user)
+    def account(self) -> Account | None:
+        return account(self.user) if self.user else None
 
 
-def server(listen: str, socket: Path) -> Mapping[str, Any]:
-    """The daemon's address as QEMU's SocketAddress."""
+def server(listen: str, socket: Path, place: int = 0) -> Mapping[str, Any]:
+    """A daemon's address as QEMU's SocketAddress. `place`: how many ports above the first."""
     if not listen:
         return {"type": "unix", "path": str(socket)}
     host, port = endpoint(listen)
-    return {"type": "inet", "host": host, "port": port}
+    return {"type": "inet", "host": host, "port": str(int(port) + place)}

@@ -32,6 +32,9 @@ class Disks(Protocol):
     async def close(self) -> None:
         """As `IDriver.close`."""
 
+    def place(self, volume: Volume) -> Volume:
+        """The volume, which no host uses yet, with where it will be served."""
+
     async def serve(self, volume: Volume) -> None:
         """Exactly these hosts can use it. The record says so already. Raises Unreachable."""
 
@@ -62,6 +65,9 @@ class LocalDisks:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def place(self, volume: Volume) -> Volume:
+        return volume
 
     async def serve(self, volume: Volume) -> None:
         """Whoever knows the path can open the file; QEMU's lock lets one at a time."""

@@ -16,7 +16,8 @@ from attrs import frozen
 
 from cloudctl.drivers.disk_formats import QEMU_FORMATS, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
-from cloudctl.drivers.programs import Argument, Lent, ProgramFailed, Programs
+from cloudctl.drivers.handed import Argument, Lent, Node
+from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.records import GIB
 from cloudctl.drivers.specs import ImageSource
 
@@ -38,7 +39,7 @@ class Images:
 
     async def create(self, path: Path, size_gib: int) -> None:
         """Raises NoCapacity."""
-        await self._change("create", "-q", "-f", "qcow2", str(path), str(size_gib * GIB))
+        await self._change("create", "-q", "-f", "qcow2", Lent(path, writable=True), str(size_gib * GIB))
 
     async def virtual_size(self, image: ImageSource) -> tuple[str, int]:
         """QEMU's format of a user's image, and the bytes of the disk in it. Raises Unfit."""
@@ -53,7 +54,7 @@ class Images:
     async def demand_closed(self, path: Path) -> None:
         """Raises Locked while somebody writes to the qcow2."""
         with explained():
-            await self._read("info", "-f", "qcow2", "--output=json", str(path))
+            await self._read("info", "--output=json", disk(path))
 
     async def convert(self, source: Path, format: str, target: Path) -> None:
         """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
@@ -68,12 +69,14 @@ class Images:
     async def extract(self, source: Path, name: str, target: Path, format: str) -> None:
         """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
         now, with zeros at the end. Raises NoCapacity."""
-        await self._copy("-U", "-l", f"snapshot.name={name}", "-f", "qcow2", "-O", format, str(source), str(target))
+        files = (disk(source), Lent(target, writable=True))
+        await self._copy("-U", "-l", f"snapshot.name={name}", "-O", format, *files)
 
     async def write_as(self, source: Path, disk_format: str, target: Path) -> None:
         """`target`, a new file, is an image of this format with what the raw `source` holds. Raises NoCapacity."""
+        files = (Lent(source), Lent(target, writable=True))
         options = ("-o", ",".join(OPTIONS[disk_format])) if disk_format in OPTIONS else ()
-        await self._copy("-f", "raw", "-O", QEMU_FORMATS[disk_format], *options, str(source), str(target))
+        await self._copy("-f", "raw", "-O", QEMU_FORMATS[disk_format], *options, *files)
 
     async def refill(self, source: Path, format: str, target: Path, size_gib: int) -> None:
         """The qcow2 `target` holds what the file holds, then zeros. Its snapshots keep what they hold.
@@ -81,7 +84,7 @@ class Images:
         Raises NoCapacity, Unfit, Locked.
         """
         # Shrinking is the quick way to let go of everything; a disk of 0 bytes is refused.
-        await self._change("resize", "-q", "-f", "qcow2", "--shrink", str(target), "512")
+        await self._change("resize", "-q", "--shrink", disk(target, writable=True), "512")
         await self.resize(target, size_gib)
         with readable(source):
             files = (Lent(source), Lent(target, writable=True))
@@ -89,23 +92,23 @@ class Images:
 
     async def resize(self, path: Path, size_gib: int) -> None:
         """The caller knows that nothing is lost. Raises NoCapacity, Locked."""
-        await self._change("resize", "-q", "-f", "qcow2", "--shrink", str(path), str(size_gib * GIB))
+        await self._change("resize", "-q", "--shrink", disk(path, writable=True), str(size_gib * GIB))
 
     async def take(self, path: Path, name: str) -> None:
         """A snapshot inside the file; there is none of this name. Raises NoCapacity, Locked."""
-        await self._change("snapshot", "-q", "-c", name, str(path))
+        await self._change("snapshot", "-q", "-c", name, disk(path, writable=True))
 
     async def drop(self, path: Path, name: str) -> None:
         """Without this snapshot, which is there. Raises Locked."""
-        await self._change("snapshot", "-q", "-d", name, str(path), timeout=self.copy_timeout)
+        await self._change("snapshot", "-q", "-d", name, disk(path, writable=True), timeout=self.copy_timeout)
 
     async def go_back(self, path: Path, name: str) -> None:
         """The file holds what the snapshot inside it holds, and has its size. Raises NoCapacity, Locked."""
-        await self._change("snapshot", "-q", "-a", name, str(path), timeout=self.copy_timeout)
+        await self._change("snapshot", "-q", "-a", name, disk(path, writable=True), timeout=self.copy_timeout)
 
     async def names(self, path: Path) -> frozenset[str]:
         """Of the snapshots inside the file."""
-        found: dict[str, Any] = orjson.loads(await self._read("info", "-U", "-f", "qcow2", "--output=json", str(path)))
+        found: dict[str, Any] = orjson.loads(await self._read("info", "-U", "--output=json", disk(path)))
         return frozenset(each["name"] for each in found.get("snapshots", ()))
 
     async def _read(self, *arguments: Argument) -> bytes:
@@ -118,6 +121,12 @@ class Images:
     async def _change(self, *arguments: Argument, timeout: float = 60.0) -> None:
         with explained():
             await self.programs.change("qemu-img", *arguments, timeout=timeout)
+
+
+def disk(path: Path, *, writable: bool = False) -> Node:
+    """A qcow2 of ours, which needs no other file."""
+    file = {"driver": "file", "filename": Lent(path, writable)}
+    return Node({"driver": "qcow2", "backing": None, "file": file})
 
 
 @contextmanager

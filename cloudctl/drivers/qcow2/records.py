@@ -52,6 +52,7 @@ class Volume:
     size_gib: int
     hosts: tuple[str, ...] = ()  # that may use it, sorted
     moments: tuple[str, ...] = ()  # names of snapshots inside the file that may be left over
+    place: int | None = None  # among those that are served, the last that it had; None: with all that have none
     undo: str | None = None  # the one that holds the content as it should be: what came after is half done
 
     @property

@@ -143,7 +143,8 @@ class FileVolumes:
 
     async def connect(self, id: str, host: str) -> ConnectionInfo:
         async with self._settled(id) as volume:
-            changed = evolve(volume, hosts=tuple(sorted({*volume.hosts, host})))
+            reached = volume if volume.hosts else self.disks.place(volume)
+            changed = evolve(reached, hosts=tuple(sorted({*volume.hosts, host})))
             if changed != volume:
                 await self.records.put(changed)
             try:
@@ -381,12 +382,12 @@ class FileVolumes:
         """Copy a snapshot into a new file.
 
         Its blocks do not change, but the table of all snapshots does with each that is taken or dropped. So the
-        volume is locked until qemu-img has read that: it makes its target after it has opened its source.
+        volume is locked until qemu-img has read that: it fills its target after it has opened its source.
         """
         assert source.volume_id is not None and source.moment is not None
         async with self.locks.hold("volume", source.volume_id):
             copied = ensureDeferred(self.images.extract(source.path, source.moment, target, format))
-            while not copied.called and not target.exists():
+            while not copied.called and not (target.exists() and target.stat().st_size):
                 await deferLater(self.images.programs.clock, LOOK_SECONDS)
         await copied
 

@@ -39,15 +39,24 @@ class Kernel:
 
 
 def arguments(
-    config: Config, record: Record, files: Files, kernel: Kernel | None, version: int, incoming: bool = False
+    config: Config,
+    record: Record,
+    files: Files,
+    kernel: Kernel | None,
+    version: int,
+    user: Account,
+    incoming: bool = False,
 ) -> list[str]:
-    """What follows the program's name. `incoming`: it waits for the memory of a suspended guest. Raises Unfit."""
+    """What follows the program's name. Raises Unfit.
+
+    `user`: whose the process becomes. `incoming`: it waits for the memory of a suspended guest.
+    """
     spec = record.spec
     words = ["-name", spec.id, *_identity(spec.id), "-accel", _accelerator(config)]
     words += ["-machine", config.machine, "-cpu", config.cpu_model, "-m", str(spec.memory_mib)]
     words += ["-smp", f"{spec.vcpus},sockets={spec.vcpus},cores=1,threads=1"]
     words += ["-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc"]
-    words += _confinement(config.account, version)
+    words += _confinement(user, version)
     # A guest that powers itself off stays to be seen as such; a process that is gone has crashed.
     words += ["-no-shutdown", "-boot", "strict=on", "-pidfile", str(files.pid)]
     words += ["-qmp", f"unix:{_escaped(files.qmp)},server=on,wait=off"]

@@ -21,11 +21,12 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cloudctl.drivers import guest_data
-from cloudctl.drivers.disk_formats import format_of, qcow2_header
-from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
+from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
+from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
+from cloudctl.drivers.handed import Argument, Lent, Node
 from cloudctl.drivers.locks import Locks
-from cloudctl.drivers.programs import Argument, Lent, ProgramFailed, Programs
-from cloudctl.drivers.qemu.records import Files, room_for
+from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.qemu.records import Files, Record, room_for
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
 _log = Logger()
@@ -67,15 +68,20 @@ class Disks:
         wished = size_gib * GIB
         if target.exists():
             if wished > self.size(target):
-                await self._run("qemu-img", "resize", "-q", "-f", "qcow2", str(target), str(wished))
+                await self._run("qemu-img", "resize", "-q", top(target), str(wished))
             return
         base = await self.converted(image, wished)
         size = self.size(base)
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {size_gib}")
         with self._whole(target) as beside:
-            over = ("-F", "qcow2", "-b", str(base))
-            await self._run("qemu-img", "create", "-q", "-f", "qcow2", *over, str(beside), str(max(wished, size)))
+            # Unsafe: it does not look whether the other file is there, which it could not open.
+            over = ("-u", "-F", "qcow2", "-b", str(base))
+            made = Lent(beside, writable=True)
+            await self._run("qemu-img", "create", "-q", "-f", "qcow2", *over, made, str(max(wished, size)))
+
+    def cached(self, image: ImageSource) -> Path:
+        return self.cache / f"{quote(image.id, safe='')}.qcow2"
 
     async def converted(self, image: ImageSource, most: int = 0) -> Path:
         """The image as a qcow2 in the cache. Raises Unfit, NoCapacity.
@@ -83,7 +89,7 @@ class Disks:
         `most`: bytes after which an image that has not been converted yet is given up; 0: never. A few bytes of a
         compressed one can say that they are terabytes.
         """
-        target = self.cache / f"{quote(image.id, safe='')}.qcow2"
+        target = self.cached(image)
         async with self._converting.hold(image.id):
             if not target.exists():
                 await self._convert(image, target, most)
@@ -124,7 +130,7 @@ class Disks:
             with self._whole(target) as beside:
                 await self.create(beside, size)
         elif self.size(target) < size:
-            await self._run("qemu-img", "resize", "-q", "-f", "qcow2", str(target), str(size))
+            await self._run("qemu-img", "resize", "-q", top(target), str(size))
 
     async def make_config_drive(self, spec: GuestSpec, files: Files) -> None:
         """What the guest may know of itself, as a small disk."""
@@ -141,13 +147,50 @@ class Disks:
         finally:
             await self.in_thread(shutil.rmtree, tree, True)
 
-    async def copy(self, source: Path, target: Path) -> None:
-        """A complete qcow2 that needs no other file. The source is in nobody's use."""
-        await self._run("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "qcow2", str(source), str(target))
+    async def copy(self, source: Path, image: ImageSource | None, target: Path) -> None:
+        """A complete qcow2 that needs no other file. The source, which may be over an image, is in nobody's use."""
+        whole = {**top(source, writable=False).options}
+        if not self.programs.dry_run:
+            self.demand_over(source, image)
+        if image is not None:
+            whole["backing"] = top(self.cached(image), writable=False).options
+        await self._run("qemu-img", "convert", "-q", "-O", "qcow2", Node(whole), Lent(target, writable=True))
 
     async def create(self, target: Path, size: int) -> None:
         """An empty qcow2 of so many bytes, at a new path."""
-        await self._run("qemu-img", "create", "-q", "-f", "qcow2", str(target), str(size))
+        await self._run("qemu-img", "create", "-q", "-f", "qcow2", Lent(target, writable=True), str(size))
+
+    def demand_own(self, record: Record, files: Files) -> None:
+        """Nothing that the guest's QEMU is about to open leads to files that are not the guest's. Blocks.
+
+        Raises DriverError.
+        """
+        spec = record.spec
+        self.demand_over(files.root, spec.image)
+        self.demand_over(files.rescue, record.rescue_image or spec.image)
+        self.demand_over(files.ephemeral, None)
+        for each in spec.volumes:
+            if each.info["driver_volume_type"] == "qcow2":
+                self.demand_over(Path(each.info["data"]["path"]), None)
+
+    def demand_over(self, disk: Path, image: ImageSource | None) -> None:
+        """The qcow2, if it is there, needs no other file than that image. Blocks.
+
+        Its guest's QEMU writes to it, and may be in the guest's hands; the next one opens what it names before it is of
+        a user without rights. Raises DriverError.
+        """
+        if not disk.exists():
+            return
+        with disk.open("rb") as file:
+            head = file.read(HEAD)
+        try:
+            header = qcow2_header(head)
+        except ValueError as error:
+            raise DriverError(f"{disk} is damaged: {error}") from error
+        where, length = header.backing_at
+        found = os.fsdecode(head[where : where + length]) if header.backing_file else None
+        if header.data_file or found != (None if image is None else str(self.cached(image))):
+            raise DriverError(f"{disk} refers to a file that is not its image")
 
     async def remove(self, files: Files) -> None:
         """All files of a guest."""
@@ -215,6 +258,12 @@ class Disks:
                 # By a program whose caller was killed; it ends by itself.
                 raise Busy("another process has the disk open") from error
             raise
+
+
+def top(disk: Path, *, writable: bool = True) -> Node:
+    """A qcow2 of ours, without the image that it may be over."""
+    file = {"driver": "file", "filename": Lent(disk, writable)}
+    return Node({"driver": "qcow2", "backing": None, "file": file})
 
 
 def kernel_file(files: Files, image: ImageSource, name: str) -> Path:

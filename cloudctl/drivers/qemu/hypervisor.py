@@ -30,7 +30,18 @@ from cloudctl.drivers.interfaces import (
 )
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
-from cloudctl.drivers.qemu import capture, command, console, devices, diagnostics, host, plugging, processes, slots
+from cloudctl.drivers.qemu import (
+    capture,
+    command,
+    console,
+    devices,
+    diagnostics,
+    doors,
+    host,
+    plugging,
+    processes,
+    slots,
+)
 from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
 from cloudctl.drivers.qemu.emulator import Emulator
@@ -39,7 +50,7 @@ from cloudctl.drivers.qemu.machines import OFF, Machines
 from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.qmp import Refused
-from cloudctl.drivers.qemu.records import Files, Record, Records
+from cloudctl.drivers.qemu.records import Files, Record, Records, plugs, shape
 from cloudctl.drivers.specs import (
     DriverResources,
     GuestDiagnostics,
@@ -97,14 +108,8 @@ class Qemu:
         return self.machines.disks
 
     async def check(self) -> None:
-        require(
-            command.PROGRAM,
-            "qemu-img",
-            "prlimit",
-            "setpriv",
-            "genisoimage",
-            *(["ip"] if any(self.config.namespaces.values()) else []),
-        )
+        ip = ["ip"] if any(self.config.namespaces.values()) else []
+        require(command.PROGRAM, "qemu-img", "prlimit", "setpriv", "setsid", "genisoimage", *ip)
         if self.resources.state_dir is None or self.resources.reactor is None:
             raise Unusable("it needs a state directory and a reactor, so it cannot be used in an in-memory cloud")
         if os.geteuid() != 0:
@@ -116,7 +121,7 @@ class Qemu:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         try:
             self.records.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            let_through(self.records.runtime_dir, self.config.account)
+            let_through(self.records.runtime_dir)
         except OSError as error:
             raise Unusable(f"cannot create {error.filename}: {error.strerror}") from error
 
@@ -209,6 +214,7 @@ class Qemu:
             power = await self.machines.power(record, files)
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
+                self.machines.keep_out(record, spec)
                 await self._define(evolve(record, spec=spec), files)
             elif shape(record.spec) != shape(spec):
                 raise InvalidPower(
@@ -223,8 +229,7 @@ class Qemu:
 
     async def _define(self, record: Record, files: Files) -> None:
         """Of a guest that is off. The record comes last: a guest that is there has its disks."""
-        spec = record.spec
-        record = self._with(record, spec)
+        spec, record = record.spec, self._with(record, record.spec)
         # What cannot be plugged is refused now.
         for _ in (*command.disks(record, files), *command.nics(record)):
             pass
@@ -248,6 +253,8 @@ class Qemu:
         async with self._locks.hold(id):
             files = self.records.files(id)
             await self.machines.end_process(id, files)
+            if record := self.records.get(id):
+                self.machines.keep_out(record, evolve(record.spec, volumes=()))
             # The record goes first: what is left by a crash is no guest any more.
             self.records.remove(id)
             await self.disks.remove(files)
@@ -375,7 +382,7 @@ class Qemu:
             beside.unlink(missing_ok=True)
             try:
                 if processes.find(files.pid) is None:
-                    await self.disks.copy(files.root, beside)
+                    await self.disks.copy(files.root, record.spec.image, beside)
                 else:
                     monitor = await self.monitors.get(id, files)
                     await self.disks.create(beside, self.disks.size(files.root))
@@ -412,12 +419,14 @@ class Qemu:
         disk = devices.volume_disk(connection, wished.slots[name])
         # Noted first: should the answer be lost, detaching it finds the device.
         self.records.put(wished)
-        if processes.find(files.pid) is not None:
+        if (uid := processes.owner(files.pid)) is not None:
             try:
                 monitor = await self.monitors.get(record.spec.id, files)
+                doors.let_in([connection], uid)
                 await plugging.tell_keys(monitor, connection)
                 await plugging.plug_disk(monitor, disk)
             except (Refused, NotOpened):
+                self.machines.keep_out(wished, record.spec)
                 self.records.put(record)
                 raise
         return wished
@@ -426,8 +435,9 @@ class Qemu:
         if processes.find(files.pid) is not None:
             monitor = await self.monitors.get(record.spec.id, files)
             await plugging.unplug_disk(monitor, slots.volume(volume_id), self.config.unplug_timeout)
-        kept = tuple(each for each in record.spec.volumes if each.volume_id != volume_id)
-        record = self._with(record, evolve(record.spec, volumes=kept))
+        spec = evolve(record.spec, volumes=tuple(each for each in record.spec.volumes if each.volume_id != volume_id))
+        self.machines.keep_out(record, spec)
+        record = self._with(record, spec)
         self.records.put(record)
         return record
 
@@ -488,13 +498,3 @@ class Qemu:
 
     def _with(self, record: Record, spec: GuestSpec) -> Record:
         return evolve(record, spec=spec, slots=slots.assigned(spec, record.slots, self.config.slots))
-
-
-def shape(spec: GuestSpec) -> tuple[object, ...]:
-    """What cannot change while a guest is on."""
-    return spec.host, spec.vcpus, spec.memory_mib, spec.disk_gib, spec.ephemeral_gib, spec.swap_mib
-
-
-def plugs(spec: GuestSpec) -> tuple[object, ...]:
-    """What devices a guest has, whatever their options."""
-    return {each.volume_id for each in spec.volumes}, {each.id for each in spec.ports}

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cloudctl.drivers.qemu.records import Files
-from cloudctl.drivers.rbd.disk import KIND, RbdDisk, rbd_disk
+from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
 from cloudctl.drivers.specs import VolumeConnection
 
 
@@ -22,8 +22,7 @@ def name(disk: RbdDisk) -> str:
 
 def needed(volumes: Iterable[VolumeConnection]) -> Mapping[str, RbdDisk]:
     """Each key once, by its name."""
-    disks = (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
-    return {name(disk): disk for disk in disks}
+    return {name(disk): disk for disk in rbd_disks(volumes)}
 
 
 def told(disk: RbdDisk) -> Mapping[str, str]:

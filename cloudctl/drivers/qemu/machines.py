@@ -14,10 +14,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from cloudctl.drivers.accounts import let_through
+from cloudctl.drivers.accounts import Account, let_through, own_number
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qemu import command, keys, processes, slots
+from cloudctl.drivers.qemu import command, doors, keys, processes, slots
 from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
@@ -27,7 +27,7 @@ from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.plugging import AWAY
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
 from cloudctl.drivers.qemu.records import Files, Record, Records
-from cloudctl.drivers.specs import Power
+from cloudctl.drivers.specs import GuestSpec, Power
 
 QUIT_SECONDS = 10.0  # for QEMU to write what it holds and to end
 PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that still starts does not heed it
@@ -101,6 +101,7 @@ class Machines:
     async def _boot(self, record: Record, files: Files) -> Record:
         spec = record.spec
         record = evolve(record, slots=slots.assigned(spec, record.slots, self.config.slots))
+        record = self._with_user(record)
         self.records.put(record)
         files.memory.unlink(missing_ok=True)
         await self.disks.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
@@ -117,6 +118,8 @@ class Machines:
             await self.end_process(record.spec.id, files)
         if not files.memory.exists():
             raise DriverError(f"the memory of guest {record.spec.id} is lost; it can be stopped and started")
+        record = self._with_user(record)
+        self.records.put(record)
         await self._spawn(record, files, "-S", incoming=True)
         monitor = await self.monitors.get(record.spec.id, files)
         descriptor = os.open(files.memory, os.O_RDONLY)
@@ -142,9 +145,13 @@ class Machines:
             kernel = Kernel(
                 str(kernel_file(files, image, "kernel")), ramdisk, command.kernel_arguments(self.config, image)
             )
-        user = self.config.account
-        words = command.arguments(self.config, record, files, kernel, await self.emulator.version(), incoming)
-        let_through(self.records.runtime_dir, user)
+        user = self.user(record)
+        version = await self.emulator.version()
+        words = command.arguments(self.config, record, files, kernel, version, user, incoming)
+        if not self.config.dry_run:
+            let_through(self.records.runtime_dir)
+            await self.disks.in_thread(self.disks.demand_own, record, files)
+            doors.let_in(record.spec.volumes, user.uid)
         namespace = self.config.namespaces[record.spec.host] or None
 
         bounds = limits(record.spec, self.config.translation_cache_mib if self.config.accelerator == "tcg" else 0)
@@ -297,6 +304,45 @@ class Machines:
 
     # -- parts
 
+    def user(self, record: Record) -> Account:
+        """Whose the process of the guest is, if it is started now."""
+        if (common := self.config.account) is not None:
+            return common
+        assert record.uid is not None, "it has had one since it was told to start"
+        return Account(record.uid, record.uid)
+
+    def _with_user(self, record: Record) -> Record:
+        """With a user of its own, if guests have such. Raises NoCapacity."""
+        numbers = self.config.numbers
+        if self.config.account is not None:
+            return record
+        # A range is searched from end to end for what is no number.
+        if record.uid is not None and record.uid in numbers:
+            return record
+        others = (self.records.get(id) for id in self.records.ids() if id != record.spec.id)
+        taken = {each.uid for each in others if each is not None and each.uid is not None}
+        found = own_number(numbers, self.records.files(record.spec.id).runtime.name, taken)
+        if found is None:
+            raise NoCapacity(f"more guests than there are users in uids = {self.config.uids!r}")
+        return evolve(record, uid=found)
+
+    def keep_out(self, record: Record, spec: GuestSpec) -> None:
+        """The guest gets at none of its volumes any more that `spec` has not.
+
+        A user that several guests have in common stays, as long as another of them has the volume. Raises DriverError.
+        """
+        kept = _volume_ids(spec)
+        for each in doors.guarded(record.spec.volumes):
+            if each.volume_id not in kept:
+                others = (self.records.get(id) for id in self.records.ids() if id != spec.id)
+                having = [other for other in others if other is not None and each.volume_id in _volume_ids(other.spec)]
+                doors.keep_out(each, self._users(record).difference(*map(self._users, having)))
+
+    def _users(self, record: Record) -> set[int | None]:
+        """Those that its process is of, or can have been of."""
+        common = self.config.account
+        return {record.uid, processes.owner(self.records.files(record.spec.id).pid), common.uid if common else None}
+
     def _noted(self, record: Record, power: Power) -> Record:
         if record.power is power:
             return record
@@ -311,6 +357,10 @@ class Machines:
                 raise Silent(f"{query}: not finished in time")
             await deferLater(self.clock, POLL_SECONDS)
         return told
+
+
+def _volume_ids(spec: GuestSpec) -> set[str]:
+    return {each.volume_id for each in spec.volumes}
 
 
 def _demand(record: Record, power: Power, *allowed: Power) -> None:

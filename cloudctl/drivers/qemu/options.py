@@ -9,7 +9,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
-from cloudctl.drivers.accounts import DEFAULT, Account, account, is_account
+from cloudctl.drivers.accounts import DEFAULT, GUESTS, Account, account, are_numbers, exist, numbers, optional_account
 
 FIXED_SLOTS = 5  # for what is there from the start: root disk, rescued disk, ephemeral, swap, config drive
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
@@ -28,9 +28,11 @@ class Config:
     # Host → the network namespace that its guests run in; "": this machine's own. All hosts are this machine.
     # None named: one host with this machine's name.
     hosts: dict[str, str] = field(factory=dict, validator=_whole_words)
-    # Whose the guests' processes are once they have begun: a name, or the number of a user, which needs no name.
-    # "root": this process's own.
-    user: str = field(default=DEFAULT, validator=is_account)
+    # Numbers of users, first and last: each guest's process is of one that no other guest has, once it has begun.
+    # Where this machine (a container) has no such users, all guests are of user 65523.
+    uids: str = field(default=GUESTS, validator=are_numbers)
+    # The user of all guests instead: a name, or a number, which needs no name. "root": this process's own.
+    user: str = field(default="", validator=optional_account)
     # The control group (cgroup v2) in which each guest gets one; made if only its last part is missing. Empty: none.
     cgroup: str = "/sys/fs/cgroup/cloudctl"
     # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm, and is many times faster.
@@ -74,8 +76,15 @@ class Config:
         return self.hosts or {socket.gethostname(): ""}
 
     @property
-    def account(self) -> Account:
-        return account(self.user)
+    def account(self) -> Account | None:
+        """Of all guests; None: each has one of its own, of `numbers`."""
+        if self.user or not exist(self.numbers):
+            return account(self.user or DEFAULT)
+        return None
+
+    @property
+    def numbers(self) -> range:
+        return numbers(self.uids)
 
     @property
     def cpu_model(self) -> str:

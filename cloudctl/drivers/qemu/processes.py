@@ -28,6 +28,16 @@ def find(pid_file: Path, proc: Path = PROC) -> int | None:
     return pid if os.fsencode(pid_file) in arguments else None
 
 
+def owner(pid_file: Path, proc: Path = PROC) -> int | None:
+    """The user that the guest's process is of; None: it has no process."""
+    pid = find(pid_file, proc)
+    try:
+        lines = [] if pid is None else (proc / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[2]) for line in lines if line.startswith("Uid:")), None)
+
+
 def kill(pid_file: Path) -> None:
     """Cut the power now. Nothing happens if there is no process."""
     pid = find(pid_file)

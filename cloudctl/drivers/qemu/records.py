@@ -45,6 +45,7 @@ class Record:
     reboot_done: bool = False  # that reboot has stopped the guest
     rescued: bool = False
     rescue_image: ImageSource | None = None  # None while rescued: the guest's own
+    uid: int | None = None  # of the user that its process is of, as no other guest's
     interrupt_token: str | None = None  # of the latest non-maskable interrupt
 
 
@@ -186,3 +187,13 @@ class Records:
         if self.dry is not None:
             self.dry.pop(id, None)
         self.files(id).record.unlink(missing_ok=True)
+
+
+def shape(spec: GuestSpec) -> tuple[object, ...]:
+    """What cannot change while a guest is on."""
+    return spec.host, spec.vcpus, spec.memory_mib, spec.disk_gib, spec.ephemeral_gib, spec.swap_mib
+
+
+def plugs(spec: GuestSpec) -> tuple[object, ...]:
+    """What devices a guest has, whatever their options."""
+    return {each.volume_id for each in spec.volumes}, {each.id for each in spec.ports}

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,17 +21,8 @@ def runtime_dir() -> Iterator[Path]:
     live.demand("qemu-img", "qemu-storage-daemon")
     directory = Path(tempfile.mkdtemp(prefix="cc-"))
     yield directory
-    for file in directory.glob("*.pid"):
-        kill(file)
+    live.end_daemons(directory)
     shutil.rmtree(directory)
-
-
-def kill(pid_file: Path) -> None:
-    pid = int(pid_file.read_text())
-    command = Path("/proc", str(pid), "cmdline")
-    # The number could be another process's by now.
-    if command.exists() and os.fsencode(pid_file) in command.read_bytes():
-        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import Busy
-from cloudctl.drivers.nbd.disks import ServedDisks
+from cloudctl.drivers.nbd.served import Served
 from cloudctl.drivers.qemu.qmp import Refused
 
 
@@ -32,10 +32,10 @@ class Daemon:
 def withdrawing(daemon: Any, clock: Any) -> Any:
     from twisted.internet.defer import ensureDeferred
 
-    none: Any = None  # of records and images: they are not asked
-    disks = ServedDisks(none, none, daemon, clock, 1.0, dry_run=False)
+    none: Any = None  # of records: they are not asked
+    served = Served(daemon, none, none, clock, 1.0)
     outcome: list[Any] = []
-    ensureDeferred(disks._withdraw(["e1"])).addBoth(outcome.append)
+    ensureDeferred(served.withdraw(["e1"])).addBoth(outcome.append)
     return outcome
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -30,6 +32,17 @@ def demand(*programs: str, root: bool = False) -> None:
     if root and os.geteuid() != 0:
         reason = "mounting a file system needs root"
     need(reason, HOST)
+
+
+def end_daemons(runtime_dir: Path) -> None:
+    """Storage daemons outlive who started them."""
+    for pid_file in runtime_dir.glob("volume*.pid"):
+        with pid_file.open() as file:
+            try:
+                # The number is another process's by now, if it can be locked.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.kill(int(file.read()), signal.SIGKILL)
 
 
 def run(*command: object, check: bool = True) -> str:

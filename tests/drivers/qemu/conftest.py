@@ -14,6 +14,7 @@ import pytest
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qemu import processes
+from tests.drivers.qcow2 import live
 from tests.drivers.qemu import real
 from tests.live import guest_image
 from tests.needed import HOST, need
@@ -45,6 +46,7 @@ def runtime_dir() -> Iterator[Path]:
     yield directory
     for pid_file in directory.glob("*.pid"):
         processes.kill(pid_file)
+    live.end_daemons(directory)
     shutil.rmtree(directory)
     while real.taps:
         subprocess.run(["ip", "link", "del", "dev", real.taps.pop()], check=True)

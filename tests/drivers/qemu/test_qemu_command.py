@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from cloudctl.drivers.accounts import Account, account
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.qemu import command, slots
 from cloudctl.drivers.qemu.command import Kernel
@@ -17,6 +18,7 @@ from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
+USER = Account(65500, 65500)
 FILES = Files(Path("/state/guests/g"), Path("/run/cloudctl/0123"))
 VERSION = 7_002_022
 CONFIG = Config(hosts={"here": ""}, slots=4)
@@ -29,7 +31,7 @@ def record(spec: GuestSpec, **changes: Any) -> Record:
 
 
 def words(record: Record, config: Config = CONFIG, kernel: Kernel | None = None, incoming: bool = False) -> list[str]:
-    return command.arguments(config, record, FILES, kernel, VERSION, incoming)
+    return command.arguments(config, record, FILES, kernel, VERSION, USER, incoming)
 
 
 def option(words: list[str], name: str) -> list[str]:
@@ -75,17 +77,23 @@ def test_a_guest_is_a_daemon_with_its_flavor_and_its_sockets() -> None:
 def test_a_guest_runs_no_program_and_becomes_the_user_that_it_shall_be(
     user: str, version: int, sandboxed: str, becomes: dict[str, str]
 ) -> None:
-    made = command.arguments(evolve(CONFIG, user=user), record(SPEC), FILES, None, version)
+    made = command.arguments(CONFIG, record(SPEC), FILES, None, version, account(user))
     (denied,) = option(made, "-sandbox")
     wanted = {"on", "obsolete=deny", f"elevateprivileges={sandboxed}", "spawn=deny", "resourcecontrol=deny"}
     assert set(denied.split(",")) == wanted
     assert {name: option(made, name)[0] for name in ("-runas", "-run-with") if name in made} == becomes
 
 
-@pytest.mark.parametrize("user", ["nobody at all", "65534000", "-1", ""])
+@pytest.mark.parametrize("user", ["nobody at all", "65534000", "-1"])
 def test_a_user_that_cannot_be_is_refused(user: str) -> None:
     with pytest.raises(ValueError, match="no user"):
         Config(user=user)
+
+
+@pytest.mark.parametrize("uids", ["", "1", "0-5", "7-6", "a-b", "1-4294967296"])
+def test_numbers_of_users_are_a_first_and_a_last(uids: str) -> None:
+    with pytest.raises(ValueError, match="FIRST-LAST"):
+        Config(uids=uids)
 
 
 def test_kvm_uses_the_processor_of_the_host() -> None:
@@ -100,7 +108,7 @@ def test_an_id_that_is_no_uuid_is_only_a_name() -> None:
 
 
 def test_commas_in_paths_are_doubled() -> None:
-    made = command.arguments(CONFIG, record(SPEC), Files(Path("/a,b"), Path("/run/c,d")), None, VERSION)
+    made = command.arguments(CONFIG, record(SPEC), Files(Path("/a,b"), Path("/run/c,d")), None, VERSION, USER)
     assert option(made, "-qmp") == ["unix:/run/c,,d.qmp,server=on,wait=off"]
     assert "logfile=/a,,b/console.log" in option(made, "-chardev")[0]
 
