@@ -28,7 +28,11 @@ class IHypervisor(IDriver):
         """Every host that this driver serves, also those that are down, sorted by name."""
 
     async def inventory() -> tuple[GuestState, ...]:
-        """Every guest on every host that is up, also those that the cloud does not know, sorted by id."""
+        """Every guest on every host that is up, also those that the cloud does not know, sorted by id.
+
+        One that several hosts have is there for each of them, the one that is meant last: a host that was down while
+        its guest was made anew elsewhere has it, too, until it has dropped its copy.
+        """
 
     async def observe(id: str) -> GuestState:
         """One guest; what `inventory` says of it. Raises UnknownGuest, HostDown."""

@@ -90,16 +90,18 @@ class Hypervisors:
         return tuple(found[name] for name in sorted(found))
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        """A guest that two of them have is shown where it shall be."""
-        kept: dict[str, GuestState] = {}
+        """Of a guest that several hosts have, the one that is meant is where it shall be."""
+        found: dict[str, list[GuestState]] = {}
         for driver, answer in (await self._of_each("inventory")).items():
             if isinstance(answer, DriverError):
                 log.warn("the guests of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
                 continue
             for state in answer:
-                if state.id not in kept or state.host in (await self.places(state.id))[:1]:
-                    kept[state.id] = state
-        return tuple(kept[id] for id in sorted(kept))
+                found.setdefault(state.id, []).append(state)
+        for id in (id for id, states in found.items() if len(states) > 1):
+            meant = (await self.places(id))[:1]
+            found[id].sort(key=lambda state: state.host in meant)
+        return tuple(state for id in sorted(found) for state in found[id])
 
     async def with_others_than(self, host: str) -> frozenset[str]:
         """The hosts of other drivers than that of this one."""

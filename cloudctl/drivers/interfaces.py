@@ -46,6 +46,7 @@ from cloudctl.drivers.network_interfaces import (
     IDhcpPorts,
     IEvpn,
     IGatewayLimits,
+    IGeneve,
     IGuaranteedRates,
     IGuestMetadata,
     IHostsHeard,
@@ -64,8 +65,10 @@ from cloudctl.drivers.network_interfaces import (
     IRouterKinds,
     IRouters,
     ISecurityGroups,
+    ISegments,
     IServiceHosts,
     ITrunks,
+    IWatchedGateways,
 )
 from cloudctl.drivers.objects_interface import IFarData, IObjectData
 from cloudctl.drivers.volume_interfaces import (
@@ -93,6 +96,7 @@ __all__ = [
     "IFarData",
     "IFencer",
     "IGatewayLimits",
+    "IGeneve",
     "IGuaranteedRates",
     "IGuestEvents",
     "IGuestMetadata",
@@ -119,6 +123,7 @@ __all__ = [
     "IRouterKinds",
     "IRouters",
     "ISecurityGroups",
+    "ISegments",
     "ISerialConsole",
     "IServiceHosts",
     "ISnapshot",
@@ -131,6 +136,7 @@ __all__ = [
     "IVolumeData",
     "IVolumeFormats",
     "IVolumeSnapshots",
+    "IWatchedGateways",
     "Kind",
 ]
 
@@ -178,10 +184,13 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IMetering,
         IGatewayLimits,
         IManyGateways,
+        IWatchedGateways,
         IRouterKinds,
         IEvpn,
         IRouteLeaks,
         IPrivateVlans,
+        IGeneve,
+        ISegments,
         IServiceHosts,
         IHostsHeard,
         INetworkDrift,

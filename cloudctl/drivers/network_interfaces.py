@@ -118,7 +118,11 @@ class IGatewayLimits(Interface):
 
 
 class IManyGateways(Interface):
-    """A router may have several ways out: `RouterSpec.more_gateways` is obeyed."""
+    """A router may have several ways out: `RouterSpec.more_gateways` and `default_route_ecmp` are obeyed."""
+
+
+class IWatchedGateways(Interface):
+    """Ways out that do not answer are left: `RouterSpec.default_route_bfd` is obeyed."""
 
 
 class IRouterKinds(Interface):
@@ -135,6 +139,14 @@ class IRouteLeaks(Interface):
 
 class IPrivateVlans(Interface):
     """Ports of one network cannot all reach each other: `PortSpec.isolation` is obeyed."""
+
+
+class IGeneve(Interface):
+    """Packets between hosts may travel in Geneve: a `network_type` of this name is obeyed."""
+
+
+class ISegments(Interface):
+    """A network may be on several wires, which are one to its guests: `NetworkSpec.segments` is obeyed."""
 
 
 class IServiceHosts(Interface):

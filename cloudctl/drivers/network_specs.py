@@ -15,6 +15,16 @@ class DhcpPort:
 
 
 @frozen
+class SegmentSpec:
+    """A wire that a network is on."""
+
+    id: str
+    network_type: str
+    physical_network: str | None = None
+    segmentation_id: int | None = None
+
+
+@frozen
 class Isolation:
     """A port that reaches ports without isolation, and those of its community. None: no other isolated port."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
-from cloudctl.drivers.network_specs import DhcpPort, Isolation, Meter
+from cloudctl.drivers.network_specs import DhcpPort, Isolation, Meter, SegmentSpec
 
 ConnectionInfo = Mapping[str, Any]
 """How a hypervisor reaches a volume: a JSON object `{"driver_volume_type": str, "data": {…}}`. Only drivers read it."""
@@ -365,6 +365,7 @@ class SubnetSpec:
     host_routes: tuple[Route, ...] = ()
     ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: not told to guests
     ipv6_ra_mode: str | None = None  # the same words: what routers tell guests of it; None: nothing
+    segment_id: str | None = None  # of the only one of the network's segments on which it is; None: it is on all
 
 
 @frozen
@@ -382,6 +383,7 @@ class NetworkSpec:
     subnets: tuple[SubnetSpec, ...] = ()
     no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
     dhcp_port: DhcpPort | None = None  # obeyed by an IDhcpPorts
+    segments: tuple[SegmentSpec, ...] = ()  # all wires, where it is on several; obeyed by an ISegments
 
 
 @frozen
@@ -449,13 +451,16 @@ class RouterSpec:
     conntrack_helpers: tuple[ConntrackHelper, ...] = ()  # obeyed by an IConntrackHelpers
     ndp_proxies: tuple[str, ...] = ()  # addresses that it answers for outside; obeyed by an INdpProxies
     meters: tuple[Meter, ...] = ()  # obeyed by an IMetering
-    # Of the ways out: all are taken in turns, and those that do not answer are left out. Obeyed by an IManyGateways.
-    default_route_ecmp: bool = False
-    default_route_bfd: bool = False
+    default_route_ecmp: bool = False  # all ways out are taken in turns; obeyed by an IManyGateways
+    default_route_bfd: bool = False  # those that do not answer are left out; obeyed by an IWatchedGateways
     evpn_vni: int | None = None  # of the VPN that it is told of in; obeyed by an IEvpn
     leaked: tuple[str, ...] = ()  # networks behind it that the wire below knows the way to; obeyed by an IRouteLeaks
     distributed: bool = False  # and ha: obeyed by an IRouterKinds
     ha: bool = False
+
+    @property
+    def ways_out(self) -> tuple[RouterInterface, ...]:
+        return () if self.gateway is None else (self.gateway, *self.more_gateways)
 
 
 @frozen

@@ -168,6 +168,16 @@ async def test_a_guest_that_nobody_speaks_of_is_looked_for() -> None:
         await both.ensure_defined(spec("y", "c-1"))
 
 
+async def test_a_guest_that_two_of_them_have_is_shown_on_both_and_last_where_it_shall_be() -> None:
+    at = drivers(a=FakeHypervisor, b=FakeHypervisor)
+    for name in ("a", "b"):
+        await at[name].ensure_defined(spec("x", f"{name}-1"))
+    await at["b"].ensure_defined(spec("y", "b-1"))
+    for meant, other in (("a-1", "b-1"), ("b-1", "a-1")):
+        found = [(each.id, each.host) for each in await one_of(at, x=meant, y="b-1").inventory()]
+        assert found == [("x", other), ("x", meant), ("y", "b-1")]
+
+
 async def test_no_guest_moves_from_driver_to_driver() -> None:
     at = drivers(a=FakeHypervisor, b=FakeHypervisor)
     both: Any = one_of(at, x="a-1")

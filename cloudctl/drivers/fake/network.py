@@ -17,6 +17,7 @@ from cloudctl.drivers.interfaces import (
     IElsewhere,
     IEvpn,
     IGatewayLimits,
+    IGeneve,
     IGuaranteedRates,
     IHostsHeard,
     ILocalIps,
@@ -34,8 +35,10 @@ from cloudctl.drivers.interfaces import (
     IRouterKinds,
     IRouters,
     ISecurityGroups,
+    ISegments,
     IServiceHosts,
     ITrunks,
+    IWatchedGateways,
 )
 from cloudctl.drivers.specs import (
     DriverResources,
@@ -68,8 +71,11 @@ INTERFACES = (
     IEvpn,
     IRouteLeaks,
     IPrivateVlans,
+    IGeneve,
+    ISegments,
     IGatewayLimits,
     IManyGateways,
+    IWatchedGateways,
     IServiceHosts,
     IHostsHeard,
     INetworkDrift,
@@ -190,7 +196,7 @@ class FakeNetworkBackend:
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):
-            for each in (*spec.interfaces, *((spec.gateway,) if spec.gateway else ()), *spec.more_gateways):
+            for each in (*spec.interfaces, *spec.ways_out):
                 self._network(each.network_id)
             self.routers.put(spec.id, spec)
 
